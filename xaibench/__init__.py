@@ -11,32 +11,45 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench._version import __version__
 
-#: Public name -> the module that has it. A module that is public itself maps to its own path.
-_PUBLIC = {
-    "load": "xaibench.data",
-    "loading": "xaibench.data",
-    "explain": "xaibench.explainers",
-    "emd": "xaibench.metrics",
-    "emd_perf": "xaibench.metrics",
-    "topk_precision": "xaibench.metrics",
-}
-_MODULES = ("data", "models", "explainers", "metrics", "runner", "report")
-
-__all__ = ["__version__", *_PUBLIC, *_MODULES]  # noqa: PLE0604
-
 if TYPE_CHECKING:
     from xaibench import data, explainers, metrics, models, report, runner
     from xaibench.data import load, loading
     from xaibench.explainers import explain
     from xaibench.metrics import emd, emd_perf, topk_precision
 
+__all__ = [
+    "__version__",
+    "data",
+    "emd",
+    "emd_perf",
+    "explain",
+    "explainers",
+    "load",
+    "loading",
+    "metrics",
+    "models",
+    "report",
+    "runner",
+    "topk_precision",
+]
+
+#: Public function -> the package that has it. All other public names are packages of their own.
+_HOME = {
+    "load": "data",
+    "loading": "data",
+    "explain": "explainers",
+    "emd": "metrics",
+    "emd_perf": "metrics",
+    "topk_precision": "metrics",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"xaibench.{name}")
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'xaibench' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'xaibench' has no attribute {name!r}")
+    if name in _HOME:
+        return getattr(importlib.import_module(f"xaibench.{_HOME[name]}"), name)
+    return importlib.import_module(f"xaibench.{name}")
 
 
 def __dir__() -> list[str]:

@@ -78,7 +78,9 @@ own is given as 'package.module:name'.
         near = difflib.get_close_matches(name, [*self._targets, *self._aliases], n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         known = ", ".join(sorted(self._targets))
-        return f"unknown {self.kind} {name!r}{hint} Known: {known}. A part of your own is given as 'package.module:name'."
+        return (
+            f"unknown {self.kind} {name!r}{hint} Known: {known}. A part of your own is given as 'package.module:name'."
+        )
 
 
 class UnknownNameError(KeyError, ValueError):
