@@ -69,10 +69,18 @@ own is given as 'package.module:name'.
         Raises:
             UnknownNameError: If the name is not listed, or the module or attribute does not exist; names the nearest.
         """
-        target = self._targets.get(self.canonical(name), name)
-        if ":" not in target:
+        return import_target(self.target(name), self.kind)
+
+    def target(self, name: str) -> str:
+        """What stands in the table for ``name``; a name with a colon is its own target.
+
+        Raises:
+            UnknownNameError: If the name is not listed; names the nearest.
+        """
+        canonical = self.canonical(name)
+        if canonical not in self._targets and ":" not in name:
             raise UnknownNameError(self._message(name))
-        return import_target(target, self.kind)
+        return self._targets.get(canonical, name)
 
     def _message(self, name: str) -> str:
         near = difflib.get_close_matches(name, [*self._targets, *self._aliases], n=1, cutoff=0.5)

@@ -1,0 +1,23 @@
+"""From a suite to a run folder: plan the jobs, run those whose results are not there, gather the tables.
+
+``run`` is the whole of it; the steps are :func:`load_suite`, :func:`make_plan`, an engine (``serial``, ``processes``),
+and :func:`collect`.
+"""
+
+from xaibench.runner.run import ENGINES, ArgumentError, Progress, Run, run
+from xaibench.runner.store import Store, StoreError
+from xaibench.runner.suite import SUITES, Suite, SuiteError, load_suite
+
+__all__ = [
+    "ENGINES",
+    "SUITES",
+    "ArgumentError",
+    "Progress",
+    "Run",
+    "Store",
+    "StoreError",
+    "Suite",
+    "SuiteError",
+    "load_suite",
+    "run",
+]

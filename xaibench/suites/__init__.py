@@ -1,0 +1,1 @@
+"""The built-in suites, one TOML file each; ``xaibench list suites`` names them."""
