@@ -88,7 +88,7 @@ def test_what_is_there_is_not_run_again(store):
 
 
 def test_a_failure_stops_only_what_needs_it_and_is_written_down(store):
-    a, b, c, d = jobs = diamond()
+    _, b, _, d = jobs = diamond()
     engine = PretendEngine(store, {"b": ["broke"]})
     failures = Schedule(jobs, store).run(engine)
     assert sorted(engine.order) == ["a", "b", "c"]

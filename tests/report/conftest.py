@@ -1,0 +1,189 @@
+"""A plausible small run folder, as the runner leaves it, with everything synthetic."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save_file
+
+METHODS = {
+    "pfi": "PFI",
+    "integrated_gradients": "Integrated Gradients",
+    "saliency": "Saliency",
+    "guided_backprop": "Guided Backpropagation",
+    "guided_gradcam": "Guided GradCAM",
+    "deconvolution": "Deconvolution",
+    "deeplift": "DeepLift",
+    "shapley_sampling": "Shapley Value Sampling",
+    "gradient_shap": "Gradient SHAP",
+    "kernel_shap": "Kernel SHAP",
+    "deep_shap": "Deep SHAP",
+    "lime": "LIME",
+    "lrp": "LRP",
+}
+CONTROLS = {"sobel": "Sobel", "laplace": "Laplace", "uniform": "Uniform", "input": "Input"}
+MODELS = {"llr": "LLR", "mlp": "MLP", "cnn": "CNN"}
+METRICS = {"emd_perf": "EMD_perf", "topk_precision": "Precision"}
+PAPER = {
+    ("lin", "llr"): ((0.18, 88.9), (0.0125, 99.9)),
+    ("lin", "mlp"): ((0.18, 87.9), (0.0125, 99.9)),
+    ("lin", "cnn"): ((0.18, 83.0), (0.0125, 86.4)),
+    ("mult", "mlp"): ((0.70, 93.6), (0.10, 99.4)),
+    ("mult", "cnn"): ((0.70, 83.1), (0.10, 90.6)),
+    ("rigid", "mlp"): ((0.65, 91.9), (0.20, 99.9)),
+    ("rigid", "cnn"): ((0.65, 93.7), (0.20, 88.8)),
+    ("xor", "mlp"): ((0.35, 99.5), (0.15, 100.0)),
+    ("xor", "cnn"): ((0.35, 95.2), (0.15, 99.5)),
+}
+BACKGROUNDS = ("white", "corr")
+CELLS = [(scenario, background, model) for scenario, model in PAPER for background in BACKGROUNDS]
+ZERO = "the map is zero everywhere"
+
+
+def make_scores(samples: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    skill = {name: rng.uniform(0.45, 0.9) for name in [*METHODS, *CONTROLS]}
+    skill |= {"uniform": 0.35, "sobel": 0.5, "laplace": 0.55, "input": 0.5}
+    parts = []
+    for scenario, background, model in CELLS:
+        hard = {"llr": 0.0, "mlp": 0.05, "cnn": 0.18}[model] + 0.1 * (background == "corr")
+        correct = rng.random(samples) < 0.9
+        for explainer, mean in skill.items():
+            if explainer == "guided_gradcam" and model != "cnn":
+                continue
+            quality = np.clip(mean - hard + rng.normal(0, 0.06) + rng.normal(0, 0.08, samples), 0, 1)
+            zero = rng.random(samples) < {"lime": 0.3, "saliency": 0.04}.get(explainer, 0.0)
+            for metric in METRICS:
+                value = 0.5 + 0.5 * quality if metric == "emd_perf" else np.round(8 * quality) / 8
+                parts.append(
+                    pd.DataFrame(
+                        {
+                            "dataset": f"xai-tris/{scenario}-{background}-8x8",
+                            "scenario": scenario,
+                            "background": background,
+                            "model": model,
+                            "seed": 1,
+                            "explainer": explainer,
+                            "sample": np.arange(samples),
+                            "correct": correct,
+                            "metric": metric,
+                            "value": np.where(zero, np.nan, value),
+                            "higher_is_better": True,
+                            "reason": np.where(zero, ZERO, ""),
+                            "data_seed": 0,
+                        }
+                    )
+                )
+    return pd.concat(parts, ignore_index=True)
+
+
+def make_parts() -> dict:
+    explainers = {
+        name: {"label": label, "control": name in CONTROLS, "citation": f"{label} (2017). A method."}
+        for name, label in (METHODS | CONTROLS).items()
+    }
+    return {
+        "title": "XAI-TRIS 8×8",
+        "suite": "xai-tris-8x8",
+        "citation": CITATION,
+        "explainers": explainers,
+        "models": {name: {"label": label} for name, label in MODELS.items()},
+        "metrics": {n: {"label": label, "higher_is_better": True, "range": [0, 1]} for n, label in METRICS.items()},
+    }
+
+
+def make_examples(seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    mask = np.zeros((8, 8), np.float32)
+    mask[1:4, 1], mask[2, 2], mask[4:7, 5], mask[6, 6] = 1, 1, 1, 1
+    for scenario, background, model in CELLS:
+        arrays[f"{scenario}/{background}/mask"] = mask
+        arrays[f"{scenario}/{background}/image"] = rng.normal(0, 0.3, (8, 8)).astype(np.float32)
+        for name in METHODS | CONTROLS:
+            if name == "guided_gradcam" and model != "cnn":
+                continue
+            for kind, noise in (("example", 0.5), ("global", 0.12)):
+                if kind == "global" and scenario == "rigid":
+                    continue
+                arrays[f"{scenario}/{background}/{model}/{name}/{kind}"] = np.abs(
+                    mask + rng.normal(0, noise, (8, 8))
+                ).astype(np.float32)
+    return arrays
+
+
+def make_accuracy(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    cells, trainings = [], []
+    for scenario, background, model in CELLS:
+        alpha, paper = PAPER[scenario, model][BACKGROUNDS.index(background)]
+        spread = 12 if (scenario, background, model) == ("rigid", "corr", "cnn") else 1.5
+        tests = np.clip(paper + rng.normal(0.3, spread, 3), 50, 100).round(1)
+        best = int(tests.argmax())
+        trainings += [
+            {
+                **{"scenario": scenario, "background": background, "model": model, "data_seed": 0, "seed": i},
+                **{"best_epoch": int(rng.integers(50, 500)), "val_loss": float(rng.uniform(0.01, 0.4))},
+                **{"val_accuracy": test, "test_accuracy": test, "explained": i == best},
+            }
+            for i, test in enumerate(tests)
+        ]
+        cells.append(
+            {
+                **{"scenario": scenario, "background": background, "model": model, "alpha": alpha, "trainings": 3},
+                **{"mean": tests.mean().round(2), "std": tests.std(ddof=1).round(2), "best": tests.max()},
+                **{"learned": int((tests >= 80).sum()), "paper": paper, "difference": round(tests.mean() - paper, 2)},
+            }
+        )
+    return pd.DataFrame(cells), pd.DataFrame(trainings)
+
+
+ENVIRONMENT = {
+    "xaibench": "0.1.0",
+    "commit": "0123456789abcdef0123456789abcdef01234567",
+    "python": "3.12.1",
+    "versions": {"torch": "2.9.0", "captum": "0.8.0"},
+    "machine": {"system": "Linux-6.1-x86_64", "processor": "Example CPU", "cpus": 2, "gpus": []},
+    "engine": "processes",
+    "workers": 2,
+    "device": "cpu",
+    "finished": "2025-01-02T03:15:35+00:00",
+    "seconds": 690.0,
+    "seeds": {"data": [0], "training": [0, 1, 2], "explaining": 0},
+}
+CITATION = "B. Clark, R. Wilming, S. Haufe (2023). XAI-TRIS. arXiv:2306.12816"
+
+
+def write_run(folder: Path, samples: int = 40) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    make_scores(samples).to_parquet(folder / "scores.parquet")
+    accuracy, trainings = make_accuracy()
+    accuracy.to_csv(folder / "accuracy.csv", index=False)
+    trainings.to_csv(folder / "trainings.csv", index=False)
+    (folder / "failures.csv").write_text("job,stage,error\n")
+    (folder / "parts.json").write_text(json.dumps(make_parts()))
+    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    (folder / "suite.toml").write_text('name = "xai-tris-8x8"\nseed = 0\n')
+    save_file(make_examples(), folder / "examples.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run_writer() -> Callable[..., Path]:
+    """Writes a whole run folder: ``run_writer(path, samples=40)``."""
+    return write_run
+
+
+@pytest.fixture(scope="session")
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder for tests that only read it (or write the report into it)."""
+    return write_run(tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture
+def fresh_run(tmp_path: Path) -> Path:
+    """A run folder of one's own, to damage."""
+    return write_run(tmp_path / "run", samples=12)
