@@ -49,6 +49,8 @@ class DatasetInfo:
         citation: The publication to cite.
         licence: Licence of the data.
         how_to_get: What a user must do to have the data; empty when it is generated.
+        scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
+        background: Second key, such as ``"white"``; empty likewise.
         revision: Bumped whenever the same parameters give other samples.
     """
 
@@ -58,6 +60,8 @@ class DatasetInfo:
     citation: str = ""
     licence: str = ""
     how_to_get: str = ""
+    scenario: str = ""
+    background: str = ""
     revision: int = 1
 
 

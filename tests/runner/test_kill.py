@@ -10,14 +10,40 @@ from pathlib import Path
 
 import pytest
 
+from xaibench.runner import run
+
 #: What `xaibench run` does, less the report, which is written anew at every end.
-COMMAND = "import sys; from xaibench.runner import run; run(sys.argv[1], sys.argv[2], engine=sys.argv[3], workers=2)"
+COMMAND = "import sys; from xaibench.runner import run; run(sys.argv[1], sys.argv[2], engine='processes', workers=2)"
 KILLS = 20
 
 
-def start(suite, folder, engine):
-    arguments = [sys.executable, "-c", COMMAND, str(suite), str(folder), engine]
-    return subprocess.Popen(arguments, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+class Started:
+    """A run in a session of its own: a new interpreter, or (much sooner at work) a fork of this one."""
+
+    def __init__(self, suite, folder, engine):
+        if engine == "processes":
+            arguments = [sys.executable, "-c", COMMAND, str(suite), str(folder)]
+            self.pid = subprocess.Popen(arguments, start_new_session=True).pid
+        else:
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.setsid()
+                code = 1
+                try:
+                    run(suite, folder, engine="serial")
+                    code = 0
+                finally:
+                    os._exit(code)
+        self.code = None
+
+    def ended(self, wait=False):
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code is not None
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def results(folder):
@@ -43,34 +69,36 @@ def same_tables(folder, other):
     return [name for name in names if (folder / name).read_bytes() != (other / name).read_bytes()] == []
 
 
-def wait_for_progress(process, folder):
+def wait_for_progress(started, folder):
     """Until it has done something new: imports alone take seconds, and most kills would fall into them."""
     before, limit = len(results(folder)), time.monotonic() + 120
-    while len(results(folder)) == before and process.poll() is None and time.monotonic() < limit:
+    while len(results(folder)) == before and not started.ended() and time.monotonic() < limit:
         time.sleep(0.005)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 def test_killed_twenty_times_the_tables_are_equal_to_the_bit(tiny_suite, tiny_run, tmp_path):
     rng = random.Random(0)
-    folder, kills, engines = tmp_path / "run 0", 0, ("processes", "serial", "processes")
+    folder, kills = tmp_path / "run 0", 0
     while kills < KILLS:
-        process = start(tiny_suite, folder, engines[kills % 3])
-        wait_for_progress(process, folder)
-        time.sleep(rng.uniform(0, 0.1))
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
+        started = Started(tiny_suite, folder, "processes" if kills % 4 == 0 else "serial")
+        wait_for_progress(started, folder)
+        time.sleep(rng.uniform(0, 0.3))
+        if not started.ended():
+            started.kill()
             kills += 1
-        elif process.returncode == 0:  # it got to its end in spite of the kills: look at it, and begin another
+        elif started.code == 0:  # it got to its end in spite of the kills: look at it, and begin another
             assert same_tables(folder, tiny_run)
             folder = tmp_path / f"run {kills}"
         else:
-            pytest.fail(f"the run ended with exit code {process.returncode}")
-        process.wait()
+            pytest.fail(f"the run ended with exit code {started.code}")
+        started.ended(wait=True)
         limit = time.monotonic() + 10
-        while alive(process.pid) and time.monotonic() < limit:
+        while alive(started.pid) and time.monotonic() < limit:
             time.sleep(0.02)
-        assert alive(process.pid) == [], "the workers end with the run that started them"
-    assert start(tiny_suite, folder, "processes").wait() == 0
+        assert alive(started.pid) == [], "the workers end with the run that started them"
+    last = Started(tiny_suite, folder, "processes")
+    last.ended(wait=True)
+    assert last.code == 0
     assert same_tables(folder, tiny_run)
     assert list(tmp_path.rglob("*.corrupt-*")) == [], "no file was ever left half written"

@@ -57,7 +57,7 @@ def test_scores_are_those_of_the_library(tiny_run):
         splits = [data.train] * len(stack), [data.val] * len(stack)
         results += xb.models.fit_many(stack, *splits, epochs=3, lr=0.004, batch_size=64, seeds=seeds, progress=False)
         models += stack
-    best = min(range(3), key=lambda i: results[i].val_loss)
+    best = min(range(3), key=lambda i: results[i].best_val_loss)
     images, masks, targets = data.test[:6]
     maps = xb.explain("lime", models[best], images, targets, n_samples=10, seed=0)
     mine = scores.query("dataset == 'xai-tris/lin-white-8x8' and model == 'mlp' and explainer == 'lime'")

@@ -64,10 +64,10 @@ def _correct(cells: Iterable[CellPlan], store: Store) -> dict[DataJob, torch.Ten
     return correct
 
 
-def _place(data: DataJob, store: Store) -> tuple[str, str, Mapping[str, Any]]:
-    """Scenario and background of a data set, and all its parameters; a set without scenarios is its own."""
-    parameters = read_data(store, data.key)[1]["parameters"]
-    return parameters.get("scenario", data.name), parameters.get("background", "-"), parameters
+def _place(data: DataJob) -> tuple[str, str]:
+    """Scenario and background of a data set; a set without is its own scenario."""
+    info = part_info("dataset", data.name)
+    return (getattr(info, "scenario", "") or data.name, getattr(info, "background", "") or "-")
 
 
 def _write_scores(cells: Iterable[CellPlan], store: Store, correct: Mapping[DataJob, torch.Tensor], path: Path) -> None:
@@ -89,7 +89,7 @@ def _write_scores(cells: Iterable[CellPlan], store: Store, correct: Mapping[Data
 
 
 def _score_frames(cell: CellPlan, store: Store, correct: Any) -> Iterator[pd.DataFrame]:
-    scenario, background, _ = _place(cell.data, store)
+    scenario, background = _place(cell.data)
     for network, score in cell.scores:
         if not store.has("score", score.key):
             continue
@@ -116,7 +116,7 @@ _TRAINING_COLUMNS = (
 
 
 def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
-    scenario, background, _ = _place(cell.data, store)
+    scenario, background = _place(cell.data)
     explained = {chosen_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
         for record in read_training(store, job.key)[1]:
@@ -143,14 +143,14 @@ def _accuracy_rows(
     groups: dict[tuple[str, str, str], list[float]] = {}
     for row in trainings:
         groups.setdefault((row["scenario"], row["background"], row["model"]), []).append(row["test_accuracy"])
-    places = {(*_place(cell.data, store)[:2], cell.model): cell for cell in cells}
+    places = {(*_place(cell.data), cell.model): cell for cell in cells}
     for (scenario, background, model), reached in groups.items():
         cell = places[scenario, background, model]
         paper = _published(cell, store)
         mean = statistics.fmean(reached)
         yield {
             **{"scenario": scenario, "background": background, "model": model},
-            "alpha": _place(cell.data, store)[2].get("alpha", ""),
+            "alpha": read_data(store, cell.data.key)[1]["parameters"].get("alpha", ""),
             "trainings": len(reached),
             "mean": mean,
             "std": statistics.pstdev(reached),
@@ -165,9 +165,10 @@ def _published(cell: CellPlan, store: Store) -> float | None:
     """The paper's accuracy for the cell, where it was run as the paper has it."""
     from xaibench.data import paper_accuracy, paper_alpha
 
-    scenario, background, parameters = _place(cell.data, store)
-    size = read_data(store, cell.data.key)[0]["test"].images.shape[-1]
-    if parameters.get("alpha") != paper_alpha(scenario, background, size):
+    scenario, background = _place(cell.data)
+    splits, meta = read_data(store, cell.data.key)
+    size = splits["test"].images.shape[-1]
+    if meta["parameters"].get("alpha") != paper_alpha(scenario, background, size):
         return None
     return paper_accuracy(scenario, background, size, cell.model)
 
@@ -212,7 +213,7 @@ def _write_examples(
     tensors: dict[str, torch.Tensor] = {}
     chosen: dict[str, DataJob] = {}
     for cell in cells:
-        place = "/".join(_place(cell.data, store)[:2])
+        place = "/".join(_place(cell.data))
         if not cell.scores or chosen.setdefault(place, cell.data) != cell.data:
             continue  # the figures show the first data set of a place
         first = cell.networks[0]

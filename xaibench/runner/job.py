@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.runner.parts import part_info, registry
 from xaibench.runner.plan import DataJob, ExplainJob, Job, Network, ScoreJob, TrainJob
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from xaibench.data import Split
+    from xaibench.types import Output
 
 #: The splits of a data set, in the order they are stored.
 SPLITS = ("train", "val", "test")
@@ -70,11 +71,13 @@ def _make_data(job: DataJob, store: Store) -> None:
 
 
 def _train(job: TrainJob, store: Store, device: str) -> None:
-    from xaibench.models import build, fit_many, predict
+    import torch
+
+    from xaibench.models import build, fit_many
 
     splits, meta = read_data(store, job.data.key)
-    in_shape, classes = tuple(splits["train"].images.shape[1:]), len(meta["classes"])
-    networks = [build(job.model, in_shape=in_shape, num_classes=classes, seed=seed) for seed in job.seeds]
+    shape, classes = _shape(splits), len(meta["classes"])
+    networks = [build(job.model, in_shape=shape, num_classes=classes, seed=seed) for seed in job.seeds]
     results = fit_many(
         networks,
         [splits["train"]] * len(networks),
@@ -87,14 +90,16 @@ def _train(job: TrainJob, store: Store, device: str) -> None:
     tensors: dict[str, Tensor] = {}
     records = []
     for seed, network, result in zip(job.seeds, networks, results, strict=True):
-        correct = predict(network, splits["test"].images, device=device) == splits["test"].targets
+        correct = _correct(network, splits["test"])
         tensors |= {f"{seed}.weights.{name}": value for name, value in network.state_dict().items()}
         tensors[f"{seed}.correct"] = correct
+        tensors[f"{seed}.train_loss"] = torch.tensor(result.train_loss)
+        tensors[f"{seed}.val_loss"] = torch.tensor(result.val_loss)
         records.append(
             {
                 "seed": seed,
                 "best_epoch": result.best_epoch,
-                "val_loss": result.val_loss,
+                "val_loss": result.best_val_loss,
                 "val_accuracy": result.val_accuracy,
                 "test_accuracy": float(correct.double().mean()),
             }
@@ -102,30 +107,28 @@ def _train(job: TrainJob, store: Store, device: str) -> None:
     store.save_tensors("train", job.key, tensors, {"trainings": records})
 
 
+def _correct(network: nn.Module, split: Split) -> Tensor:
+    """``[N]`` bool: which samples the network puts in the right class."""
+    import torch
+
+    with torch.inference_mode():
+        correct: Tensor = network.cpu().eval()(split.images).argmax(1) == split.targets
+        return correct
+
+
 def _explain(job: ExplainJob, store: Store, device: str) -> None:
     from xaibench.explainers import explain
 
     images, _, targets = read_test_samples(store, job)
     network = read_network(store, job.network) if job.network else None
-    maps = explain(
-        job.explainer.use,
-        network,
-        images,
-        targets,
-        output=job.output,
-        device=device,
-        **_with_seed(job),
-    )
+    output = cast("Output", job.output)
+    maps = explain(job.explainer.use, network, images, targets, output=output, device=device, **_settings(job))
     store.save_tensors("explain", job.key, {"maps": maps}, {"explainer": job.explainer.name})
 
 
-def _with_seed(job: ExplainJob) -> dict[str, Any]:
-    """The explainer's parameters, with the suite's seed for an explainer that takes one and states none."""
-    parameters = thaw(job.explainer.parameters)
-    part = registry("explainer").resolve(job.explainer.use)
-    if "seed" in getattr(part, "__dataclass_fields__", {}):
-        parameters.setdefault("seed", job.explain_seed)
-    return parameters
+def _settings(job: ExplainJob) -> dict[str, Any]:
+    """The explainer's parameters as the suite states them, and the suite's seed where they state none."""
+    return {"seed": job.explain_seed} | thaw(job.explainer.parameters)
 
 
 def _score(job: ScoreJob, store: Store, device: str) -> None:
@@ -144,7 +147,7 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     elif kind == "model":
         values = metric(_asked(store, job), images, maps, targets, **parameters)
     else:
-        explainer = functools.partial(_explainer(job.explain.explainer.use), **_with_seed(job.explain))
+        explainer = functools.partial(_explainer(job.explain.explainer.use), **_settings(job.explain))
         values = metric(explainer, _asked(store, job), images, targets, **parameters)
     table = pd.DataFrame({"sample": range(len(maps)), "value": [float(value) for value in values]})
     table["reason"] = _reasons(table, maps, masks)
@@ -215,12 +218,16 @@ def read_network(store: Store, network: Network) -> nn.Module:
 
     training, seed = chosen_training(store, network)
     splits, meta = read_data(store, training.data.key)
-    in_shape, classes = tuple(splits["test"].images.shape[1:]), len(meta["classes"])
-    model = build(training.model, in_shape=in_shape, num_classes=classes)
+    model = build(training.model, in_shape=_shape(splits), num_classes=len(meta["classes"]))
     prefix = f"{seed}.weights."
     tensors = read_training(store, training.key)[0]
     model.load_state_dict({name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)})
     return model.eval()
+
+
+def _shape(splits: dict[str, Split]) -> tuple[int, int, int]:
+    _, channels, height, width = splits["test"].images.shape
+    return channels, height, width
 
 
 def read_test_samples(store: Store, job: ExplainJob) -> tuple[Tensor, Tensor, Tensor]:

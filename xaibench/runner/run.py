@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from xaibench.runner.engines import Engine, Processes, Serial, available_cpus
 from xaibench.runner.environment import environment
 from xaibench.runner.plan import STAGES, Job, Plan, Stage, make_plan
 from xaibench.runner.schedule import Schedule
-from xaibench.runner.store import Store, write_atomic
+from xaibench.runner.store import CorruptResultError, Store, write_atomic
 from xaibench.runner.suite import load_suite
 
 #: Where jobs can run.
@@ -90,10 +90,9 @@ def run(
     store = Store(folder / "store")
     with _sole_use(folder):
         write_atomic(folder / "suite.toml", text.encode())
-        schedule = Schedule(plan.jobs, store, _counted(plan, progress))
+        count = _counted(plan, progress)
         with _engine(engine, store, device, workers) as runner:
-            failures = schedule.run(runner)
-        collect(plan, store, folder, failures)
+            failures = _compute(plan, store, folder, runner, count)
         seconds = time.monotonic() - start
         conditions = {
             "engine": engine,
@@ -112,11 +111,30 @@ def run(
     return Run(folder, {str(job): error for job, error in failures.items()}, len(plan.jobs), seconds)
 
 
+def _compute(plan: Plan, store: Store, folder: Path, engine: Engine, count: Callable[[Job], None]) -> Mapping[Job, str]:
+    """Run what is missing and gather the tables; again when a result turns out damaged only as it is gathered."""
+    for last in (False, False, True):
+        failures = Schedule(plan.jobs, store, count).run(engine)
+        try:
+            collect(plan, store, folder, failures)
+        except CorruptResultError:
+            if last:
+                raise
+        else:
+            break
+    return failures
+
+
 def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:
     total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
     done: dict[Stage, int] = dict.fromkeys(STAGES, 0)
 
+    seen: set[Job] = set()
+
     def count(job: Job) -> None:
+        if job in seen:  # made again, because its result was damaged
+            return
+        seen.add(job)
         done[job.stage] += 1
         if progress is not None:
             progress(job.stage, done[job.stage], total[job.stage])

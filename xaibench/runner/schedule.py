@@ -22,7 +22,7 @@ class Schedule:
     Args:
         jobs: All jobs, each after those it needs.
         store: Says which results are there already.
-        progress: Called with each job whose result is there: once at the start for those found, then as they end.
+        progress: Called with each job whose result is there: at the start for those found, then as they end.
     """
 
     def __init__(self, jobs: Iterable[Job], store: Store, progress: Callable[[Job], None] = lambda job: None) -> None:
@@ -33,7 +33,6 @@ class Schedule:
         self._ready: list[tuple[int, int, Job]] = []
         self._running = 0
         self._tries: dict[Job, int] = {}
-        self._shown: set[Job] = set()
         self._skipped: set[Job] = set()
         self.failures: dict[Job, str] = {}
 
@@ -41,7 +40,7 @@ class Schedule:
             for need in job.needs:
                 self._dependents[need].append(job)
             if store.has(job.stage, job.key):
-                self._show(job)
+                self._progress(job)
             else:
                 self._await(job)
 
@@ -65,11 +64,6 @@ class Schedule:
                 self._take(outcome)
         return self.failures
 
-    def _show(self, job: Job) -> None:
-        if job not in self._shown:
-            self._shown.add(job)
-            self._progress(job)
-
     def _await(self, job: Job, also: Iterable[Job] = ()) -> None:
         """Put the job in line behind those of its needs that are not there, and behind ``also``."""
         self._open[job] = {need for need in job.needs if not self._store.has(need.stage, need.key)} | set(also)
@@ -81,7 +75,7 @@ class Schedule:
         job = outcome.job
         if not outcome.error:
             self._open.pop(job, None)
-            self._show(job)
+            self._progress(job)
             self._release(job)
         elif outcome.fatal:
             raise StoreError(outcome.error)

@@ -89,7 +89,8 @@ class Store:
 
         path = self.path(stage, key)
         with self._set_aside_if_corrupt(path):
-            return pq.read_table(path, page_checksum_verification=True).to_pandas()
+            table: pd.DataFrame = pq.read_table(path, page_checksum_verification=True).to_pandas()
+            return table
 
     # A job that failed leaves its error here; a later success, or a new try, takes it away.
 
@@ -181,5 +182,5 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(memoryview(tensor.contiguous().numpy()).cast("B") if tensor.numel() else b"")
+        digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -1,0 +1,82 @@
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+
+class Functional(nn.Module):
+    """Layers, flattened where the first linear one comes: as the released networks are written."""
+
+    explain_dtype = torch.float64
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x.flatten(1) if isinstance(layer, nn.Linear) else x)
+        return x
+
+
+def seeded(build):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build()
+
+
+def build_cnn(channels=1):
+    widths = (channels, 4, 4, 4, 4)
+    convolutions = [
+        (nn.Conv2d(before, after, 2, 1, 1), nn.ReLU(), nn.MaxPool2d(2, 2))
+        for before, after in itertools.pairwise(widths)
+    ]
+    return Functional(*[layer for block in convolutions for layer in block], nn.Linear(4, 2))
+
+
+def build_mlp():
+    return Functional(
+        *(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.3)),
+        *(nn.Linear(32, 16), nn.ReLU(), nn.Dropout(0.3)),
+        *(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2)),
+    )
+
+
+@pytest.fixture
+def cnn():
+    """The 8x8 CNN, in training mode, float32."""
+    return seeded(build_cnn)
+
+
+@pytest.fixture
+def rgb_cnn():
+    return seeded(lambda: build_cnn(3))
+
+
+@pytest.fixture
+def mlp():
+    """The 8x8 MLP, with dropout, in training mode, float32."""
+    return seeded(build_mlp)
+
+
+@pytest.fixture
+def images():
+    return torch.randn(7, 1, 8, 8, generator=torch.Generator().manual_seed(1)).clamp(-1, 1)
+
+
+@pytest.fixture
+def targets():
+    return torch.tensor([0, 1, 1, 0, 1, 0, 0])
+
+
+@pytest.fixture
+def linear():
+    """Two classes, four pixels; the logits are weight times image."""
+
+    def build(*rows):
+        model = nn.Sequential(nn.Flatten(), nn.Linear(len(rows[0]), len(rows), bias=False)).double()
+        model[1].weight.data = torch.tensor(rows, dtype=torch.float64)
+        return model
+
+    return build

@@ -1,0 +1,275 @@
+import dataclasses
+import functools
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from xaibench.explainers import EXPLAINERS, build, explain
+from xaibench.explainers.controls import Uniform
+from xaibench.explainers.perturbation import LIME
+from xaibench.registry import UnknownNameError
+from xaibench.types import ExplainerInfo
+
+EVERY = list(EXPLAINERS)
+SEEDED = ["pfi", "shapley_sampling", "gradient_shap", "kernel_shap", "lime", "uniform"]
+
+
+def parameters(name):
+    """LIME's default gives zeros for a network as little trained as these."""
+    return {"alpha": 1e-4} if name == "lime" else {}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_maps_have_the_right_form(name, cnn, images, targets):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        maps = explain(name, cnn, images, targets, **parameters(name))
+    assert maps.shape == (7, 8, 8)
+    assert maps.dtype is torch.float64
+    assert maps.device.type == "cpu"
+    assert maps.is_contiguous()
+    assert not maps.requires_grad
+    assert maps.isfinite().all()
+    assert maps.abs().max() > 0
+    low = explain(name, cnn, images, targets, dtype=torch.float32, **parameters(name))
+    assert low.dtype is torch.float32
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_maps_are_the_same_again_and_leave_the_global_generators_alone(name, cnn, images, targets):
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
+    first = explain(name, cnn, images, targets, **parameters(name))
+    assert torch.get_rng_state().equal(torch_state)
+    assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state(), numpy_state, strict=True))
+    torch.rand(1), np.random.rand(1)
+    assert explain(name, cnn, images, targets, **parameters(name)).equal(first)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_seed_counts_where_there_is_one(name, cnn, images, targets):
+    zero, one = (explain(name, cnn, images, targets, seed=seed, **parameters(name)) for seed in (0, 1))
+    assert zero.equal(one) == (name not in SEEDED)
+    assert ("seed" in {field.name for field in dataclasses.fields(build(name))}) == (name in SEEDED)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("batch_size", [1, 3, 60])
+def test_maps_do_not_depend_on_the_batch_size(name, batch_size, cnn, images, targets):
+    expected = explain(name, cnn, images, targets, **parameters(name))
+    chunked = explain(name, cnn, images, targets, batch_size=batch_size, **parameters(name))
+    # The lasso stops near its optimum: rounding can move where.
+    tolerance = 1e-6 if name == "lime" else 1e-12
+    torch.testing.assert_close(chunked, expected, rtol=1e-9, atol=tolerance * expected.abs().max().item())
+
+
+# PFI swaps between samples, and Gradient SHAP draws the points of all samples at once.
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in ("pfi", "gradient_shap")])
+def test_a_map_does_not_depend_on_the_samples_that_follow(name, cnn, images, targets):
+    expected = explain(name, cnn, images, targets, **parameters(name))[:3]
+    alone = explain(name, cnn, images[:3], targets[:3], **parameters(name))
+    torch.testing.assert_close(alone, expected, rtol=1e-9, atol=1e-6 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "uniform"])
+def test_several_channels_become_one_map(name, rgb_cnn, targets):
+    images = torch.randn(7, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    maps = {
+        how: explain(name, rgb_cnn, images, targets, channels=how, **parameters(name))
+        for how in ("sum", "abs_sum", "max_abs")
+    }
+    for one in maps.values():
+        assert one.shape == (7, 8, 8)
+    assert (maps["abs_sum"] >= maps["sum"].abs() - 1e-12).all()
+    assert (maps["abs_sum"] >= maps["max_abs"].abs() - 1e-12).all()
+    default = explain(name, rgb_cnn, images, targets, **parameters(name))
+    assert default.equal(maps[build(name).channels])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_explainer_says_what_it_is(name):
+    info = EXPLAINERS.resolve(name).info
+    assert isinstance(info, ExplainerInfo)
+    assert info.control == (name in ("sobel", "laplace", "uniform", "input"))
+    assert info.needs_convolution == (name == "guided_gradcam")
+    assert info.control or info.citation
+    assert build(name) == build(name)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
+        build(name).seed = 3
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("ig", "integrated_gradients"), ("DeepLiftShap", "deep_shap"), ("feature-permutation", "pfi"), ("x", "input")],
+)
+def test_paper_names_are_understood(alias, name):
+    assert EXPLAINERS.resolve(alias) is EXPLAINERS.resolve(name)
+
+
+def test_the_defaults_are_those_of_the_released_runs():
+    assert (build("ig").n_steps, build("lime").n_samples, build("lime").alpha) == (50, 50, 0.01)
+    assert (build("kernel_shap").n_samples, build("shapley").n_samples, build("pfi").group) == (25, 25, 50)
+
+
+def blend(model, images, targets, strength=1.0):
+    """A user's own explainer, as a function."""
+    return strength * images[:, 0]
+
+
+class Own:
+    """A user's own explainer, as a class."""
+
+    def __init__(self, strength=1.0):
+        self.strength = strength
+
+    def __call__(self, model, images, targets):
+        return self.strength * images[:, 0]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [blend, Own, "explainer_of_a_user:blend", "explainer_of_a_user:Own", lambda model, x, y, strength: strength * x],
+)
+def test_an_explainer_of_the_user(own, cnn, images, targets, monkeypatch):
+    monkeypatch.setitem(sys.modules, "explainer_of_a_user", sys.modules[__name__])
+    maps = explain(own, cnn, images, targets, strength=2.0, dtype=torch.float32)
+    assert maps.equal(2 * images[:, 0])
+
+
+def test_other_ways_to_give_an_explainer(cnn, images, targets):
+    expected = explain("lime", cnn, images, targets, n_samples=20, alpha=1e-4)
+    assert expected.abs().max() > 0
+    assert explain(LIME(n_samples=20, alpha=1e-4), cnn, images, targets).equal(expected)
+    assert explain(LIME(n_samples=9), cnn, images, targets, n_samples=20, alpha=1e-4).equal(expected)
+    assert explain(functools.partial(LIME(n_samples=20, alpha=1e-4)), cnn, images, targets).equal(expected)
+    assert explain(LIME, cnn, images, targets, n_samples=20, alpha=1e-4).equal(expected)
+    assert explain(Own(3.0), cnn, images, targets, dtype=torch.float32).equal(3 * images[:, 0])
+    assert explain(Uniform(5), cnn, images, targets).equal(explain("uniform", cnn, images, targets, seed=5))
+
+
+def test_numpy_in_numpy_out(cnn, images, targets):
+    expected = explain("saliency", cnn, images, targets)
+    reversed_views = images.numpy()[::-1], targets.numpy().astype(np.int32)[::-1]
+    maps = explain("saliency", cnn, *reversed_views)
+    assert isinstance(maps, np.ndarray)
+    np.testing.assert_allclose(maps[::-1], expected.numpy(), rtol=1e-12, atol=1e-15)
+
+
+def test_what_is_explained(cnn, images, targets):
+    probability, logit, margin = (
+        explain("ig", cnn, images, targets, output=output, n_steps=300) for output in ("probability", "logit", "margin")
+    )
+    model = cnn.double().eval()
+    with torch.no_grad():
+        rise = model(images.double()) - model(torch.zeros(1, 1, 8, 8, dtype=torch.float64))
+    torch.testing.assert_close(logit.sum((1, 2)), rise[range(7), targets], rtol=1e-2, atol=1e-3)
+    other = rise[range(7), 1 - targets]
+    torch.testing.assert_close(margin.sum((1, 2)), rise[range(7), targets] - other, rtol=1e-2, atol=1e-3)
+    assert not probability.allclose(logit, atol=1e-3)
+
+
+def test_the_precision_is_that_of_the_model_unless_it_says_otherwise(cnn, mlp, images, targets):
+    assert explain("saliency", cnn, images, targets).dtype is torch.float64  # its explain_dtype
+    cnn.explain_dtype = None
+    assert explain("saliency", cnn, images, targets).dtype is torch.float32
+    assert explain("saliency", cnn.double(), images, targets).dtype is torch.float64
+    assert explain("saliency", cnn, images, targets, dtype=torch.float32).dtype is torch.float32
+
+
+def test_dropout_is_off(mlp, images, targets):
+    mlp.train()
+    training = explain("saliency", mlp, images, targets)
+    mlp.eval()
+    assert explain("saliency", mlp, images, targets).equal(training)
+
+
+def test_unknown_names_and_parameters(cnn, images, targets):
+    with pytest.raises(UnknownNameError, match="unknown explainer 'salliency'; did you mean 'saliency'"):
+        explain("salliency", cnn, images, targets)
+    with pytest.raises(
+        TypeError, match=r"LIME has no parameter 'n_sampls'; did you mean 'n_samples'. Known: alpha, base"
+    ):
+        explain("lime", cnn, images, targets, n_sampls=10)
+    with pytest.raises(TypeError, match=r"blend has no parameter 'depth'. Known: strength"):
+        explain(blend, cnn, images, targets, depth=1)
+    with pytest.raises(TypeError, match="explainer: got int, expected a name"):
+        explain(3, cnn, images, targets)
+
+
+def replace(tensor, index, value):
+    tensor = tensor.clone()
+    tensor[index] = value
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"images": torch.zeros(7, 8, 8)}, ValueError, r"images: got (7, 8, 8), expected [N, C, H, W]"),
+        ({"images": torch.zeros(0, 1, 8, 8)}, ValueError, "with at least one image"),
+        (
+            {"images": torch.zeros(7, 1, 8, 8, dtype=torch.uint8)},
+            TypeError,
+            "images: got torch.uint8, expected floating",
+        ),
+        ({"images": "cat.png"}, TypeError, "images: got str, expected a torch tensor or a NumPy array"),
+        ({"images": torch.zeros(7, 1, 9, 9)}, ValueError, "the model cannot take images of shape [2, 1, 9, 9]"),
+        ({"targets": torch.zeros(6, dtype=torch.long)}, ValueError, "targets: got (6,), expected (7,)"),
+        ({"targets": torch.zeros(7)}, TypeError, "targets: got torch.float32, expected integers"),
+        ({"targets": torch.zeros(7, dtype=torch.bool)}, TypeError, "targets: got torch.bool, expected integers"),
+        ({"targets": torch.tensor([0, 1, 2, 0, 0, 0, -1])}, ValueError, "targets: class 2 in samples 2, 6; the model"),
+        ({"output": "odds"}, ValueError, "output='odds': expected one of 'probability', 'logit', 'margin'"),
+        ({"model": torch.tanh}, TypeError, "expected a torch.nn.Module that returns logits"),
+        ({"model": nn.Sequential(nn.Flatten(0))}, ValueError, "expected logits [2, K]"),
+        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError, "the model returns [N, 1]"),
+        ({"channels": "mean"}, ValueError, "channels='mean'): expected one of"),
+        ({"batch_size": 0}, ValueError, "batch_size=0): expected an integer of at least 1"),
+    ],
+)
+def test_bad_input_is_refused(change, error, message, mlp, images, targets):
+    arguments = {"model": mlp, "images": images, "targets": targets} | change
+    with pytest.raises(error, match=re.escape(message)):
+        explain("saliency", arguments.pop("model"), arguments.pop("images"), arguments.pop("targets"), **arguments)
+
+
+def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
+    with pytest.raises(ValueError, match="images: NaN or infinite numbers in samples 2"):
+        explain("saliency", mlp, replace(images, 2, float("nan")), targets)
+    with pytest.raises(ValueError, match="<lambda> returned NaN or infinite numbers for samples 1"):
+        explain(lambda model, x, y: replace(x[:, 0], 1, float("inf")), mlp, images, targets)
+    mlp.layers[0].weight.data.fill_(float("nan"))
+    with pytest.raises(ValueError, match="the model returns NaN or infinite logits"):
+        explain("saliency", mlp, images, targets)
+
+
+def test_a_model_with_one_output_is_refused(images, targets):
+    class One(nn.Module):
+        def forward(self, x):
+            return x.flatten(1).sum(1)
+
+    with pytest.raises(ValueError, match=re.escape("the model returns [2] for 2 images, expected logits [2, K]")):
+        explain("saliency", One(), images, targets)
+
+
+def test_maps_of_the_wrong_form_are_refused(mlp, images, targets):
+    with pytest.raises(ValueError, match=re.escape("<lambda> returned maps (7, 64), expected (7, 8, 8) ([N, H, W])")):
+        explain(lambda model, x, y: x.flatten(1), mlp, images, targets)
+
+
+def test_captum_is_not_loaded_before_it_is_needed():
+    code = "import sys, xaibench.explainers as e; e.EXPLAINERS.resolve('lrp'); print('captum' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", EVERY)
+def test_maps_on_the_gpu_are_those_on_the_cpu(name, cnn, images, targets):
+    on_cpu, on_gpu = (explain(name, cnn, images, targets, device=d, **parameters(name)) for d in ("cpu", "cuda"))
+    torch.testing.assert_close(on_gpu, on_cpu, rtol=1e-6, atol=1e-6 * on_cpu.abs().max().item())
+    assert next(cnn.parameters()).device.type == "cpu"

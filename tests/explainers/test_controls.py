@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+import torch
+from oracles.explainers import correlate3x3
+from scipy import ndimage
+
+from xaibench.explainers import build, explain
+from xaibench.explainers.controls import Sobel
+
+HORIZONTAL = [[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]]
+VERTICAL = [[-1, -2, -1], [0, 0, 0], [1, 2, 1]]
+LAPLACE = [[0, 1, 0], [1, -4, 1], [0, 1, 0]]
+
+
+@pytest.fixture
+def pictures():
+    return torch.rand(3, 1, 5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def targets_for(images):
+    return torch.zeros(len(images), dtype=torch.long)
+
+
+def controls(name, images, **parameters):
+    return explain(name, None, images, targets_for(images), **parameters)
+
+
+def test_sobel_and_laplace_are_3x3_correlations(pictures):
+    horizontal = np.stack([correlate3x3(p[0].numpy(), HORIZONTAL) for p in pictures])
+    vertical = np.stack([correlate3x3(p[0].numpy(), VERTICAL) for p in pictures])
+    laplace = np.stack([correlate3x3(p[0].numpy(), LAPLACE) for p in pictures])
+    np.testing.assert_allclose(controls("sobel", pictures, direction="horizontal"), horizontal, atol=1e-12)
+    np.testing.assert_allclose(controls("sobel", pictures, direction="vertical"), vertical, atol=1e-12)
+    np.testing.assert_allclose(controls("sobel", pictures), np.sqrt(horizontal**2 + vertical**2), atol=1e-12)
+    np.testing.assert_allclose(controls("laplace", pictures), laplace, atol=1e-12)
+
+
+def test_sobel_and_laplace_are_scipys_image_by_image(pictures):
+    horizontal = np.stack([ndimage.sobel(p[0].numpy()) for p in pictures])
+    laplace = np.stack([ndimage.laplace(p[0].numpy()) for p in pictures])
+    np.testing.assert_allclose(controls("sobel", pictures, direction="horizontal"), horizontal, atol=1e-12)
+    np.testing.assert_allclose(controls("laplace", pictures), laplace, atol=1e-12)
+
+
+def test_a_vertical_edge_has_a_horizontal_derivative_only():
+    image = torch.zeros(1, 1, 4, 4)
+    image[..., 2:] = 1
+    assert controls("sobel", image, direction="horizontal")[0, 1].tolist() == [0, 4, 4, 0]
+    assert controls("sobel", image, direction="vertical").abs().max() == 0
+
+
+def test_rgb_keeps_the_strongest_channel(pictures):
+    rgb = torch.cat([0 * pictures, -2 * pictures, pictures], 1)
+    torch.testing.assert_close(controls("laplace", rgb), -2 * controls("laplace", pictures))
+
+
+def test_uniform_is_seeded_and_does_not_depend_on_what_follows(pictures):
+    maps = controls("uniform", pictures, seed=3)
+    assert maps.equal(controls("random", pictures, seed=3))
+    assert not maps.equal(controls("uniform", pictures, seed=4))
+    assert maps[:2].equal(controls("uniform", pictures[:2], seed=3))
+    many = controls("uniform", torch.zeros(100, 1, 8, 8))
+    assert -1 <= many.min() < -0.99
+    assert 0.99 < many.max() < 1
+
+
+def test_input_is_the_image_and_no_view_of_it(pictures):
+    maps = controls("x", pictures)
+    assert maps.equal(pictures[:, 0])
+    maps.zero_()
+    assert pictures.abs().sum() > 0
+
+
+def test_controls_need_no_model_and_say_so_by_their_info(pictures):
+    for name in ("sobel", "laplace", "uniform", "input"):
+        assert build(name).info.control
+    with pytest.raises(TypeError, match="Saliency: got no model; only controls"):
+        controls("saliency", pictures)
+
+
+def test_an_unknown_direction_is_refused():
+    with pytest.raises(
+        ValueError, match=r"Sobel\(direction='diagonal'\): expected one of 'both', 'horizontal', 'vertical'"
+    ):
+        Sobel(direction="diagonal")

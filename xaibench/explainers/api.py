@@ -1,0 +1,273 @@
+"""The front door: :func:`explain` and :func:`build`."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+import functools
+import inspect
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from xaibench.explainers.base import Channels, Explainer, reduce_channels
+from xaibench.explainers.guard import unharmed
+from xaibench.explainers.output import ExplainedOutput
+from xaibench.types import Output
+
+_Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
+
+
+def explain(
+    explainer: str | Explainer | type,
+    model: nn.Module | None,
+    images: _Images,
+    targets: Tensor | NDArray[np.integer[Any]],
+    *,
+    output: Output = "probability",
+    dtype: torch.dtype | Literal["auto"] = "auto",
+    device: torch.device | str = "auto",
+    batch_size: int | None = None,
+    seed: int | None = None,
+    channels: Channels | None = None,
+    **parameters: Any,
+) -> _Images:
+    """Saliency maps of a classifier.
+
+    The model is explained in evaluation mode and comes back as it was given: training mode of every submodule, hooks,
+    gradients, precision, device. The state of the global random generators is neither used nor changed.
+
+    Args:
+        explainer: A registered name (``xaibench.explainers.EXPLAINERS``), ``"package.module:name"``, an instance or
+            class, or any callable ``(model, images, targets) -> maps``.
+        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. ``None`` will do for the controls, which look at
+            no model.
+        images: ``[N, C, H, W]``, floating.
+        targets: ``[N]``, the class to explain of each sample.
+        output: What of the model is explained, taking what it returns for logits: the softmax ``"probability"``, the
+            ``"logit"`` (for a model that returns something else: its output as it is), or the ``"margin"`` (see
+            :class:`xaibench.explainers.ExplainedOutput`).
+        dtype: Precision of the computation and of the maps. ``"auto"``: ``model.explain_dtype`` if the model has it
+            (our small networks: float64, because their softmax saturates in float32), else that of its parameters.
+        device: ``"auto"``: the GPU when there is one. A model that is elsewhere, or in another precision, is copied.
+        batch_size: Rows in one forward pass; ``None``: chosen by the size of the images. It changes the maps by
+            no more than rounding. A callable that is no explainer of ours gets all images at once.
+        seed: Of the explainers that draw random numbers; ``None``: their own default, 0. Others ignore it.
+        channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
+            explainer's own default. A single channel is only squeezed.
+        **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
+
+    Returns:
+        Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array where ``images`` is one. A map can be
+        zero everywhere (LIME with its defaults); nothing is scaled or cut off.
+
+    Raises:
+        UnknownNameError: If no explainer has that name (did you mean).
+        UnsupportedModelError: If the explainer cannot treat a layer of the model; named in the message.
+        TypeError: If the images are not floating, the targets not integers, or a parameter is not known.
+        ValueError: If shapes do not fit, a target is no class of the model, or numbers are not finite.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2, bias=False))
+        >>> _ = model[1].weight.data.copy_(torch.tensor([[1.0, 2.0, 0.0, -1.0], [0.0, 0.0, 0.0, 0.0]]))
+        >>> images, targets = torch.ones(1, 1, 2, 2), torch.tensor([0])
+        >>> explain("saliency", model, images, targets, output="logit")
+        tensor([[[ 1.,  2.],
+                 [ 0., -1.]]])
+        >>> explain("lime", model, images, targets, n_samples=200, output="logit").shape
+        torch.Size([1, 2, 2])
+    """
+    part = _configure(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
+    x, y = _check_images(images), _check_targets(targets, len(images))
+    place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    precision = _precision(model, x) if dtype == "auto" else dtype
+    # What is made in inference mode can never have a gradient again, so copies are made outside of it.
+    with torch.inference_mode(False):
+        x, y = (t.clone() if t.is_inference() else t for t in (x, y))
+        maps = _run(part, model, x.to(place, precision), y.to(place), output)
+        checked = _check_maps(maps, x, channels, _name(part))
+    return checked if isinstance(images, Tensor) else checked.numpy()
+
+
+def _run(part: Explainer, model: nn.Module | None, images: Tensor, targets: Tensor, output: Output) -> Tensor:
+    if model is None:
+        if not getattr(getattr(part, "info", None), "control", False):
+            raise TypeError(f"{_name(part)}: got no model; only controls (sobel, laplace, uniform, input) need none.")
+        return part(cast(nn.Module, None), images, targets)
+    with unharmed(_moved(model, images.device, images.dtype)) as lent:
+        explained = ExplainedOutput(lent, output).eval()
+        _check_model(explained, images, targets)
+        return part(explained, images, targets)
+
+
+def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
+    """An explainer with its parameters set.
+
+    Args:
+        explainer: As in :func:`explain`.
+        **parameters: Fields of the explainer, or keyword arguments of a function.
+
+    Returns:
+        Something to call as ``explainer(model, images, targets)``. Called so directly, it explains what the model
+        returns as it is; :func:`explain` does the rest.
+
+    Raises:
+        UnknownNameError: If no explainer has that name (did you mean).
+        TypeError: If a parameter is not known; the message lists the known ones.
+
+    Example:
+        >>> build("ig", n_steps=20).n_steps
+        20
+        >>> build("lime", n_sample=20)
+        Traceback (most recent call last):
+            ...
+        TypeError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? Known: alpha, baseline, batch_size, \
+channels, kernel_width, n_samples, seed.
+    """
+    if isinstance(explainer, str):
+        from xaibench.explainers import EXPLAINERS
+
+        part = EXPLAINERS.resolve(explainer)
+    else:
+        part = explainer
+    if not callable(part):
+        raise TypeError(
+            f"explainer: got {type(part).__name__}, expected a name, 'package.module:name', an explainer or a callable."
+        )
+    _check_parameters(part, parameters)
+    if inspect.isclass(part):
+        return cast(Explainer, part(**parameters))
+    if not parameters:
+        return cast(Explainer, part)
+    if dataclasses.is_dataclass(part):
+        return cast(Explainer, dataclasses.replace(cast(Any, part), **parameters))
+    return cast(Explainer, functools.partial(part, **parameters))
+
+
+def _check_parameters(part: Any, parameters: dict[str, Any]) -> None:
+    if dataclasses.is_dataclass(part):
+        known = {field.name for field in dataclasses.fields(part) if field.init}
+    else:
+        signature = inspect.signature(part).parameters.values()
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
+            return
+        # The first three of a function are model, images and targets; a class is called with its parameters only.
+        own = list(signature)[0 if inspect.isclass(part) else 3 :]
+        known = {parameter.name for parameter in own if parameter.kind is not parameter.VAR_POSITIONAL}
+    for name in parameters:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            listed = ", ".join(sorted(known)) or "none"
+            raise TypeError(f"{_name(part)} has no parameter {name!r}{hint} Known: {listed}.")
+
+
+def _configure(part: Explainer, **settings: Any) -> Explainer:
+    """Set what is given and what the explainer has."""
+    if not dataclasses.is_dataclass(part):
+        return part
+    has = {field.name for field in dataclasses.fields(part)}
+    changed = {name: value for name, value in settings.items() if value is not None and name in has}
+    return cast(Explainer, dataclasses.replace(cast(Any, part), **changed)) if changed else part
+
+
+def _name(part: Any) -> str:
+    while isinstance(part, functools.partial):
+        part = part.func
+    return str(getattr(part, "__name__", type(part).__name__))
+
+
+def _check_images(images: Any) -> Tensor:
+    x = _as_tensor(images, "images").detach()
+    if x.ndim != 4 or x.numel() == 0:
+        raise ValueError(f"images: got {tuple(x.shape)}, expected [N, C, H, W] with at least one image.")
+    if not x.is_floating_point():
+        raise TypeError(f"images: got {x.dtype}, expected floating numbers, scaled as the model expects them.")
+    finite = x.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(f"images: NaN or infinite numbers in samples {_some(~finite)}; expected finite numbers.")
+    return x
+
+
+def _check_targets(targets: Any, samples: int) -> Tensor:
+    y = _as_tensor(targets, "targets").detach()
+    if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
+        raise TypeError(f"targets: got {y.dtype}, expected integers, the class index of each sample.")
+    if tuple(y.shape) != (samples,):
+        raise ValueError(f"targets: got {tuple(y.shape)}, expected ({samples},), one class index for each image.")
+    return y.long()
+
+
+def _as_tensor(values: Any, what: str) -> Tensor:
+    if not isinstance(values, Tensor | np.ndarray):
+        raise TypeError(f"{what}: got {type(values).__name__}, expected a torch tensor or a NumPy array.")
+    if isinstance(values, Tensor):
+        return values
+    return torch.from_numpy(np.array(values))  # a copy: a read-only or reversed array cannot be shared with torch
+
+
+def _precision(model: nn.Module | None, images: Tensor) -> torch.dtype:
+    if model is None:
+        return images.dtype
+    own = getattr(model, "explain_dtype", None)
+    if isinstance(own, torch.dtype):
+        return own
+    floating = (parameter.dtype for parameter in getattr(model, "parameters", tuple)() if parameter.is_floating_point())
+    return next(floating, images.dtype)
+
+
+def _moved(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """The model itself if it is where and what it should be, else a copy that is."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module that returns logits [N, K].")
+    tensors = [*model.parameters(), *model.buffers()]
+    if all(t.device == device and (t.dtype == dtype or not t.is_floating_point()) for t in tensors):
+        return model
+    return copy.deepcopy(model).to(device, dtype)
+
+
+def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor) -> None:
+    few = images[:2]
+    try:
+        with torch.no_grad():
+            logits = explained.network(few)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"the model cannot take images of shape {list(few.shape)}: {error}") from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(few):
+        got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"the model returns {got} for {len(few)} images, expected logits [{len(few)}, K]. Wrap a model with one "
+            "output for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2."
+        )
+    classes = logits.shape[1]
+    if classes < 2 and explained.output != "logit":
+        raise ValueError(f"the model returns [N, 1]: with a single class there is no {explained.output} to explain.")
+    if not logits.isfinite().all():
+        raise ValueError("the model returns NaN or infinite logits; check its weights and the scale of the images.")
+    wrong = (targets < 0) | (targets >= classes)
+    if wrong.any():
+        value = int(targets[wrong][0])
+        raise ValueError(f"targets: class {value} in samples {_some(wrong)}; the model has classes 0 to {classes - 1}.")
+
+
+def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str) -> Tensor:
+    result: Tensor = torch.as_tensor(maps).detach().cpu()
+    if result.ndim == 4 and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
+        result = reduce_channels(result, channels or "sum")
+    expected = (len(images), *images.shape[2:])
+    if tuple(result.shape) != expected:
+        raise ValueError(f"{name} returned maps {tuple(result.shape)}, expected {expected} ([N, H, W]).")
+    finite = result.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.")
+    return result.contiguous()
+
+
+def _some(which: Tensor, most: int = 5) -> str:
+    indices = which.nonzero().flatten().tolist()
+    return ", ".join(map(str, indices[:most])) + (f", ... ({len(indices)} in all)" if len(indices) > most else "")

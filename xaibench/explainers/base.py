@@ -1,0 +1,154 @@
+"""What the explainers share: their interface, the channel reduction, and how many rows one forward pass takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+#: How the attributions of the channels become one map (see :func:`reduce_channels`).
+Channels: TypeAlias = Literal["sum", "abs_sum", "max_abs"]
+
+# Numbers that one forward pass takes by default: larger passes are slower on a CPU, because they leave the cache.
+_CPU_NUMBERS, _GPU_NUMBERS = 2**17, 2**24
+
+
+class Explainer(Protocol):
+    """Anything that can be called as ``explainer(model, images, targets) -> maps``.
+
+    ``model`` maps images ``[N, C, H, W]`` to ``[N, K]``, of which column ``targets[i]`` is what is explained of sample
+    ``i``; maps are ``[N, H, W]``, signed, bigger magnitude = more important. :func:`xaibench.explain` takes care of
+    the rest: it chooses the explained output, the device and the precision, and gives the model back unharmed.
+
+    An explainer that must be fitted first has ``fit(model, loader)``, which returns the fitted explainer.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor, /) -> Tensor:
+        """The maps ``[N, H, W]``."""
+        ...
+
+
+class UnsupportedModelError(ValueError):
+    """The explainer cannot treat this network; the message names the layer and says what would work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """The parameters that every explainer with channels has.
+
+    Attributes:
+        channels: How the attributions of the channels become one map, see :func:`reduce_channels`.
+        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. It bounds the memory and
+            changes the maps by no more than rounding.
+    """
+
+    channels: Channels = "sum"
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(type(self).__name__, "channels", self.channels, get_args(Channels))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.startswith("n_") or (field.name == "batch_size" and value is not None):
+                check_positive(type(self).__name__, field.name, value)
+
+    def rows(self, images: Tensor) -> int:
+        """Rows ``[C, H, W]`` that one forward pass takes."""
+        numbers = _CPU_NUMBERS if images.device.type == "cpu" else _GPU_NUMBERS
+        return self.batch_size or max(1, numbers // images[0].numel())
+
+    def by_chunk(
+        self, attribute: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor, rows_per_image: int = 1
+    ) -> Tensor:
+        """Maps ``[N, H, W]`` from attributions ``[n, C, H, W]``, computed over a chunk of the images at a time."""
+        chunk = max(1, self.rows(images) // rows_per_image)
+        parts = [attribute(x, y) for x, y in chunks(chunk, images, targets)]
+        return reduce_channels(torch.cat(parts), self.channels)
+
+
+def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
+    """One map from the attributions of the channels.
+
+    Args:
+        attributions: ``[N, C, H, W]``.
+        how: ``"sum"``: the signed sum (what an additive attribution means for the pixel); ``"abs_sum"``: the sum of the
+            magnitudes; ``"max_abs"``: the value of largest magnitude, with its sign (Simonyan et al. 2014 take its
+            magnitude). A single channel is returned as it is, with its sign, whatever ``how``.
+
+    Returns:
+        ``[N, H, W]``.
+
+    Example:
+        >>> import torch
+        >>> attributions = torch.tensor([1.0, -3.0, 1.0]).reshape(1, 3, 1, 1)
+        >>> [reduce_channels(attributions, how).item() for how in ("sum", "abs_sum", "max_abs")]
+        [-1.0, 5.0, -3.0]
+    """
+    if attributions.shape[1] == 1:
+        return attributions.squeeze(1)
+    if how == "sum":
+        return attributions.sum(1)
+    if how == "abs_sum":
+        return attributions.abs().sum(1)
+    if how == "max_abs":
+        return attributions.gather(1, attributions.abs().argmax(1, keepdim=True)).squeeze(1)
+    raise ValueError(f"channels={how!r}: expected one of {', '.join(map(repr, get_args(Channels)))}.")
+
+
+def blocks(samples: int, steps: int, rows: int) -> Iterator[tuple[slice, slice]]:
+    """Cut a grid of ``samples`` times ``steps`` forward rows into blocks of at most ``rows``.
+
+    Whole samples as long as one fits, because then what is summed over the steps is summed in one go.
+
+    Example:
+        >>> [(s.start, s.stop, k.start, k.stop) for s, k in blocks(samples=2, steps=3, rows=2)]
+        [(0, 1, 0, 2), (0, 1, 2, 3), (1, 2, 0, 2), (1, 2, 2, 3)]
+    """
+    per_block = max(1, rows // max(1, steps))
+    for first in range(0, samples, per_block):
+        for step in range(0, steps, rows):
+            yield slice(first, min(first + per_block, samples)), slice(step, min(step + rows, steps))
+
+
+def chunks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Cut tensors of equal length into views of at most ``size``, together."""
+    for start in range(0, len(tensors[0]), size):
+        yield tuple(tensor[start : start + size] for tensor in tensors)
+
+
+def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+    """The gradient ``[N, C, H, W]`` of each sample's target output by its image.
+
+    Raises:
+        UnsupportedModelError: If the output does not depend on the images through differentiable operations.
+    """
+    with torch.enable_grad():
+        images = images.detach().requires_grad_()
+        outputs = model(images).gather(1, targets[:, None])
+        if not outputs.requires_grad:
+            raise UnsupportedModelError(
+                f"{type(model).__name__}: its output has no gradient by the images. Use an explainer that only "
+                "perturbs the images (pfi, shapley_sampling, kernel_shap, lime)."
+            )
+        return torch.autograd.grad(outputs.sum(), images)[0]
+
+
+def target_output(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+    """Each sample's target output ``[N]``, without gradients."""
+    with torch.no_grad():
+        return torch.as_tensor(model(images)).gather(1, targets[:, None]).squeeze(1)
+
+
+def check_positive(owner: str, name: str, value: object) -> None:
+    """Refuse anything but an integer of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{owner}({name}={value!r}): expected an integer of at least 1.")
+
+
+def check_choice(owner: str, name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse anything but one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{owner}({name}={value!r}): expected one of {', '.join(map(repr, choices))}.")

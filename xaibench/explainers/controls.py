@@ -1,0 +1,101 @@
+"""Controls: maps that know no model. An explainer worth its cost scores above them.
+
+Edge filters are ``scipy.ndimage``'s, with its default border: the image is mirrored about the edge of its last pixel
+(``mode="reflect"``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import ndimage
+from torch import Tensor, nn
+
+from xaibench.explainers.base import Attribution, Channels, check_choice, reduce_channels
+from xaibench.types import ExplainerInfo, described
+
+Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
+
+
+@described(ExplainerInfo("Sobel", control=True))
+@dataclass(frozen=True, kw_only=True)
+class Sobel(Attribution):
+    """The Sobel filter of the image.
+
+    Attributes:
+        direction: ``"both"``: the magnitude of the two derivatives, never negative. ``"horizontal"``: the derivative
+            along a row (which the released XAI-TRIS runs use); ``"vertical"``: along a column; both signed.
+    """
+
+    channels: Channels = "max_abs"
+    direction: Direction = "both"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("Sobel", "direction", self.direction, get_args(Direction))
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``; model and targets are not looked at."""
+        pixels = _pixels(images)
+        if self.direction == "both":
+            edges = np.hypot(_derivative(pixels, along=-1), _derivative(pixels, along=-2))
+        else:
+            edges = _derivative(pixels, along=-1 if self.direction == "horizontal" else -2)
+        return reduce_channels(torch.from_numpy(edges).to(images), self.channels)
+
+
+@described(ExplainerInfo("Laplace", control=True))
+@dataclass(frozen=True, kw_only=True)
+class Laplace(Attribution):
+    """The Laplace filter of the image: the sum of the second differences along rows and columns."""
+
+    channels: Channels = "max_abs"
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``; model and targets are not looked at."""
+        pixels = _pixels(images)
+        second = ndimage.correlate1d(pixels, [1, -2, 1], axis=-1) + ndimage.correlate1d(pixels, [1, -2, 1], axis=-2)
+        return reduce_channels(torch.from_numpy(second).to(images), self.channels)
+
+
+@described(ExplainerInfo("Uniform", control=True))
+@dataclass(frozen=True)
+class Uniform:
+    """Noise, uniform in [-1, 1).
+
+    Attributes:
+        seed: Of the noise. The first maps are the same however many images follow.
+    """
+
+    seed: int = 0
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``; of the images only the shape is looked at."""
+        noise = np.random.default_rng(self.seed).uniform(-1, 1, (len(images), *images.shape[2:]))
+        return images.new_tensor(noise)
+
+
+@described(ExplainerInfo("Input", control=True))
+@dataclass(frozen=True, kw_only=True)
+class Input(Attribution):
+    """The image itself."""
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``; model and targets are not looked at."""
+        return reduce_channels(images.clone(), self.channels)
+
+
+def _pixels(images: Tensor) -> NDArray[np.float64]:
+    pixels: NDArray[np.float64] = images.detach().cpu().double().numpy()
+    return pixels
+
+
+def _derivative(pixels: NDArray[np.float64], *, along: int) -> NDArray[np.float64]:
+    # ndimage.sobel would smooth over samples and channels too; these are its one-dimensional filters.
+    slope = ndimage.correlate1d(pixels, [-1, 0, 1], axis=along)
+    smooth: NDArray[np.float64] = ndimage.correlate1d(slope, [1, 2, 1], axis=-3 - along)
+    return smooth
