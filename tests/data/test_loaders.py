@@ -1,0 +1,119 @@
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from xaibench.data import Split, load, loading
+from xaibench.registry import UnknownNameError
+
+LINES = ["Loading data...", "Splitting dataset...", "Creating dataloaders...", "Data loading complete."]
+NAME = "xai-tris/lin-white-8x8"
+
+
+def test_loaders_hand_out_every_sample_once():
+    dataset = load(NAME, seed=2, n_samples=2000)
+    loaders = loading(NAME, seed=2, n_samples=2000, batch_size=300, verbose=False)
+    for loader, split in zip(loaders, (dataset.train, dataset.val, dataset.test), strict=True):
+        images, masks, targets = (torch.cat(parts) for parts in zip(*loader, strict=True))
+        assert len(loader) == -(-len(split) // 300)
+        assert images.shape == split.images.shape
+        key, expected = (part.flatten(1).double().sum(1) for part in (images, split.images))
+        order, reference = key.argsort(), expected.argsort()
+        assert torch.equal(images[order], split.images[reference])
+        assert torch.equal(masks[order], split.masks[reference])
+        assert torch.equal(targets[order], split.targets[reference])
+
+
+def test_training_is_shuffled_anew_by_the_seed_and_the_rest_is_in_order():
+    def epochs(seed):
+        train, val, test = loading(NAME, seed=seed, n_samples=1000, verbose=False)
+        return [torch.cat([batch[0] for batch in train]) for _ in range(2)], val, test
+
+    (first, second), val, test = epochs(0)
+    (again, again_second), _, _ = epochs(0)
+    assert torch.equal(first, again)
+    assert torch.equal(second, again_second)
+    assert not torch.equal(first, second)
+    dataset = load(NAME, n_samples=1000)
+    assert torch.equal(torch.cat([batch[0] for batch in val]), dataset.val.images)
+    assert torch.equal(torch.cat([batch[0] for batch in test]), dataset.test.images)
+
+
+def test_iterating_leaves_the_global_random_state_alone():
+    loaders = loading(NAME, n_samples=600, verbose=False)
+    state = torch.get_rng_state()
+    for loader in loaders:
+        list(loader)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_published_batch_size_is_the_default():
+    train, val, _ = loading(NAME, verbose=False)
+    assert [len(batch[2]) for batch in train] == [512] * 15 + [320]
+    assert [len(batch[2]) for batch in val] == [512, 488]
+
+
+def test_a_split_works_in_an_ordinary_dataloader_too():
+    images, masks, targets = next(iter(DataLoader(load(NAME, n_samples=100).test, batch_size=4)))
+    assert (images.shape, masks.shape, targets.shape) == ((4, 1, 8, 8), (4, 8, 8), (4,))
+
+
+def test_progress_is_logged_as_published(caplog):
+    with caplog.at_level(logging.INFO, logger="xaibench"):
+        loading(NAME, n_samples=100)
+    assert [record.getMessage() for record in caplog.records] == LINES
+
+
+def run(code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return (result.stdout + result.stderr).splitlines()
+
+
+def test_progress_is_seen_where_no_logging_is_configured():
+    code = f"""
+import logging, xaibench
+for verbose in (True, False):
+    xaibench.loading({NAME!r}, n_samples=100, verbose=verbose)
+assert not logging.getLogger("xaibench").handlers
+"""
+    assert run(code) == LINES
+
+
+def test_unknown_names_and_parameters():
+    with pytest.raises(UnknownNameError, match="did you mean 'xai-tris/lin-white-8x8'"):
+        load("xai-tris/lin-whit-8x8")
+    with pytest.raises(TypeError, match="takes no 'alhpa'; did you mean 'alpha'"):
+        load(NAME, alhpa=0.1)
+    with pytest.raises(TypeError, match=r"xai-tris/lin-white-8x8 takes no 'classes'"):
+        loading(NAME, "aeroplane,bicycle", verbose=False)
+    with pytest.raises(ValueError, match="batch_size=0: expected at least 1"):
+        loading(NAME, batch_size=0, verbose=False)
+
+
+def test_names_may_be_spelt_otherwise():
+    assert load("XAI-TRIS/lin_white_8x8", n_samples=100).info.name == NAME
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"images": torch.zeros(3, 1, 4, 4, dtype=torch.float64)}, TypeError, "images are torch.float64, expected"),
+        ({"masks": torch.zeros(3, 4, 4)}, TypeError, r"masks are torch.float32, expected torch.bool; convert"),
+        ({"targets": torch.zeros(3, dtype=torch.int32)}, TypeError, "targets are torch.int32"),
+        ({"images": torch.zeros(3, 4, 4)}, ValueError, r"got \[3, 4, 4\], \[3, 4, 4\] and \[3\]"),
+        ({"masks": torch.zeros(3, 4, 5, dtype=torch.bool)}, ValueError, "of one N, H and W"),
+        ({"images": torch.zeros(2, 1, 4, 4)}, ValueError, "of one N, H and W"),
+    ],
+)
+def test_splits_of_other_shapes(changed, error, message):
+    parts = {
+        "images": torch.zeros(3, 1, 4, 4),
+        "masks": torch.zeros(3, 4, 4, dtype=torch.bool),
+        "targets": torch.zeros(3, dtype=torch.int64),
+    }
+    assert len(Split(**parts)) == 3
+    with pytest.raises(error, match=message):
+        Split(**{**parts, **changed})

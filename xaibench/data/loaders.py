@@ -1,0 +1,149 @@
+"""``load`` and ``loading``: from a name to a data set, and on to dataloaders."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+
+from xaibench.data.dataset import Dataset, Sample, Split
+from xaibench.registry import Registry
+
+_LOGGER = logging.getLogger("xaibench")
+
+#: Every data set by name. A target is called with keyword parameters, ``seed`` among them, returns a
+#: :class:`~xaibench.data.dataset.Dataset` and carries a :class:`~xaibench.types.DatasetInfo` as ``info``.
+DATASETS = Registry(
+    "data set",
+    {
+        f"xai-tris/{scenario}-{background}-{side}": f"xaibench.data.tetromino:{scenario}_{background}_{side}"
+        for side in ("8x8", "64x64")
+        for scenario in ("lin", "mult", "rigid", "xor")
+        for background in ("white", "corr", "imagenet")
+    },
+)
+
+
+def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
+    """Load or generate a data set.
+
+    Args:
+        name: A name of :data:`DATASETS`, or ``"package.module:attribute"`` of your own.
+        seed: Fixes the samples and their split.
+        **parameters: The set's own, such as ``alpha`` and ``n_samples`` of the XAI-TRIS sets
+            (:meth:`xaibench.data.tetromino.Tetromino.__call__`).
+
+    Returns:
+        The set with its ``train``, ``val`` and ``test``, each of ``(image [C,H,W], mask [H,W], target)``.
+
+    Raises:
+        UnknownNameError: If no data set has this name.
+        TypeError: If the set takes no such parameter; names those it takes.
+        ValueError: If a parameter is out of its range.
+
+    Example:
+        >>> data = load("xai-tris/lin-white-8x8", seed=3, n_samples=100)
+        >>> len(data.train), data.info.classes
+        (80, ('T', 'L'))
+    """
+    target = DATASETS.resolve(name)
+    _check_parameters(DATASETS.canonical(name), target, parameters)
+    dataset: Dataset = target(seed=seed, **parameters)
+    return dataset
+
+
+def loading(
+    name: str,
+    classes: str | Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    batch_size: int | None = None,
+    verbose: bool = True,
+    **parameters: Any,
+) -> tuple[DataLoader[Sample], DataLoader[Sample], DataLoader[Sample]]:
+    """Load a data set and make a dataloader of each split.
+
+    Every batch is cut out of the split's tensors in one indexing, which spares the collating of single samples.
+
+    Args:
+        name: As for :func:`load`.
+        classes: Classes to take, of the sets that let you choose: ``"aeroplane,bicycle"`` or a list.
+        seed: Fixes the samples, their split, and the order of the training batches in every epoch.
+        batch_size: None = the size that the set was published with (512 for XAI-TRIS).
+        verbose: Log the progress to the logger ``"xaibench"``; where no logging is configured, to the terminal.
+        **parameters: The set's own, as for :func:`load`.
+
+    Returns:
+        Loaders of train (shuffled anew in each epoch), validation and test (in order); each batch is
+        ``(images [N,C,H,W], masks [N,H,W], targets [N])``.
+
+    Raises:
+        UnknownNameError: If no data set has this name.
+        TypeError: If the set takes no such parameter, ``classes`` included.
+        ValueError: If a parameter is out of its range.
+
+    Example:
+        >>> train, val, test = loading("xai-tris/xor-corr-8x8", n_samples=1000, verbose=False)
+        >>> images, masks, targets = next(iter(train))
+        >>> images.shape, masks.shape, targets.shape
+        (torch.Size([512, 1, 8, 8]), torch.Size([512, 8, 8]), torch.Size([512]))
+    """
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: expected at least 1.")
+    if classes is not None:
+        parameters["classes"] = classes
+    with _progress(verbose) as say:
+        say("Loading data...")
+        dataset = load(name, seed=seed, **parameters)
+        say("Splitting dataset...")
+        splits = (dataset.train, dataset.val, dataset.test)
+        say("Creating dataloaders...")
+        size = dataset.batch_size if batch_size is None else batch_size
+        train, val, test = (_loader(split, size, seed, shuffle=split is dataset.train) for split in splits)
+        say("Data loading complete.")
+    return train, val, test
+
+
+def _loader(split: Split, batch_size: int, seed: int, *, shuffle: bool) -> DataLoader[Sample]:
+    # A generator of its own for every loader: without one, even an unshuffled loader draws from torch's global state.
+    generator = torch.Generator().manual_seed(seed)
+    order = RandomSampler(split, generator=generator) if shuffle else SequentialSampler(split)
+    # The sampler hands out whole batches of indices, and batch_size=None keeps the loader from collating.
+    batches = BatchSampler(order, batch_size, drop_last=False)
+    return DataLoader(split, sampler=batches, batch_size=None, generator=generator)
+
+
+def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dict[str, Any]) -> None:
+    taken = inspect.signature(target).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        return
+    for parameter in parameters:
+        if parameter not in taken:
+            near = difflib.get_close_matches(parameter, taken, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise TypeError(f"{name} takes no {parameter!r}{hint} It takes: {', '.join(taken)}.")
+
+
+@contextlib.contextmanager
+def _progress(verbose: bool) -> Iterator[Callable[[str], None]]:
+    """A function that logs a line: shown where nobody configured logging; where somebody did, that decides."""
+    if not verbose:
+        yield lambda line: None
+        return
+    if _LOGGER.hasHandlers():
+        yield _LOGGER.info
+        return
+    handler, level = logging.StreamHandler(), _LOGGER.level
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(logging.INFO)
+    try:
+        yield _LOGGER.info
+    finally:
+        _LOGGER.removeHandler(handler)
+        _LOGGER.setLevel(level)

@@ -1,0 +1,190 @@
+"""The signal of XAI-TRIS: tetrominoes, where they lie, how they are smoothed, and which pixels count as true.
+
+A sample's *kind* says all about its pattern: an index into the patterns that its scenario knows.
+
+==============  =======================================================  ====================
+scenario        kinds                                                    class of kind ``k``
+==============  =======================================================  ====================
+lin, mult       T, L                                                     ``k``
+xor             (T, L) signs (+,+), (−,−), (+,−), (−,+)                  ``k // 2``
+rigid           T at each placement, then L at each placement            ``k // placements``
+==============  =======================================================  ====================
+
+A placement is a rotation and a top-left corner that keep the whole shape inside the image.
+
+Source: Clark, Wilming and Haufe (2023), section 2; the 8×8 sets of its appendix do not smooth the pattern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter1d
+
+Scenario: TypeAlias = Literal["lin", "mult", "rigid", "xor"]
+Size: TypeAlias = Literal[8, 64]
+
+SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
+SIZES: tuple[Size, ...] = get_args(Size)
+
+#: T and L, one cell a number.
+SHAPES = (np.array([[1, 0], [1, 1], [1, 0]]), np.array([[1, 0], [1, 0], [1, 1]]))
+#: Class names, in the order of their index.
+SHAPE_CLASSES = ("T", "L")
+XOR_CLASSES = ("same sign", "opposite sign")
+#: Signs of T and L in the four kinds of XOR.
+SIGNS = ((1, 1), (-1, -1), (1, -1), (-1, 1))
+#: Pattern values at most this share of the largest one do not belong to the pattern.
+SUPPORT_CUT = 0.05
+
+
+@lru_cache
+def smoothing_matrix(size: int, sigma: float) -> NDArray[np.float64]:
+    """The matrix ``G`` for which ``G @ image @ G.T`` is ``scipy.ndimage.gaussian_filter(image, sigma)``.
+
+    The filter is linear and separable, so its response to the unit vectors holds all of it, reflecting border
+    included. Two products of small matrices then smooth an image of any sigma.
+    """
+    matrix = np.asarray(gaussian_filter1d(np.eye(size), sigma, axis=0), dtype=np.float64)
+    matrix.setflags(write=False)
+    return matrix
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """All patterns of one scenario and image size.
+
+    Args:
+        scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
+        size: 8 or 64.
+
+    Example:
+        >>> table, where = Patterns("lin", 8).render(np.array([0, 0, 0]))
+        >>> table[where].shape
+        (3, 8, 8)
+        >>> table[0, :5, :4].astype(int)
+        array([[0, 0, 0, 0],
+               [0, 1, 0, 0],
+               [0, 1, 1, 0],
+               [0, 1, 0, 0],
+               [0, 0, 0, 0]])
+    """
+
+    scenario: Scenario
+    size: Size
+
+    @property
+    def block(self) -> int:
+        """Side of a tetromino's cell, in pixels."""
+        if self.size == 8:
+            return 1
+        return 4 if self.scenario == "rigid" else 8
+
+    @property
+    def corners(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Top-left (row, column) of T and L where they do not move."""
+        return ((1, 1), (4, 5)) if self.size == 8 else ((8, 8), (32, 40))
+
+    @property
+    def sigma(self) -> float | None:
+        """Standard deviation of the Gaussian that smooths the pattern; None = not smoothed."""
+        return None if self.size == 8 else 1.5
+
+    @cached_property
+    def placements(self) -> tuple[tuple[int, int, int], ...]:
+        """All ``(quarter turns, row, column)`` that keep the whole shape inside."""
+        return tuple(
+            (turns, row, column)
+            for turns in range(4)
+            for row in range(self.size - self._turned[0, turns].shape[0] + 1)
+            for column in range(self.size - self._turned[0, turns].shape[1] + 1)
+        )
+
+    @property
+    def cases(self) -> int:
+        """Number of cases that are equally frequent in every split: the classes, for XOR the sign pairs."""
+        return 4 if self.scenario == "xor" else 2
+
+    def draw(self, cases: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """A kind for each sample of the given case; random only for RIGID (rotation and place uniform)."""
+        if self.scenario != "rigid":
+            return cases
+        return cases * len(self.placements) + rng.integers(len(self.placements), size=len(cases))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of their index."""
+        return XOR_CLASSES if self.scenario == "xor" else SHAPE_CLASSES
+
+    def targets(self, cases: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Class of each case."""
+        return cases // 2 if self.scenario == "xor" else cases
+
+    def render(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Patterns of ``[N]`` kinds, in [−1, 1]: smoothed, then cut to their support.
+
+        Most samples share a few patterns, so each is given once: a table ``[P, size, size]`` and the indices ``[N]``
+        into it; ``table[where]`` is ``[N, size, size]``.
+        """
+        unique, where = np.unique(kinds, return_inverse=True)
+        patterns = np.stack([self._draw_one(int(kind)) for kind in unique])
+        patterns[~support(patterns)] = 0
+        return patterns, where
+
+    def truth(self, table: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Ground truth of each pattern of a rendered table, ``[P, size, size]``, True = important.
+
+        RIGID: the support of the sample's own shape. Otherwise both supports in every sample, for the absence of a
+        shape informs as its presence does; a negative pattern's support counts as a positive one's.
+        """
+        if self.scenario == "rigid":
+            return np.asarray(table != 0)
+        return np.broadcast_to(_both_supports(self.size), table.shape)
+
+    @cached_property
+    def _turned(self) -> dict[tuple[int, int], NDArray[np.float64]]:
+        """Both shapes in every rotation, cells scaled to pixels: ``{(shape, quarter turns): [h, w]}``."""
+        cell = np.ones((self.block, self.block))
+        return {(shape, turns): np.kron(np.rot90(SHAPES[shape], turns), cell) for shape in (0, 1) for turns in range(4)}
+
+    def _draw_one(self, kind: int) -> NDArray[np.float64]:
+        """One pattern, smoothed but not cut: the columns of the smoothing matrix under the shape do both at once."""
+        smooth = np.eye(self.size) if self.sigma is None else smoothing_matrix(self.size, self.sigma)
+        if self.scenario == "rigid":
+            shape, placement = divmod(kind, len(self.placements))
+            shown = [(shape, 1, *self.placements[placement])]
+        elif self.scenario == "xor":
+            shown = [(shape, SIGNS[kind][shape], 0, *self.corners[shape]) for shape in (0, 1)]
+        else:
+            shown = [(kind, 1, 0, *self.corners[kind])]
+        image = np.zeros((self.size, self.size))
+        for shape, sign, turns, row, column in shown:
+            blocks = self._turned[shape, turns]
+            height, width = blocks.shape
+            image += sign * (smooth[:, row : row + height] @ blocks @ smooth[:, column : column + width].T)
+        return image
+
+
+@lru_cache
+def _both_supports(size: Size) -> NDArray[np.bool_]:
+    """Where T or L lies when they do not move, ``[size, size]``."""
+    table, _ = Patterns("lin", size).render(np.array([0, 1]))
+    return np.asarray((table != 0).any(axis=0))
+
+
+def support(patterns: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Where ``|pattern|`` exceeds 5 % of its own maximum; ``[N, H, W]`` to bool ``[N, H, W]``, each pattern by itself.
+
+    The paper cuts the infinite support of the smoothed pattern so; taking the absolute value first keeps the negative
+    patterns of XOR, which the released code loses.
+
+    Example:
+        >>> support(np.array([[[0.0, 0.04, -1.0]]]))
+        array([[[False, False,  True]]])
+    """
+    magnitude = np.abs(patterns)
+    return np.asarray(magnitude > SUPPORT_CUT * magnitude.max(axis=(1, 2), keepdims=True))
