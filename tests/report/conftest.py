@@ -1,13 +1,15 @@
 """A plausible small run folder, as the runner leaves it, with everything synthetic."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
+
+from xaibench.report import page
+from xaibench.report.figures import save
 
 METHODS = {
     "pfi": "PFI",
@@ -40,15 +42,17 @@ PAPER = {
 }
 BACKGROUNDS = ("white", "corr")
 CELLS = [(scenario, background, model) for scenario, model in PAPER for background in BACKGROUNDS]
+#: Enough for a page with gaps: a linear model, a convolution, a scenario without mean maps.
+FEW_CELLS = [("lin", "white", "llr"), ("lin", "white", "mlp"), ("lin", "corr", "cnn"), ("rigid", "corr", "cnn")]
 ZERO = "the map is zero everywhere"
 
 
-def make_scores(samples: int, seed: int = 0) -> pd.DataFrame:
+def make_scores(samples: int, cells: list, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     skill = {name: rng.uniform(0.45, 0.9) for name in [*METHODS, *CONTROLS]}
     skill |= {"uniform": 0.35, "sobel": 0.5, "laplace": 0.55, "input": 0.5}
     parts = []
-    for scenario, background, model in CELLS:
+    for scenario, background, model in cells:
         hard = {"llr": 0.0, "mlp": 0.05, "cnn": 0.18}[model] + 0.1 * (background == "corr")
         correct = rng.random(samples) < 0.9
         for explainer, mean in skill.items():
@@ -95,12 +99,12 @@ def make_parts() -> dict:
     }
 
 
-def make_examples(seed: int = 0) -> dict[str, np.ndarray]:
+def make_examples(cells: list, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     arrays = {}
     mask = np.zeros((8, 8), np.float32)
     mask[1:4, 1], mask[2, 2], mask[4:7, 5], mask[6, 6] = 1, 1, 1, 1
-    for scenario, background, model in CELLS:
+    for scenario, background, model in cells:
         arrays[f"{scenario}/{background}/mask"] = mask
         arrays[f"{scenario}/{background}/image"] = rng.normal(0, 0.3, (8, 8)).astype(np.float32)
         for name in METHODS | CONTROLS:
@@ -115,10 +119,10 @@ def make_examples(seed: int = 0) -> dict[str, np.ndarray]:
     return arrays
 
 
-def make_accuracy(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+def make_accuracy(cells: list, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     rng = np.random.default_rng(seed)
-    cells, trainings = [], []
-    for scenario, background, model in CELLS:
+    rows, trainings = [], []
+    for scenario, background, model in cells:
         alpha, paper = PAPER[scenario, model][BACKGROUNDS.index(background)]
         spread = 12 if (scenario, background, model) == ("rigid", "corr", "cnn") else 1.5
         tests = np.clip(paper + rng.normal(0.3, spread, 3), 50, 100).round(1)
@@ -131,14 +135,14 @@ def make_accuracy(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
             }
             for i, test in enumerate(tests)
         ]
-        cells.append(
+        rows.append(
             {
                 **{"scenario": scenario, "background": background, "model": model, "alpha": alpha, "trainings": 3},
                 **{"mean": tests.mean().round(2), "std": tests.std(ddof=1).round(2), "best": tests.max()},
                 **{"learned": int((tests >= 80).sum()), "paper": paper, "difference": round(tests.mean() - paper, 2)},
             }
         )
-    return pd.DataFrame(cells), pd.DataFrame(trainings)
+    return pd.DataFrame(rows), pd.DataFrame(trainings)
 
 
 ENVIRONMENT = {
@@ -157,24 +161,18 @@ ENVIRONMENT = {
 CITATION = "B. Clark, R. Wilming, S. Haufe (2023). XAI-TRIS. arXiv:2306.12816"
 
 
-def write_run(folder: Path, samples: int = 40) -> Path:
+def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    make_scores(samples).to_parquet(folder / "scores.parquet")
-    accuracy, trainings = make_accuracy()
+    make_scores(samples, cells).to_parquet(folder / "scores.parquet")
+    accuracy, trainings = make_accuracy(cells)
     accuracy.to_csv(folder / "accuracy.csv", index=False)
     trainings.to_csv(folder / "trainings.csv", index=False)
     (folder / "failures.csv").write_text("job,stage,error\n")
     (folder / "parts.json").write_text(json.dumps(make_parts()))
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "suite.toml").write_text('name = "xai-tris-8x8"\nseed = 0\n')
-    save_file(make_examples(), folder / "examples.safetensors")
+    save_file(make_examples(cells), folder / "examples.safetensors")
     return folder
-
-
-@pytest.fixture(scope="session")
-def run_writer() -> Callable[..., Path]:
-    """Writes a whole run folder: ``run_writer(path, samples=40)``."""
-    return write_run
 
 
 @pytest.fixture(scope="session")
@@ -187,3 +185,15 @@ def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fresh_run(tmp_path: Path) -> Path:
     """A run folder of one's own, to damage."""
     return write_run(tmp_path / "run", samples=12)
+
+
+@pytest.fixture
+def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves PNG files, most of the time a report takes, empty."""
+    monkeypatch.setattr(page, "save", lambda figure, kind: save(figure, kind) if kind == "svg" else b"")
+
+
+@pytest.fixture
+def small_run(tmp_path: Path, empty_png: None) -> Path:
+    """A run folder of few cells of one's own, whose page is quick to write."""
+    return write_run(tmp_path / "run", samples=12, cells=FEW_CELLS)

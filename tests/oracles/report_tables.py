@@ -1,0 +1,61 @@
+"""The report's summary again: one score after the other, no pandas, no shared code, only the definitions."""
+
+import math
+
+
+def quantile(ordered: list[float], q: float) -> float:
+    """Linear interpolation between the two nearest of the sorted values (Hyndman and Fan, type 7)."""
+    position = q * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def summarise(rows: list[dict], controls: set[str]) -> dict[tuple, dict]:
+    """``{(scenario, background, model, explainer, metric): numbers}`` from rows of scores."""
+    keys = ("scenario", "background", "model", "explainer", "metric")
+    table: dict[tuple, dict] = {}
+    for row in rows:
+        entry = table.setdefault(
+            tuple(row[key] for key in keys), {"all": [], "higher_is_better": row["higher_is_better"]}
+        )
+        if row["correct"]:
+            entry["all"].append(row["value"])
+    for entry in table.values():
+        values = sorted(value for value in entry["all"] if not math.isnan(value))
+        entry["n"], entry["n_valid"] = len(entry["all"]), len(values)
+        if values:
+            entry["mean"] = math.fsum(values) / len(values)
+            entry["min"], entry["max"] = values[0], values[-1]
+            entry["q25"], entry["median"], entry["q75"] = (quantile(values, q) for q in (0.25, 0.5, 0.75))
+        if len(values) > 1:
+            squares = math.fsum((value - entry["mean"]) ** 2 for value in values)
+            entry["std"] = math.sqrt(squares / (len(values) - 1))
+    for key, entry in table.items():
+        _compare(key, entry, table, controls)
+    return table
+
+
+def _compare(key: tuple, entry: dict, table: dict[tuple, dict], controls: set[str]) -> None:
+    if "median" not in entry:
+        return
+    rivals = {
+        other[3]: theirs
+        for other, theirs in table.items()
+        if (*other[:3], other[4]) == (*key[:3], key[4]) and "median" in theirs
+    }
+    better = sum(_beats(theirs, entry) for theirs in rivals.values())
+    level = sum(not _beats(theirs, entry) and not _beats(entry, theirs) for theirs in rivals.values())
+    entry["rank"] = better + (level + 1) / 2
+    bars = [theirs for name, theirs in rivals.items() if name in controls]
+    if key[3] not in controls and bars:
+        entry["beats_controls"] = all(_beats(entry, bar) for bar in bars)
+
+
+def _beats(one: dict, other: dict) -> bool:
+    sign = 1 if one["higher_is_better"] else -1
+    if not math.isclose(one["median"], other["median"], rel_tol=0, abs_tol=1e-12):
+        return sign * one["median"] > sign * other["median"]
+    if math.isclose(one["mean"], other["mean"], rel_tol=0, abs_tol=1e-12):
+        return False
+    return sign * one["mean"] > sign * other["mean"]

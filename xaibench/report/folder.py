@@ -1,0 +1,222 @@
+"""Reading a run folder: whatever the report shows, as one frozen value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pandas.errors import EmptyDataError
+from safetensors.numpy import load_file
+
+#: What identifies a group of scores.
+KEYS = ("scenario", "background", "model", "explainer", "metric")
+_SCENARIOS = ("lin", "mult", "rigid", "xor")
+_BACKGROUNDS = ("white", "corr", "imagenet")
+
+
+def place(name: str) -> str:
+    """A scenario or background as shown: the papers' names in capitals, others as they are.
+
+    Example:
+        >>> place("lin"), place("oxford-pet")
+        ('LIN', 'oxford-pet')
+    """
+    return name.upper() if name in (*_SCENARIOS, *_BACKGROUNDS) else name
+
+
+class RunFolderError(ValueError):
+    """A folder that cannot be reported on; the message says which file is missing or damaged, and what to do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An explainer, model or metric as the report shows it.
+
+    Attributes:
+        name: As in the scores.
+        label: As shown.
+        control: True for an explainer that knows no model.
+        citation: The publication to cite, or empty.
+        higher_is_better: Direction of a metric.
+    """
+
+    name: str
+    label: str
+    control: bool = False
+    citation: str = ""
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, read.
+
+    Attributes:
+        path: The folder.
+        title: Heading of the page.
+        suite: Name of the suite.
+        citation: Its publication, or empty.
+        explainers: Name to part, in the order to show, controls last.
+        models: Name to part, in the order to show.
+        metrics: Name to part, in the order to show.
+        scenarios: Names in the order to show.
+        backgrounds: Names in the order to show.
+        scores: A row for each sample and metric: :data:`KEYS` (categorical, in the orders above), ``correct``,
+            ``value``, ``reason`` (categorical).
+        accuracy: A row for each cell; empty when the file is.
+        trainings: A row for each training; empty when the file is.
+        failures: A row for each failed job.
+        environment: Versions, machine, times.
+        suite_toml: The suite as it was run.
+    """
+
+    path: Path
+    title: str
+    suite: str
+    citation: str
+    explainers: Mapping[str, Part]
+    models: Mapping[str, Part]
+    metrics: Mapping[str, Part]
+    scenarios: tuple[str, ...]
+    backgrounds: tuple[str, ...]
+    scores: pd.DataFrame
+    accuracy: pd.DataFrame
+    trainings: pd.DataFrame
+    failures: pd.DataFrame
+    environment: Mapping[str, Any]
+    suite_toml: str
+
+    @cached_property
+    def examples(self) -> dict[str, NDArray[np.float64]]:
+        """Images, masks and maps by key (``lin/white/mlp/lime/example``), each ``[H, W]``; empty without the file."""
+        file = self.path / "examples.safetensors"
+        if not file.exists():
+            return {}
+        try:
+            arrays = load_file(file)
+        except Exception as error:  # safetensors raises a bare Exception subclass of its own
+            raise _damaged(file, error) from error
+        return {key: np.asarray(array, dtype=np.float64).squeeze() for key, array in arrays.items()}
+
+
+def read_run(run_dir: Path) -> Run:
+    """Read a run folder.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote. Only ``scores.parquet`` must be there; of the other files, a
+            missing one counts as empty.
+
+    Raises:
+        RunFolderError: If the folder or its scores are missing, or a file is damaged.
+    """
+    run_dir = Path(run_dir)
+    if not (run_dir / "scores.parquet").is_file():
+        what = "has no scores.parquet" if run_dir.is_dir() else "is not a folder"
+        raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
+    parts = _read_json(run_dir / "parts.json")
+    scores = _read_scores(run_dir / "scores.parquet")
+    accuracy = _read_csv(run_dir / "accuracy.csv")
+    # A cell whose explanations all failed has an accuracy but no score; its names still have a place in the order.
+    seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
+    explainers = _parts(parts.get("explainers", {}), seen["explainer"])
+    explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
+    models = _parts(parts.get("models", {}), seen["model"])
+    metrics = _parts(parts.get("metrics", {}), seen["metric"])
+    scenarios, backgrounds = _ordered(_SCENARIOS, seen["scenario"]), _ordered(_BACKGROUNDS, seen["background"])
+    for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
+        scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
+    suite = str(parts.get("suite") or run_dir.resolve().name)
+    toml = run_dir / "suite.toml"
+    return Run(
+        path=run_dir,
+        title=str(parts.get("title") or suite),
+        suite=suite,
+        citation=str(parts.get("citation") or ""),
+        explainers=explainers,
+        models=models,
+        metrics=metrics,
+        scenarios=scenarios,
+        backgrounds=backgrounds,
+        scores=scores,
+        accuracy=accuracy,
+        trainings=_read_csv(run_dir / "trainings.csv"),
+        failures=_read_csv(run_dir / "failures.csv"),
+        environment=_read_json(run_dir / "environment.json"),
+        suite_toml=toml.read_text(encoding="utf-8") if toml.exists() else "",
+    )
+
+
+def _read_scores(file: Path) -> pd.DataFrame:
+    """The columns the report needs, text ones as categories: a large suite has tens of millions of rows."""
+    text = [*KEYS, "reason"]
+    columns = [*text, "correct", "value", "higher_is_better"]
+    try:
+        there = pq.read_schema(file).names
+        if missing := [name for name in columns if name not in there]:
+            raise RunFolderError(f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(there)}.")
+        table = pq.read_table(file, columns=columns, read_dictionary=text)
+    except RunFolderError:
+        raise
+    except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
+        raise _damaged(file, error) from error
+    frame: pd.DataFrame = table.to_pandas()
+    frame[text] = frame[text].astype("category")
+    return frame.astype({"correct": bool, "value": float, "higher_is_better": bool})
+
+
+def _read_csv(file: Path) -> pd.DataFrame:
+    if not file.exists():
+        return pd.DataFrame()
+    try:
+        return pd.read_csv(file)
+    except EmptyDataError:
+        return pd.DataFrame()
+    except (ValueError, UnicodeError) as error:
+        raise _damaged(file, error) from error
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(file, error) from error
+    if not isinstance(content, dict):
+        raise _damaged(file, f"expected a JSON object, got {type(content).__name__}")
+    return content
+
+
+def _damaged(file: Path, error: object) -> RunFolderError:
+    return RunFolderError(f"{file} cannot be read ({error}). Run the suite again: it writes this file anew.")
+
+
+def _parts(described: Mapping[str, Mapping[str, Any]], seen: Iterable[str]) -> dict[str, Part]:
+    """The described parts that occur, in the order described; then what occurs without a description."""
+    seen = list(dict.fromkeys(seen))
+    names = [name for name in described if name in seen] + [name for name in seen if name not in described]
+    parts = {}
+    for name in names:
+        entry = described.get(name, {})
+        parts[name] = Part(
+            name=name,
+            label=str(entry.get("label") or name),
+            control=bool(entry.get("control", False)),
+            citation=str(entry.get("citation") or ""),
+            higher_is_better=bool(entry.get("higher_is_better", True)),
+        )
+    return parts
+
+
+def _ordered(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:
+    """The known names that occur, in the papers' order; then the others as they come."""
+    seen = list(dict.fromkeys(seen))
+    return (*(name for name in known if name in seen), *(name for name in seen if name not in known))
