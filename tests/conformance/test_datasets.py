@@ -1,0 +1,104 @@
+"""What every registered data set promises."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from xaibench.data import DATASETS
+from xaibench.types import DatasetInfo
+
+every_dataset = pytest.mark.parametrize("name", DATASETS)
+PARTS = ("train", "val", "test")
+
+
+def tensors(dataset):
+    return [tensor for part in PARTS for tensor in vars(getattr(dataset, part)).values()]
+
+
+@every_dataset
+def test_info_is_complete(name, load_small):
+    target = DATASETS.resolve(name)
+    info = target.info
+    assert isinstance(info, DatasetInfo)
+    assert info == load_small(name).info
+    assert info.name == name
+    assert len(set(info.classes)) == len(info.classes) >= 2
+    assert len(info.image_shape) == 3
+    assert info.citation
+    assert info.licence
+    assert info.revision >= 1
+
+
+@every_dataset
+def test_splits_have_the_shapes_and_types_of_the_library(name, load_small):
+    dataset = load_small(name)
+    for part in PARTS:
+        split, (channels, height, width) = getattr(dataset, part), dataset.info.image_shape
+        count = len(split)
+        assert count > 0
+        assert (split.images.shape, split.images.dtype) == ((count, channels, height, width), torch.float32)
+        assert (split.masks.shape, split.masks.dtype) == ((count, height, width), torch.bool)
+        assert (split.targets.shape, split.targets.dtype) == ((count,), torch.int64)
+        assert split.images.isfinite().all()
+        for got, whole in zip(split[count - 1], vars(split).values(), strict=True):
+            assert torch.equal(got, whole[count - 1])
+    with pytest.raises(IndexError, match=r"out of (bounds|range)"):
+        dataset.test[len(dataset.test)]
+
+
+@every_dataset
+def test_masks_mark_some_pixels_and_not_all(name, load_small):
+    dataset = load_small(name)
+    for part in PARTS:
+        marked = getattr(dataset, part).masks.float().mean(dim=(1, 2))
+        assert (marked > 0).all()
+        assert (marked < 1).all()
+
+
+@every_dataset
+def test_classes_are_balanced_in_every_split(name, load_small):
+    dataset = load_small(name)
+    for part in PARTS:
+        targets = getattr(dataset, part).targets
+        counts = torch.bincount(targets, minlength=len(dataset.info.classes))
+        assert len(counts) == len(dataset.info.classes)
+        assert counts.max() - counts.min() <= 1
+
+
+@every_dataset
+def test_the_same_seed_gives_the_same_bits(name, load_small):
+    one = load_small(name, seed=3)
+    torch.rand(3), np.random.rand(3)  # whatever else draws meanwhile
+    assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(load_small(name, seed=3)), strict=True))
+
+
+@every_dataset
+def test_another_seed_gives_other_images(name, load_small):
+    one, other = (load_small(name, seed=seed) for seed in (0, 1))
+    assert not torch.equal(one.train.images, other.train.images)
+    assert not torch.equal(one.test.images, other.test.images)
+
+
+@every_dataset
+def test_global_random_state_is_left_alone(name, load_small):
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
+    load_small(name, seed=4)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state(), numpy_state, strict=True))
+
+
+@every_dataset
+def test_no_image_is_in_two_splits_or_twice_in_one(name, load_small):
+    dataset = load_small(name)
+    images = torch.cat([getattr(dataset, part).images.flatten(1) for part in PARTS])
+    assert len(torch.unique(images, dim=0)) == len(images)
+
+
+@every_dataset
+def test_pickling_changes_nothing(name, load_small):
+    dataset = load_small(name)
+    back = pickle.loads(pickle.dumps(dataset))
+    assert (back.info, dict(back.parameters)) == (dataset.info, dict(dataset.parameters))
+    assert all(torch.equal(a, b) for a, b in zip(tensors(back), tensors(dataset), strict=True))

@@ -1,0 +1,259 @@
+"""What every registered explainer promises: right form, repeatable, and the model comes back as it was given."""
+
+import copy
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from xaibench import models
+from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build, explain
+from xaibench.types import ExplainerInfo
+
+INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
+NETWORKS = ("llr", "mlp", "cnn")
+every_explainer = pytest.mark.parametrize("name", EXPLAINERS)
+every_method = pytest.mark.parametrize("name", [name for name, info in INFOS.items() if not info.control])
+every_control = pytest.mark.parametrize("name", [name for name, info in INFOS.items() if info.control])
+
+#: Parameters under which an untrained network has a map: LIME's paper defaults leave nothing of its small outputs.
+PARAMETERS = {"lime": {"alpha": 1e-4}}
+
+
+@pytest.fixture
+def images():
+    return torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(1)).clamp(-1, 1)
+
+
+@pytest.fixture
+def targets():
+    return torch.tensor([0, 1, 1, 0, 1, 0])
+
+
+def network(kind="cnn", seed=0):
+    return models.build(kind, in_shape=(1, 8, 8), num_classes=2, seed=seed)
+
+
+def maps_of(name, model, images, targets, **settings):
+    return explain(name, model, images, targets, device="cpu", **(PARAMETERS.get(name, {}) | settings))
+
+
+def is_seeded(name):
+    return "seed" in {field.name for field in dataclasses.fields(build(name))}
+
+
+def close(maps, expected):
+    torch.testing.assert_close(maps, expected, rtol=1e-7, atol=1e-6 * expected.abs().max().item())
+
+
+@every_explainer
+def test_info_is_complete(name):
+    info = INFOS[name]
+    assert isinstance(info, ExplainerInfo)
+    assert info.label
+    assert info.control or info.citation
+    assert not (info.control and info.needs_convolution)
+    assert info.revision >= 1
+
+
+def test_labels_are_unique():
+    labels = [info.label for info in INFOS.values()]
+    assert len(set(labels)) == len(labels)
+
+
+@every_explainer
+def test_parameters_are_frozen_and_travel(name):
+    part = build(name)
+    assert dataclasses.is_dataclass(part)
+    assert pickle.loads(pickle.dumps(part)) == part
+    field = dataclasses.fields(part)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError, match=field):
+        setattr(part, field, None)
+
+
+@every_explainer
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_maps_have_the_form_of_the_library(name, kind, images, targets):
+    model = network(kind)
+    if INFOS[name].needs_convolution and kind != "cnn":
+        with pytest.raises(UnsupportedModelError, match="convolution"):
+            maps_of(name, model, images, targets)
+        return
+    maps = maps_of(name, model, images, targets)
+    assert isinstance(maps, torch.Tensor)
+    assert (maps.shape, maps.dtype) == ((6, 8, 8), model.explain_dtype)
+    assert maps.isfinite().all()
+    assert (maps.flatten(1).abs().amax(1) > 0).all()
+    assert not maps.requires_grad
+    single = maps_of(name, model, images, targets, dtype=torch.float32)
+    assert single.dtype == torch.float32
+    array = maps_of(name, model, images.numpy(), targets.numpy())
+    assert isinstance(array, np.ndarray)
+    assert np.array_equal(array, maps.numpy())
+
+
+@every_explainer
+def test_maps_are_those_of_the_seed(name, images, targets):
+    model = network()
+    maps = maps_of(name, model, images, targets)
+    torch.manual_seed(7), np.random.seed(7)  # whatever else draws meanwhile
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
+    assert torch.equal(maps_of(name, model, images, targets), maps)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state(), numpy_state, strict=True))
+    assert torch.equal(maps_of(name, model, images, targets, seed=1), maps) == (not is_seeded(name))
+
+
+@every_explainer
+def test_input_is_left_as_it_was(name, images, targets):
+    before = images.clone(), targets.clone()
+    maps_of(name, network(), images, targets)
+    assert torch.equal(images, before[0])
+    assert torch.equal(targets, before[1])
+    assert not images.requires_grad
+
+
+@every_explainer
+def test_a_map_does_not_depend_on_the_samples_that_follow(name, images, targets):
+    # PFI swaps pixels among the images of a group, by definition; what lies outside of the group must not matter.
+    settings = {"group": 3} if name == "pfi" else {}
+    together = maps_of(name, network(), images, targets, **settings)
+    close(maps_of(name, network(), images[:3], targets[:3], **settings), together[:3])
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if not is_seeded(name)])
+def test_the_order_of_the_samples_does_not_matter(name, images, targets):
+    order = torch.tensor([4, 0, 5, 2, 1, 3])
+    maps = maps_of(name, network(), images, targets)
+    close(maps_of(name, network(), images[order], targets[order]), maps[order])
+
+
+@every_explainer
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_maps_do_not_depend_on_the_batch_size(name, batch_size, images, targets):
+    maps = maps_of(name, network(), images, targets)
+    close(maps_of(name, network(), images, targets, batch_size=batch_size), maps)
+
+
+@every_method
+def test_a_method_knows_the_model(name, images, targets):
+    one, other = (maps_of(name, network(seed=seed), images, targets) for seed in (0, 1))
+    assert not torch.allclose(one, other)
+
+
+@every_control
+def test_a_control_knows_no_model(name, images, targets):
+    expected = maps_of(name, network(seed=0).double(), images, targets)
+    assert torch.equal(maps_of(name, network("mlp", seed=1), images, targets), expected)
+    assert torch.equal(maps_of(name, network(seed=0), images, 1 - targets), expected)
+    close(maps_of(name, None, images, targets).double(), expected)
+
+
+def scarred(kind="cnn"):
+    """A network with a history: modes, gradients, frozen weights, hooks, a buffer and an attribute of its own."""
+    model = network(kind).train()
+    model[1].eval()
+    parameters = list(model.parameters())
+    for number, parameter in enumerate(parameters):
+        parameter.grad = torch.full_like(parameter, float(number)) if number % 2 else None
+    parameters[0].requires_grad_(False)
+    model.register_buffer("counter", torch.tensor([3.0]))
+    model[0].register_forward_hook(lambda module, arguments, result: None)
+    model[1].register_full_backward_hook(lambda module, before, after: None)
+    model.note = ["mine"]
+    return model
+
+
+def portrait(model):
+    """All that must be the same afterwards; objects by identity, numbers by value."""
+    hooks = [
+        {key: dict(value) for key, value in vars(module).items() if "hook" in key and isinstance(value, dict)}
+        for module in model.modules()
+    ]
+    return {
+        "modules": [(name, id(module), type(module)) for name, module in model.named_modules()],
+        "attributes": [sorted(vars(module)) for module in model.modules()],
+        "modes": [module.training for module in model.modules()],
+        "hooks": hooks,
+        "parameters": [(name, id(parameter), parameter.dtype) for name, parameter in model.named_parameters()],
+        "requires_grad": [parameter.requires_grad for parameter in model.parameters()],
+        "gradient_ids": [id(parameter.grad) for parameter in model.parameters()],
+        "gradients": [None if p.grad is None else p.grad.tolist() for p in model.parameters()],
+        "state": {name: (tensor.dtype, tensor.tolist()) for name, tensor in model.state_dict().items()},
+        "note": (id(model.note), list(model.note)),
+    }
+
+
+# In float32 the network itself is lent to the explainer, in float64 a copy of it.
+@every_explainer
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["itself", "copy"])
+def test_the_model_comes_back_as_it_was_given(name, dtype, images, targets):
+    model = scarred()
+    before = portrait(model)
+    maps_of(name, model, images, targets, dtype=dtype)
+    assert portrait(model) == before
+
+
+@every_method
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_the_model_comes_back_even_when_explaining_fails(name, calls, images, targets):
+    left = iter(range(calls))
+
+    def fail(module, arguments, result):
+        if next(left, None) is None:
+            raise OSError("the disk is on fire")
+
+    model = scarred()
+    model[-1].register_forward_hook(fail)
+    before = portrait(model)
+    with pytest.raises(OSError, match="the disk is on fire"):
+        maps_of(name, model, images, targets, dtype=torch.float32, batch_size=1)
+    assert portrait(model) == before
+
+
+def test_a_portrait_shows_what_an_explainer_may_leave_behind():
+    def hook(module, arguments, result):
+        return None
+
+    harm = {
+        "modes": lambda model: model[3].eval(),
+        "requires_grad": lambda model: model[0].weight.requires_grad_(),
+        "gradients": lambda model: model[0].bias.grad.add_(1),
+        "gradient_ids": lambda model: setattr(model[3].bias, "grad", torch.ones(4)),
+        "hooks": lambda model: model[3].register_forward_hook(hook),
+        "attributes": lambda model: setattr(model[2], "rule", 1),
+        "state": lambda model: model.counter.add_(1),
+        "parameters": lambda model: setattr(model[0], "bias", nn.Parameter(model[0].bias.detach().clone())),
+        "modules": lambda model: model.__setitem__(1, nn.ReLU()),
+    }
+    for aspect, do in harm.items():
+        model = scarred()
+        before = portrait(model)
+        assert portrait(model) == before
+        do(model)
+        assert portrait(model)[aspect] != before[aspect]
+
+
+@every_method
+def test_explaining_goes_on_after_a_failure(name, images, targets):
+    # What Captum stores on a module while it explains would be found there by the next explainer.
+    model, spoiled = network(), network()
+    expected = maps_of(name, model, images, targets, dtype=torch.float32)
+    handle = spoiled[-1].register_forward_hook(lambda module, arguments, result: 1 / 0)
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        maps_of(name, spoiled, images, targets, dtype=torch.float32)
+    handle.remove()
+    assert torch.equal(maps_of(name, spoiled, images, targets, dtype=torch.float32), expected)
+
+
+@every_explainer
+def test_explaining_works_where_gradients_are_off(name, images, targets):
+    model = network()
+    expected = maps_of(name, model, images, targets)
+    with torch.no_grad():
+        assert torch.equal(maps_of(name, copy.deepcopy(model), images, targets), expected)
+    with torch.inference_mode():
+        assert torch.equal(maps_of(name, model, images, targets), expected)

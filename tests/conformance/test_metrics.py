@@ -1,0 +1,155 @@
+"""What every registered metric promises. (What its numbers mean is tested beside its file.)"""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from xaibench.metrics import METRICS
+from xaibench.types import MetricInfo
+
+every_metric = pytest.mark.parametrize("name", METRICS)
+AGAINST_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
+every_truth_metric = pytest.mark.parametrize("name", AGAINST_TRUTH)
+
+#: What a metric of each kind is called with, before its own keyword parameters.
+CALLED_WITH = {
+    "ground-truth": ["maps", "masks"],
+    "model": ["model", "images", "maps", "targets"],
+    "explainer": ["explainer", "model", "images", "targets"],
+    "map": ["maps"],
+}
+
+
+@pytest.fixture
+def pairs():
+    """Maps of many kinds, random masks; the first map is zero, the second mask empty."""
+    rng = np.random.default_rng(0)
+    maps = rng.standard_normal((24, 8, 8))
+    maps[8:12] *= rng.random((4, 8, 8)) < 0.1
+    maps[12:16] = rng.standard_cauchy((4, 8, 8)) ** 3
+    maps[16:20] = np.sign(maps[16:20])
+    masks = rng.random((24, 8, 8)) < rng.random((24, 1, 1))
+    masks[:, 3, 3], masks[:, 4, 4] = True, False
+    maps[0], masks[1] = 0, False
+    return maps, masks
+
+
+@every_metric
+def test_info_is_complete(name):
+    info = METRICS.resolve(name).info
+    assert isinstance(info, MetricInfo)
+    assert info.label
+    assert info.citation
+    assert info.range[0] < info.range[1]
+    assert info.revision >= 1
+
+
+def test_labels_are_unique():
+    labels = [METRICS.resolve(name).info.label for name in METRICS]
+    assert len(set(labels)) == len(labels)
+
+
+@every_metric
+def test_the_signature_is_that_of_its_kind(name):
+    metric = METRICS.resolve(name)
+    parameters = inspect.signature(metric).parameters
+    first = CALLED_WITH[metric.info.kind]
+    assert list(parameters)[: len(first)] == first
+    own = list(parameters.values())[len(first) :]
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in own)
+    assert all(parameter.default is not parameter.empty for parameter in own)
+    assert parameters["reduction"].default == "mean"
+
+
+@every_metric
+def test_the_docstring_says_what_a_user_must_know(name):
+    text = inspect.getdoc(METRICS.resolve(name))
+    for needed in ("Args:", "Returns:", "Raises:", "Example:", "``nan``", "is better"):
+        assert needed in text
+
+
+@every_truth_metric
+def test_scores_lie_in_the_range(name, pairs):
+    metric = METRICS.resolve(name)
+    scores = metric(*pairs, reduction="none")
+    defined = scores[~np.isnan(scores)]
+    assert scores.shape == (24,)
+    assert len(defined) >= 22
+    assert metric.info.range[0] <= defined.min() < defined.max() <= metric.info.range[1]
+    assert metric(*pairs) == pytest.approx(defined.mean(), rel=1e-12)
+
+
+@every_truth_metric
+def test_no_sample_sees_its_neighbours(name, pairs):
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    whole = metric(maps, masks, reduction="none")
+    order = np.random.default_rng(1).permutation(24)
+    assert np.array_equal(metric(maps[order], masks[order], reduction="none"), whole[order], equal_nan=True)
+    for size in (1, 5):
+        cut = [slice(start, start + size) for start in range(0, 24, size)]
+        parts = [metric(maps[some], masks[some], reduction="none") for some in cut]
+        assert np.array_equal(np.concatenate(parts), whole, equal_nan=True)
+
+
+@every_truth_metric
+def test_one_sample_is_a_batch_of_one(name, pairs):
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    alone = metric(maps[3], masks[3], reduction="none")
+    assert alone.shape == (1,)
+    assert alone[0] == metric(maps[3:4], masks[3:4], reduction="none")[0] == metric(maps[3], masks[3])
+
+
+@every_truth_metric
+def test_the_mask_itself_is_the_best_map(name, pairs):
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    best = metric.info.range[1] if metric.info.higher_is_better else metric.info.range[0]
+    assert np.array_equal(metric(masks[2:] * 1.0, masks[2:], reduction="none"), np.full(22, best))
+    others = metric(maps[2:], masks[2:], reduction="none")
+    assert ((others <= best) if metric.info.higher_is_better else (others >= best)).all()
+    wrong = metric(~masks[2:] * 1.0, masks[2:])
+    assert wrong < best if metric.info.higher_is_better else wrong > best
+
+
+@every_truth_metric
+def test_an_empty_mask_counts_for_nothing(name, pairs):
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    assert math.isnan(metric(maps[1], masks[1]))
+    assert metric(maps[1:3], masks[1:3]) == metric(maps[2], masks[2])
+
+
+@every_truth_metric
+def test_torch_is_numpy(name, pairs):
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    tensors = torch.from_numpy(maps), torch.from_numpy(masks)
+    scores = metric(*tensors, reduction="none")
+    assert isinstance(scores, torch.Tensor)
+    assert np.array_equal(scores.numpy(), metric(maps, masks, reduction="none"), equal_nan=True)
+    assert metric(*tensors) == metric(maps, masks)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@every_truth_metric
+def test_scores_stay_on_the_gpu_of_the_maps(name, pairs):
+    metric, (maps, masks) = METRICS.resolve(name), pairs
+    scores = metric(torch.from_numpy(maps).cuda(), torch.from_numpy(masks).cuda(), reduction="none")
+    assert scores.device.type == "cuda"
+    assert np.array_equal(scores.cpu().numpy(), metric(maps, masks, reduction="none"), equal_nan=True)
+
+
+@every_truth_metric
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda maps, masks: (maps[:3], masks), r"\[3, 8, 8\] and masks \[24, 8, 8\]"),
+        (lambda maps, masks: (maps[:, None], masks), r"\[24, 1, 8, 8\] and masks \[24, 8, 8\]"),
+        (lambda maps, masks: (np.where(masks, np.nan, maps), masks), "nan or infinity"),
+        (lambda maps, masks: (maps, masks * 0.5), "binary"),
+    ],
+    ids=["count", "channels", "nan", "grey mask"],
+)
+def test_bad_input_is_refused(name, pairs, change, message):
+    with pytest.raises(ValueError, match=message):
+        METRICS.resolve(name)(*change(*pairs))

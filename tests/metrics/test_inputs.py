@@ -1,0 +1,234 @@
+"""What every metric does with its input, and what all of them promise about its output."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from xaibench import metrics
+from xaibench.metrics import inputs, undefined_reasons
+
+GROUND_TRUTH = ["emd", "emd_perf", "topk_precision", "mass_accuracy"]
+WHERE_HIGH_IS_GOOD = [name for name in GROUND_TRUTH if name != "emd"]
+
+every_metric = pytest.mark.parametrize(
+    "metric", [metrics.METRICS.resolve(name) for name in GROUND_TRUTH], ids=GROUND_TRUTH
+)
+
+
+anything = st.one_of(
+    st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, -1.0, 2.0]), st.floats(allow_nan=False, allow_infinity=False)
+)
+
+
+@st.composite
+def batches(draw, values=None):
+    """Signed maps with ties, zeros and wide ranges, and masks that may be empty or full."""
+    shape = draw(st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(1, 4)))
+    some = anything if values is None else values
+    return draw(hnp.arrays(np.float64, shape, elements=some)), draw(hnp.arrays(np.bool_, shape))
+
+
+moderate = settings(max_examples=60, deadline=None)
+
+
+def same_bits(one, other):
+    return np.array_equal(one, other, equal_nan=True)
+
+
+@every_metric
+@given(batch=batches(), data=st.data())
+@moderate
+def test_scores_do_not_depend_on_the_batch(metric, batch, data):
+    maps, masks = batch
+    whole = metric(maps, masks, reduction="none")
+    order = np.array(data.draw(st.permutations(range(len(maps)))))
+    assert same_bits(metric(maps[order], masks[order], reduction="none"), whole[order])
+    alone = [metric(values, mask, reduction="none")[0] for values, mask in zip(maps, masks, strict=True)]
+    assert same_bits(np.array(alone), whole)
+    assert same_bits(np.array(metric(maps[order], masks[order])), np.array(metric(maps, masks)))
+
+
+@every_metric
+def test_scores_do_not_depend_on_the_block(metric, monkeypatch):
+    rng = np.random.default_rng(0)
+    maps, masks = rng.standard_normal((7, 5, 6)), rng.random((7, 5, 6)) < 0.3
+    whole = metric(maps, masks, reduction="none")
+    monkeypatch.setattr(inputs, "_BLOCK_PIXELS", 2 * 5 * 6)
+    assert [block.stop - block.start for block in inputs._blocks(maps)] == [2, 2, 2, 2]
+    assert same_bits(metric(maps, masks, reduction="none"), whole)
+
+
+@every_metric
+@given(batch=batches())
+@moderate
+def test_scores_are_in_range_or_nan_with_a_reason(metric, batch):
+    scores, reasons = metric(*batch, reduction="none"), undefined_reasons(*batch)
+    low, high = metric.info.range
+    for score, reason in zip(scores, reasons, strict=True):
+        assert math.isnan(score) == (reason != "")
+        assert reason or low <= score <= high
+
+
+@every_metric
+@given(batch=batches())
+@moderate
+def test_sign_of_the_map_does_not_matter(metric, batch):
+    maps, masks = batch
+    assert same_bits(metric(-maps, masks, reduction="none"), metric(maps, masks, reduction="none"))
+
+
+@every_metric
+@given(batch=batches(values=st.one_of(st.floats(0.001, 1e6), st.just(0.0))), factor=st.floats(1e-200, 1e200))
+@moderate
+def test_scale_of_the_map_does_not_matter(metric, batch, factor):
+    maps, masks = batch
+    scaled, scores = metric(maps * factor, masks, reduction="none"), metric(maps, masks, reduction="none")
+    np.testing.assert_allclose(scaled, scores, rtol=1e-9, atol=1e-12)
+
+
+@every_metric
+@given(batch=batches(values=st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, -1.0]))))
+@moderate
+def test_transposing_the_images_changes_nothing(metric, batch):
+    maps, masks = batch
+    turned = metric(maps.transpose(0, 2, 1), masks.transpose(0, 2, 1), reduction="none")
+    np.testing.assert_allclose(turned, metric(maps, masks, reduction="none"), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", WHERE_HIGH_IS_GOOD)
+@given(masks=hnp.arrays(np.bool_, (3, 4, 4)), factor=st.floats(1e-30, 1e30))
+@moderate
+def test_the_mask_itself_scores_one(name, masks, factor):
+    masks[:, 1, 2] = True
+    assert metrics.METRICS.resolve(name)(masks * factor, masks, reduction="none").tolist() == [1.0, 1.0, 1.0]
+
+
+@every_metric
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32])
+def test_torch_gives_what_numpy_gives_in_its_own_kind(metric, dtype):
+    generator = torch.Generator().manual_seed(1)
+    maps = (8 * torch.randn(4, 5, 6, generator=generator)).to(dtype)
+    masks = torch.rand(4, 5, 6, generator=generator) < 0.3
+    scores = metric(maps, masks, reduction="none")
+    assert isinstance(scores, torch.Tensor)
+    assert scores.dtype == torch.float64
+    assert scores.device == maps.device
+    ours = metric(maps.double().numpy(), masks.numpy(), reduction="none")
+    assert isinstance(ours, np.ndarray)
+    assert ours.dtype == np.float64
+    assert same_bits(scores.numpy(), ours)
+    assert metric(maps, masks) == metric(maps.double().numpy(), masks.numpy())
+
+
+@every_metric
+def test_kinds_may_be_mixed_and_gradients_are_left_alone(metric):
+    maps = torch.rand(2, 3, 3, requires_grad=True)
+    masks = np.eye(3, dtype=bool)[None].repeat(2, axis=0)
+    scores = metric(maps, masks, reduction="none")
+    assert isinstance(scores, torch.Tensor)
+    assert not scores.requires_grad
+    assert isinstance(metric(maps.detach().numpy(), torch.from_numpy(masks), reduction="none"), np.ndarray)
+
+
+@every_metric
+def test_input_is_left_as_it_was(metric):
+    maps, masks = np.random.default_rng(0).standard_normal((3, 4, 4)), np.ones((3, 4, 4), dtype=np.int64)
+    before = maps.copy()
+    metric(maps, masks)
+    assert same_bits(maps, before)
+
+
+@every_metric
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32])
+def test_binary_masks_of_any_type_are_taken(metric, dtype):
+    rng = np.random.default_rng(0)
+    maps, masks = rng.random((2, 4, 4)), rng.integers(0, 2, (2, 4, 4))
+    assert metric(maps, masks.astype(dtype)) == metric(maps, masks.astype(bool))
+
+
+@every_metric
+def test_mean_is_over_the_defined_scores(metric):
+    maps, masks = np.ones((4, 3, 3)), np.ones((4, 3, 3), dtype=bool)
+    maps[0], masks[1] = 0, False
+    maps[2, 0, 0] = 5
+    scores = metric(maps, masks, reduction="none")
+    assert np.isnan(scores).tolist() == [True, True, False, False]
+    mean = metric(maps, masks)
+    assert isinstance(mean, float)
+    assert mean == pytest.approx((scores[2] + scores[3]) / 2, rel=1e-15)
+    assert math.isnan(metric(maps[:2], masks[:2]))
+
+
+@every_metric
+def test_no_samples_have_no_mean(metric):
+    maps, masks = np.empty((0, 3, 3)), np.empty((0, 3, 3), dtype=bool)
+    assert metric(maps, masks, reduction="none").shape == (0,)
+    assert math.isnan(metric(maps, masks))
+    assert undefined_reasons(maps, masks) == []
+
+
+BAD = {
+    "shapes differ": (np.ones((2, 3, 3)), np.ones((2, 3, 4)), r"got maps \[2, 3, 3\] and masks \[2, 3, 4\]"),
+    "numbers differ": (np.ones((2, 3, 3)), np.ones((1, 3, 3)), r"got maps \[2, 3, 3\] and masks \[1, 3, 3\]"),
+    "one mask for many": (np.ones((2, 3, 3)), np.ones((3, 3)), r"got maps \[2, 3, 3\] and masks \[3, 3\]"),
+    "channels": (np.ones((2, 1, 3, 3)), np.ones((2, 3, 3)), r"\[2, 1, 3, 3\].*Reduce the channels"),
+    "flat": (np.ones(9), np.ones(9), r"must have the same shape \[N, H, W\] or \[H, W\], got maps \[9\]"),
+    "no pixels": (np.ones((2, 0, 3)), np.ones((2, 0, 3)), r"got maps \[2, 0, 3\]"),
+    "grey mask": (np.ones((3, 3)), np.full((3, 3), 0.5), r"masks must be binary .* got the value 0\.5"),
+    "0-255 mask": (np.ones((3, 3)), np.full((3, 3), 255), r"got the value 255"),
+    "nan mask": (np.ones((3, 3)), np.full((3, 3), np.nan), r"masks must be binary .* got the value nan"),
+}
+
+
+@every_metric
+@pytest.mark.parametrize(("maps", "masks", "message"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+def test_bad_input_is_refused(metric, maps, masks, message, kind):
+    with pytest.raises(ValueError, match=message):
+        metric(kind(maps), kind(masks))
+
+
+@every_metric
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_maps_that_are_not_finite_are_refused_by_sample(metric, bad):
+    maps, masks = np.ones((4, 2, 2)), np.ones((4, 2, 2), dtype=bool)
+    maps[2, 0, 1] = maps[3, 1, 1] = bad
+    with pytest.raises(ValueError, match=r"finite, got nan or infinity in 2 of 4 samples \(the first is sample 2\)"):
+        metric(maps, masks)
+    assert undefined_reasons(maps, masks) == ["", "", "map is not finite", "map is not finite"]
+
+
+@every_metric
+@pytest.mark.parametrize(
+    ("maps", "masks", "message"),
+    [
+        ([[1.0]], np.ones((1, 1)), "maps must be a numpy array or a torch tensor, got list"),
+        (np.ones((1, 1)), None, "masks must be a numpy array or a torch tensor, got NoneType"),
+        (np.ones((1, 1), dtype=complex), np.ones((1, 1)), "maps must hold real numbers, got complex128"),
+        (torch.ones(1, 1, dtype=torch.complex64), np.ones((1, 1)), "maps must hold real numbers, got complex64"),
+        (np.ones((1, 1)), np.array([["yes"]]), "masks must hold real numbers, got <U3"),
+    ],
+)
+def test_bad_types_are_refused(metric, maps, masks, message):
+    with pytest.raises(TypeError, match=message):
+        metric(maps, masks)
+
+
+@every_metric
+def test_unknown_reduction_is_refused(metric):
+    with pytest.raises(ValueError, match="reduction must be 'mean' or 'none', got 'sum'"):
+        metric(np.ones((2, 2)), np.ones((2, 2)), reduction="sum")
+
+
+def test_undefined_reasons_name_the_first_cause():
+    maps, masks = np.ones((4, 2, 2)), np.ones((4, 2, 2), dtype=bool)
+    maps[0], masks[0], maps[1], masks[2] = np.nan, False, 0, False
+    expected = ["map is not finite", "map is all zero", "mask is empty", ""]
+    assert undefined_reasons(maps, masks) == expected
+    assert undefined_reasons(torch.from_numpy(maps), torch.from_numpy(masks)) == expected
+    assert undefined_reasons(maps[1], masks[1]) == ["map is all zero"]

@@ -1,0 +1,98 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from oracles import localization as oracle
+
+from xaibench.metrics import mass_accuracy, topk_precision
+
+tiny = st.sampled_from([(1, 1), (1, 5), (2, 3), (3, 2), (6, 1)])
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_topk_precision_with_ties_is_the_mean_over_all_orders(data):
+    shape = data.draw(tiny)
+    maps = data.draw(hnp.arrays(np.float64, shape, elements=st.sampled_from([0.0, 1.0, -1.0, 2.0, -3.0])))
+    masks = data.draw(hnp.arrays(np.bool_, shape))
+    np.testing.assert_allclose(topk_precision(maps, masks), oracle.topk_precision(maps, masks), rtol=1e-12)
+
+
+def test_topk_precision_of_every_tied_map_of_four_pixels():
+    # All maps over {0, 1, 2} and all masks, 1296 cases in one batch.
+    maps = np.array(list(itertools.product([0.0, 1.0, 2.0], repeat=4))).reshape(-1, 2, 2)
+    masks = np.array(list(itertools.product([False, True], repeat=4))).reshape(-1, 2, 2)
+    all_maps, all_masks = maps.repeat(len(masks), axis=0), np.tile(masks, (len(maps), 1, 1))
+    scores = topk_precision(all_maps, all_masks, reduction="none")
+    expected = [oracle.topk_precision(*case) for case in zip(all_maps, all_masks, strict=True)]
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+def test_topk_precision_without_ties():
+    rng = np.random.default_rng(0)
+    maps, masks = rng.standard_normal((50, 8, 8)), rng.random((50, 8, 8)) < rng.random((50, 1, 1))
+    masks[:, 0, 0] = True
+    expected = [oracle.topk_precision_without_ties(*case) for case in zip(maps, masks, strict=True)]
+    assert topk_precision(maps, masks, reduction="none").tolist() == expected
+
+
+def test_topk_precision_does_not_see_where_the_ties_are():
+    # A sort would give 1 or 0, as the marked pixels come first or last.
+    constant = np.ones((4, 4))
+    for corner in np.ndindex(3, 3):
+        mask = np.zeros((4, 4), dtype=bool)
+        mask[corner[0] : corner[0] + 2, corner[1] : corner[1] + 2] = True
+        assert topk_precision(constant, mask) == 4 / 16
+
+
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_moving_pixels_of_map_and_mask_together_changes_nothing(data):
+    maps = data.draw(hnp.arrays(np.float64, (3, 4), elements=st.sampled_from([0.0, 1.0, -1.0, 2.0])))
+    masks = data.draw(hnp.arrays(np.bool_, (3, 4)))
+    order = np.array(data.draw(st.permutations(range(12))))
+    moved = [array.ravel()[order].reshape(3, 4) for array in (maps, masks)]
+    for metric in (topk_precision, mass_accuracy):
+        assert metric(*moved) == metric(maps, masks) or math.isnan(metric(maps, masks))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[5, 4, 0, 0]], 1.0),
+        ([[-5, 4, 3, 0]], 1.0),  # magnitudes count
+        ([[5, 0, 3, 0]], 0.5),
+        ([[0, 0, 1, 1]], 0.0),
+        ([[5, 1, 1, 1]], 0.5 * (1 + 1 / 3)),  # one of three tied pixels for the second place
+        ([[5, 0, 0, 0]], 0.5 * (1 + 1 / 3)),  # zeros tie like any other value
+        ([[1, 1, 1, 1]], 0.5),
+    ],
+)
+def test_topk_precision_by_hand(values, expected):
+    assert topk_precision(np.array(values, dtype=float), np.array([[1, 1, 0, 0]])) == pytest.approx(expected, rel=1e-15)
+
+
+def test_topk_precision_takes_the_size_of_each_mask():
+    maps = np.array([[[4.0, 3.0, 2.0, 1.0]]] * 4)
+    masks = np.array([[[1, 0, 0, 0]], [[0, 1, 0, 0]], [[0, 1, 1, 0]], [[1, 1, 1, 1]]])
+    assert topk_precision(maps, masks, reduction="none").tolist() == [1.0, 0.0, 0.5, 1.0]
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_mass_accuracy_against_the_definition(data):
+    shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
+    maps = data.draw(hnp.arrays(np.float64, shape, elements=st.floats(-1e9, 1e9)))
+    masks = data.draw(hnp.arrays(np.bool_, shape))
+    expected = oracle.mass_accuracy(maps, masks)
+    np.testing.assert_allclose(mass_accuracy(maps, masks), expected, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 5e307])
+def test_mass_accuracy_of_extreme_maps(scale):  # the plain sum overflows, or falls among the subnormals
+    maps = np.array([[3.0, -3.0, 2.0, 0.0]]) * scale
+    assert mass_accuracy(maps, np.array([[1, 1, 0, 0]])) == pytest.approx(0.75, rel=1e-12)

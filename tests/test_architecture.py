@@ -1,0 +1,139 @@
+"""Who may import whom, read from the imports themselves.
+
+types, registry <- {data, models, explainers, metrics} <- runner <- cli; report needs only types and the run folder.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import xaibench
+
+ROOT = Path(xaibench.__file__).parent
+PARTS = {"data", "models", "explainers", "metrics"}
+FOUNDATION = {"types", "registry", "_version"}
+
+#: What each module or sub-package of xaibench may import of the others. The four parts never import each other.
+MAY_IMPORT = {
+    "types": set(),
+    "registry": set(),
+    "_version": set(),
+    "data": FOUNDATION,
+    "models": FOUNDATION,
+    "explainers": FOUNDATION,
+    "metrics": FOUNDATION,
+    "suites": set(),
+    "runner": FOUNDATION | PARTS | {"suites"},
+    "report": {"types", "_version"},
+    "cli": FOUNDATION | PARTS | {"suites", "runner", "report"},
+    "__main__": {"cli"},
+    "__init__": FOUNDATION | PARTS | {"runner", "report"},  # the public names, loaded when they are asked for
+}
+
+#: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
+ONLY_IN = {
+    "captum": ["explainers/captum*.py"],
+    "matplotlib": ["report/*.py"],
+    "ray": ["runner/ray.py"],
+    "ot": ["metrics/*.py"],
+    "pydicom": ["data/*.py"],
+    "nibabel": ["data/*.py"],
+    "typer": ["cli.py"],
+    "jinja2": ["report/*.py"],
+}
+
+
+def imports(path, root=ROOT):
+    """``(line, "dotted.module")`` of every import in a file, wherever it stands: functions and type checking included.
+
+    ``from package import name`` counts as ``package.name``, for ``name`` may be a module.
+    """
+    package = ["xaibench", *path.relative_to(root).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            names = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            yield from ((node.lineno, str(name)) for name in names[:1])
+
+
+def violations(root=ROOT):
+    """What breaks the rules in the package at ``root``, one line each."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root)
+        owner = place.parts[0].removesuffix(".py")
+        if owner not in MAY_IMPORT:
+            found.append(f"{place}: say in MAY_IMPORT what {owner!r} may import")
+            continue
+        for line, module in imports(path, root):
+            package, _, rest = module.partition(".")
+            other = rest.partition(".")[0]
+            if package == "xaibench" and other in MAY_IMPORT and other != owner and other not in MAY_IMPORT[owner]:
+                found.append(f"{place}:{line} imports {module}")
+            if package in ONLY_IN and not any(place.match(pattern) for pattern in ONLY_IN[package]):
+                found.append(f"{place}:{line} imports {module}")
+    return found
+
+
+def test_the_package_keeps_its_rules():
+    assert violations() == []
+
+
+def test_the_rules_speak_of_the_package_there_is():
+    there = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert set(MAY_IMPORT) - {"__main__"} <= there
+    # The rule of the four parts stands whatever else is edited above.
+    assert all(MAY_IMPORT[part].isdisjoint(PARTS | {"runner", "report", "cli"}) for part in PARTS)
+    assert all(any(ROOT.glob(pattern)) for pattern in ONLY_IN["captum"] + ONLY_IN["matplotlib"])
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "found"),
+    [
+        ("data/one.py", "import xaibench.models", "data/one.py:1 imports xaibench.models"),
+        ("data/one.py", "from xaibench import models", "data/one.py:1 imports xaibench.models"),
+        ("data/one.py", "from ..metrics import emd", "data/one.py:1 imports xaibench.metrics.emd"),
+        ("data/deep/one.py", "from ...metrics import emd", "data/deep/one.py:1 imports xaibench.metrics.emd"),
+        ("models/one.py", "def f():\n    from xaibench.data import load", "models/one.py:2 imports xaibench.data.load"),
+        ("metrics/one.py", "if TYPE_CHECKING:\n    import xaibench.runner", "metrics/one.py:2 imports xaibench.runner"),
+        ("registry.py", "from xaibench import types", "registry.py:1 imports xaibench.types"),
+        ("types.py", "from . import registry", "types.py:1 imports xaibench.registry"),
+        ("report/one.py", "from xaibench.runner import run", "report/one.py:1 imports xaibench.runner.run"),
+        ("runner/one.py", "import xaibench.report", "runner/one.py:1 imports xaibench.report"),
+        ("explainers/gradient.py", "from captum.attr import LRP", "explainers/gradient.py:1 imports captum.attr.LRP"),
+        ("metrics/one.py", "import matplotlib.pyplot as plt", "metrics/one.py:1 imports matplotlib.pyplot"),
+        ("runner/one.py", "import importlib\nimportlib.import_module('ray')", "runner/one.py:2 imports ray"),
+        ("extra/one.py", "", "extra/one.py: say in MAY_IMPORT what 'extra' may import"),
+    ],
+)
+def test_a_violation_is_seen(tmp_path, place, code, found):
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(code)
+    assert violations(tmp_path) == [found]
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        ("data/one.py", "from xaibench.types import DatasetInfo\nfrom xaibench.data.splits import stratified_split"),
+        ("data/one.py", "from . import splits\nfrom .splits import stratified_split\nimport torch"),
+        ("runner/one.py", "import xaibench\nfrom xaibench import data, metrics"),
+        ("explainers/captum.py", "from captum.attr import LRP"),
+        ("explainers/captum_layers.py", "from captum.attr import LRP"),
+        ("report/figures.py", "import matplotlib"),
+        ("runner/ray.py", "import ray"),
+        ("cli.py", "from xaibench.runner import run"),
+    ],
+)
+def test_what_is_allowed_is_not_seen(tmp_path, place, code):
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(code)
+    assert violations(tmp_path) == []

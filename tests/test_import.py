@@ -1,0 +1,64 @@
+"""``import xaibench`` stays light; and the check that says so can fail."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import xaibench
+
+HEAVY = ("torch", "torchvision", "captum", "numpy", "scipy", "pandas", "sklearn", "matplotlib", "ot", "ray", "typer")
+
+PROGRAM = """
+import sys, time
+before = set(sys.modules)
+start = time.perf_counter()
+{statement}
+seconds = time.perf_counter() - start
+loaded = sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})
+import json
+print(json.dumps([seconds, loaded]))
+"""
+
+
+def loaded_by(statement):
+    """Seconds that a statement takes in a fresh interpreter, and the packages that it loads."""
+    program = [sys.executable, "-c", PROGRAM.format(statement=statement)]
+    finished = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr
+    seconds, packages = json.loads(finished.stdout.splitlines()[-1])
+    return seconds, set(packages)
+
+
+def test_import_is_light():
+    runs = [loaded_by("import xaibench") for _ in range(3)]
+    assert all("xaibench" in packages for _, packages in runs)
+    assert all(packages.isdisjoint(HEAVY) for _, packages in runs)
+    assert min(seconds for seconds, _ in runs) < 0.3
+
+
+def test_that_test_can_fail():
+    seconds, packages = loaded_by("import xaibench\nxaibench.load\nimport captum")
+    assert {"torch", "captum", "numpy"} <= packages
+    assert seconds > 0.3
+
+
+def test_registry_and_types_are_as_light():
+    assert loaded_by("import xaibench.registry, xaibench.types")[1].isdisjoint(HEAVY)
+
+
+def test_metrics_do_not_load_torch_for_numpy_users():
+    statement = "import numpy, xaibench\nxaibench.topk_precision(numpy.eye(3), numpy.eye(3))"
+    assert loaded_by(statement)[1].isdisjoint({"torch", "captum", "matplotlib", "pandas"})
+
+
+@pytest.mark.parametrize("name", xaibench.__all__)
+def test_every_public_name_is_there(name):
+    assert name in dir(xaibench)
+    assert getattr(xaibench, name) is not None
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="module 'xaibench' has no attribute 'exlain'"):
+        xaibench.exlain  # noqa: B018

@@ -1,0 +1,5 @@
+"""``python -m xaibench``: the command line."""
+
+from xaibench.cli import main
+
+main()
