@@ -105,6 +105,8 @@ def import_target(target: str, kind: str = "part") -> Any:
         UnknownNameError: If module or attribute is missing; the message says which of the two.
     """
     module_name, _, attribute = target.partition(":")
+    if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
+        raise UnknownNameError(f"{kind} {target!r}: expected 'package.module:name'.")
     try:
         part: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -112,10 +114,11 @@ def import_target(target: str, kind: str = "part") -> Any:
         if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise
         raise UnknownNameError(f"{kind} {target!r}: there is no module {error.name!r} to import.") from error
+    owner = module_name
     for step in attribute.split("."):
         if not hasattr(part, step):
             near = difflib.get_close_matches(step, dir(part), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise UnknownNameError(f"{kind} {target!r}: {module_name!r} has no attribute {step!r}{hint}")
-        part = getattr(part, step)
+            raise UnknownNameError(f"{kind} {target!r}: {owner!r} has no attribute {step!r}{hint}")
+        part, owner = getattr(part, step), f"{owner}.{step}"
     return part

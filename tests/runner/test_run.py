@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 
 import xaibench as xb
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
-from xaibench.runner.plan import make_plan
+from xaibench.runner.job import network_seed
+from xaibench.runner.plan import DataJob, make_plan
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "examples.safetensors")
 
@@ -52,7 +53,8 @@ def test_scores_are_those_of_the_library(tiny_run):
     scores = pd.read_parquet(tiny_run / "scores.parquet")
     data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
     models, results = [], []
-    for seeds in ([0, 1], [2]):  # the suite trains in stacks of two
+    for stacked in ([0, 1], [2]):  # the suite trains in stacks of two
+        seeds = [network_seed(DataJob("xai-tris/lin-white-8x8", 0, (), ""), seed) for seed in stacked]
         stack = [xb.models.build("mlp", in_shape=(1, 8, 8), num_classes=2, seed=seed) for seed in seeds]
         splits = [data.train] * len(stack), [data.val] * len(stack)
         results += xb.models.fit_many(stack, *splits, epochs=3, lr=0.004, batch_size=64, seeds=seeds, progress=False)

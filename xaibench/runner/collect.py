@@ -110,7 +110,7 @@ def _score_frames(cell: CellPlan, store: Store, correct: Any) -> Iterator[pd.Dat
 
 
 _TRAINING_COLUMNS = (
-    *("scenario", "background", "model", "data_seed", "seed", "best_epoch"),
+    *("scenario", "background", "model", "data_seed", "seed", "network_seed", "best_epoch"),
     *("val_loss", "val_accuracy", "test_accuracy", "explained"),
 )
 

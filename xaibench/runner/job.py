@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,12 +78,13 @@ def _train(job: TrainJob, store: Store, device: str) -> None:
 
     splits, meta = read_data(store, job.data.key)
     shape, classes = _shape(splits), len(meta["classes"])
-    networks = [build(job.model, in_shape=shape, num_classes=classes, seed=seed) for seed in job.seeds]
+    seeds = [network_seed(job.data, seed) for seed in job.seeds]
+    networks = [build(job.model, in_shape=shape, num_classes=classes, seed=seed) for seed in seeds]
     results = fit_many(
         networks,
         [splits["train"]] * len(networks),
         [splits["val"]] * len(networks),
-        seeds=list(job.seeds),
+        seeds=seeds,
         device=device,
         progress=False,
         **thaw(job.parameters),
@@ -98,6 +100,7 @@ def _train(job: TrainJob, store: Store, device: str) -> None:
         records.append(
             {
                 "seed": seed,
+                "network_seed": network_seed(job.data, seed),
                 "best_epoch": result.best_epoch,
                 "val_loss": result.best_val_loss,
                 "val_accuracy": result.val_accuracy,
@@ -105,6 +108,19 @@ def _train(job: TrainJob, store: Store, device: str) -> None:
             }
         )
     store.save_tensors("train", job.key, tensors, {"trainings": records})
+
+
+def network_seed(data: DataJob, seed: int) -> int:
+    """The seed that a network's weights and batches are drawn with: another one for every data set.
+
+    With the plain seed the networks of all cells would start from the same few draws, and a bad one (a CNN with four
+    filters can start all but dead) would spoil every cell at once.
+
+    Example:
+        >>> network_seed(DataJob("xai-tris/xor-corr-8x8", 0, (), "1"), 2)
+        308384768
+    """
+    return int.from_bytes(hashlib.sha256(f"{data.name} {data.seed} {seed}".encode()).digest()[:4])
 
 
 def _correct(network: nn.Module, split: Split) -> Tensor:
