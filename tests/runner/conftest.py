@@ -34,6 +34,7 @@ training = { epochs = 2 }
 saliency = {}
 lime = { n_samples = 10 }
 guided_gradcam = {}
+pattern_net = {}
 uniform = {}
 input = {}
 

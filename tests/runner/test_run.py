@@ -40,8 +40,8 @@ def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
     scores = pd.read_parquet(tiny_run / "scores.parquet")
     assert list(scores.columns) == COLUMNS
     counted = scores.groupby(["dataset", "model", "explainer", "metric"]).size()
-    # LLR and MLP: four explainers; CNN: Guided GradCAM too. Two metrics, six samples.
-    assert len(counted) == (4 + 4 + 5) * 2
+    # LLR and MLP: five explainers; CNN: Guided GradCAM too. Two metrics, six samples.
+    assert len(counted) == (5 + 5 + 6) * 2
     assert (counted == 6).all()
     assert scores["higher_is_better"].all()
     assert ((scores["reason"] == "") == scores["value"].notna()).all()
@@ -102,7 +102,7 @@ def test_examples_and_parts(tiny_run):
     assert (shares >= 0).all()
     assert "lin/white/mlp/guided_gradcam/example" not in examples
     parts = json.loads((tiny_run / "parts.json").read_text())
-    assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "uniform", "input"]
+    assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "pattern_net", "uniform", "input"]
     assert parts["explainers"]["uniform"]["control"]
     environment = json.loads((tiny_run / "environment.json").read_text())
     assert environment["versions"]["torch"] == torch.__version__.split("+")[0]
@@ -159,7 +159,7 @@ def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monk
     assert "no map today" in listed[0]["error"]
     assert "2 jobs that need it were not run" in listed[0]["error"]
     scores = pd.read_parquet(result.folder / "scores.parquet")
-    assert set(scores["explainer"]) == {"saliency", "guided_gradcam", "uniform", "input"}
+    assert set(scores["explainer"]) == {"saliency", "guided_gradcam", "pattern_net", "uniform", "input"}
     # Mended, the same command runs only what failed.
     (tmp_path / "failing_part.py").write_text("def broken(model, images, targets):\n    return images[:, 0]\n")
     import linecache

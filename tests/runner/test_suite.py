@@ -71,6 +71,7 @@ def test_toml_is_written_as_it_is_read():
         ({"data": {"seeds": [0.5]}}, r"seeds is \[0.5\]; expected tuple\[int"),
         ({"explaining": {"samples": "some"}}, r"samples is 'some'; expected a whole number or \"all\""),
         ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected \"best\" or \"all\""),
+        ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected one of default, probability"),
         ({"cells": [{"datasets": ["a"]}]}, r"cells.* number 1: models missing"),
         ({"title": 5}, r"title is 5; expected str"),
         ({"data": 5}, r"\[data\]: expected a table"),

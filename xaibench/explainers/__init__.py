@@ -4,10 +4,13 @@ Each is a frozen dataclass with its parameters as fields, called as ``explainer(
 :func:`explain` is the front door: it takes names, chooses what is explained, and gives the model back unharmed.
 """
 
+from typing import Any
+
 from xaibench.explainers.api import build, explain
 from xaibench.explainers.base import Attribution, Channels, Explainer, UnsupportedModelError, reduce_channels
 from xaibench.explainers.output import ExplainedOutput
-from xaibench.registry import Registry
+from xaibench.explainers.pattern import NotFittedError, NotFittedForModelError
+from xaibench.registry import Registry, import_target
 
 EXPLAINERS = Registry(
     "explainer",
@@ -25,6 +28,23 @@ EXPLAINERS = Registry(
         "deep_shap": "xaibench.explainers.captum:DeepSHAP",
         "lime": "xaibench.explainers.perturbation:LIME",
         "lrp": "xaibench.explainers.captum:LRP",
+        "deep_taylor": "xaibench.explainers.propagation:DeepTaylor",
+        "lrp_epsilon": "xaibench.explainers.propagation:LRPEpsilon",
+        "lrp_gamma": "xaibench.explainers.propagation:LRPGamma",
+        "lrp_alpha_beta": "xaibench.explainers.propagation:LRPAlphaBeta",
+        "pattern_net": "xaibench.explainers.pattern:PatternNet",
+        "pattern_attribution": "xaibench.explainers.pattern:PatternAttribution",
+        "input_x_gradient": "xaibench.explainers.smoothgrad:InputXGradient",
+        "smoothgrad": "xaibench.explainers.smoothgrad:SmoothGrad",
+        "cam": "xaibench.explainers.cam:CAM",
+        "gradcam": "xaibench.explainers.cam:GradCAM",
+        "gradcam++": "xaibench.explainers.cam:GradCAMPlusPlus",
+        "layercam": "xaibench.explainers.cam:LayerCAM",
+        "scorecam": "xaibench.explainers.cam:ScoreCAM",
+        "eigencam": "xaibench.explainers.cam:EigenCAM",
+        "attention_rollout": "xaibench.explainers.attention:AttentionRollout",
+        "rise": "xaibench.explainers.rise:RISE",
+        "occlusion": "xaibench.explainers.occlusion:Occlusion",
         "sobel": "xaibench.explainers.controls:Sobel",
         "laplace": "xaibench.explainers.controls:Laplace",
         "uniform": "xaibench.explainers.controls:Uniform",
@@ -48,11 +68,29 @@ EXPLAINERS = Registry(
         "deepliftshap": "deep_shap",
         "deep_lift_shap": "deep_shap",
         "layerwise_relevance_propagation": "lrp",
+        "dtd": "deep_taylor",
+        "deeptaylor": "deep_taylor",
+        "deep_taylor_decomposition": "deep_taylor",
+        "patternnet": "pattern_net",
+        "patternattribution": "pattern_attribution",
+        "ixg": "input_x_gradient",
+        "input_times_gradient": "input_x_gradient",
+        "grad_cam": "gradcam",
+        "gradcampp": "gradcam++",
+        "gradcam_plus_plus": "gradcam++",
+        "grad_cam++": "gradcam++",
+        "layer_cam": "layercam",
+        "score_cam": "scorecam",
+        "eigen_cam": "eigencam",
+        "rollout": "attention_rollout",
         "laplacian": "laplace",
         "random": "uniform",
         "x": "input",
     },
 )
+
+#: Class name -> where it lives, so that ``xaibench.explainers.RISE`` is imported when it is asked for.
+_CLASSES = {EXPLAINERS.target(name).partition(":")[2]: EXPLAINERS.target(name) for name in EXPLAINERS}
 
 __all__ = [
     "EXPLAINERS",
@@ -60,8 +98,20 @@ __all__ = [
     "Channels",
     "ExplainedOutput",
     "Explainer",
+    "NotFittedError",
+    "NotFittedForModelError",
     "UnsupportedModelError",
     "build",
     "explain",
     "reduce_channels",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CLASSES:
+        return import_target(_CLASSES[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_CLASSES])

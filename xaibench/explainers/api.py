@@ -28,7 +28,7 @@ def explain(
     images: _Images,
     targets: Tensor | NDArray[np.integer[Any]],
     *,
-    output: Output = "probability",
+    output: Output | None = None,
     dtype: torch.dtype | Literal["auto"] = "auto",
     device: torch.device | str = "auto",
     batch_size: int | None = None,
@@ -50,7 +50,9 @@ def explain(
         targets: ``[N]``, the class to explain of each sample.
         output: What of the model is explained, taking what it returns for logits: the softmax ``"probability"``, the
             ``"logit"`` (for a model that returns something else: its output as it is), or the ``"margin"`` (see
-            :class:`xaibench.explainers.ExplainedOutput`).
+            :class:`xaibench.explainers.ExplainedOutput`). ``None``: what the explainer's paper explains, that is
+            ``explainer.explains`` where it has it (the CAM family, propagation and patterns: the logit), else the
+            probability.
         dtype: Precision of the computation and of the maps. ``"auto"``: ``model.explain_dtype`` if the model has it
             (our small networks: float64, because their softmax saturates in float32), else that of its parameters.
         device: ``"auto"``: the GPU when there is one. A model that is elsewhere, or in another precision, is copied.
@@ -89,7 +91,7 @@ def explain(
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
-        maps = _run(part, model, x.to(place, precision), y.to(place), output)
+        maps = _run(part, model, x.to(place, precision), y.to(place), _output(part, output))
         checked = _check_maps(maps, x, channels, _name(part))
     return checked if isinstance(images, Tensor) else checked.numpy()
 
@@ -103,6 +105,14 @@ def _run(part: Explainer, model: nn.Module | None, images: Tensor, targets: Tens
         explained = ExplainedOutput(lent, output).eval()
         _check_model(explained, images, targets)
         return part(explained, images, targets)
+
+
+def _output(part: Explainer, output: Output | None) -> Output:
+    """What of the model is explained: as asked for, else what the explainer is defined on."""
+    own: Output | None = getattr(part, "explains", None)
+    if own and output and getattr(part, "explains_only", False) and output != own:
+        raise ValueError(f"{_name(part)} is defined on the {own} only, got output={output!r}; leave output out.")
+    return output or own or "probability"
 
 
 def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:

@@ -133,13 +133,24 @@ def _correct(network: nn.Module, split: Split) -> Tensor:
 
 
 def _explain(job: ExplainJob, store: Store, device: str) -> None:
-    from xaibench.explainers import explain
+    from xaibench.explainers import build, explain
 
     images, _, targets = read_test_samples(store, job)
     network = read_network(store, job.network) if job.network else None
-    output = cast("Output", job.output)
-    maps = explain(job.explainer.use, network, images, targets, output=output, device=device, **_settings(job))
+    explainer: Any = job.explainer.use
+    settings = _settings(job)
+    if network is not None and hasattr(registry("explainer").resolve(explainer), "fit"):
+        own = {name: value for name, value in settings.items() if name != "seed"}
+        explainer = build(explainer, **own).fit(network, _batches(read_data(store, job.data.key)[0]["train"]))
+        settings = {"seed": settings["seed"]}
+    output = None if job.output == "default" else cast("Output", job.output)
+    maps = explain(explainer, network, images, targets, output=output, device=device, **settings)
     store.save_tensors("explain", job.key, {"maps": maps}, {"explainer": job.explainer.name})
+
+
+def _batches(split: Split, size: int = 512) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    for start in range(0, len(split), size):
+        yield split[start : start + size]
 
 
 def _settings(job: ExplainJob) -> dict[str, Any]:

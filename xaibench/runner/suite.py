@@ -44,9 +44,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from xaibench.registry import Registry
+from xaibench.types import Output
 
 #: The suites that come with the library: name -> file in ``xaibench/suites``.
 SUITES = Registry(
@@ -107,11 +108,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Explaining:
-    """Which samples and networks are explained, and what of the network (see :func:`xaibench.explain`)."""
+    """Which samples and networks are explained, and what of the network (see :func:`xaibench.explain`).
+
+    ``output="default"`` leaves it to each explainer.
+    """
 
     samples: int | Literal["all"] = 200
     trainings: Literal["best", "all"] = "best"
-    output: str = "probability"
+    output: str = "default"
     seed: int = 0
 
 
@@ -202,6 +206,9 @@ def _check(suite: Suite, origin: str) -> None:
             raise SuiteError(f"{origin}: {name} is {value}; expected 1 or more.")
     if explaining.trainings not in ("best", "all"):
         raise SuiteError(f'{origin}: explaining.trainings is {explaining.trainings!r}; expected "best" or "all".')
+    if explaining.output not in ("default", *get_args(Output)):
+        known = ", ".join(("default", *get_args(Output)))
+        raise SuiteError(f"{origin}: explaining.output is {explaining.output!r}; expected one of {known}.")
     for name, seeds in (("data", suite.data.seeds), ("training", training.seeds)):
         if not seeds or len(set(seeds)) < len(seeds):
             raise SuiteError(f"{origin}: {name}.seeds is {list(seeds)}; expected one or more different whole numbers.")

@@ -1,0 +1,329 @@
+"""Training as in XAI-TRIS, of one model or of many in one stack, and test accuracy.
+
+Source: Clark, Wilming, Haufe (2024), section 3.2 and appendix A: Adam without regularisation, batches of 512, 500
+epochs, learning rate 0.004 (8x8 LIN, MULT, XOR), 0.0004 (8x8 RIGID) or 0.0005 (64x64); the weights of the epoch with
+the lowest validation loss are kept. Departure: models are evaluated in evaluation mode (the released code leaves
+dropout on).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from xaibench.models.batches import (
+    EVALUATION_BATCH,
+    Batches,
+    Data,
+    LoaderBatches,
+    MemoryBatches,
+    batch_size_of,
+    in_memory,
+    loader_of,
+)
+from xaibench.models.checks import check_arguments, check_ranges, probe
+from xaibench.models.context import evaluating, isolated_rng, resolve_device
+from xaibench.models.stack import Single, Stack
+from xaibench.models.tetromino import Network
+
+#: Cross-entropy of the logits, or, as released, cross-entropy that takes the softmax probabilities for logits.
+Loss: TypeAlias = Literal["logits", "probabilities"]
+
+#: Members of one stack: more gain nothing on one thread (``python benchmarks/training.py --speed``).
+STACK = 12
+
+_LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+class TrainingDivergedError(ValueError):
+    """The loss of a model in training is no longer a finite number."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What happened in the training of one model.
+
+    Attributes:
+        train_loss: Mean training loss of each epoch, taken while the weights move.
+        val_loss: Mean validation loss after each epoch.
+        best_epoch: Index of the lowest validation loss (the first, if tied): the epoch whose weights were kept.
+        val_accuracy: Share of validation samples that the kept weights classify correctly, 0 to 1.
+    """
+
+    train_loss: tuple[float, ...]
+    val_loss: tuple[float, ...]
+    best_epoch: int
+    val_accuracy: float
+
+    @property
+    def best_val_loss(self) -> float:
+        """The lowest validation loss."""
+        return self.val_loss[self.best_epoch]
+
+
+def fit(
+    model: nn.Module,
+    train: Data,
+    val: Data,
+    *,
+    epochs: int = 500,
+    lr: float = 0.004,
+    batch_size: int | None = None,
+    loss: Loss = "logits",
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    progress: bool = True,
+) -> Training:
+    """Train a model in place, and leave it with the weights of the epoch with the lowest validation loss.
+
+    Args:
+        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``.
+        train: Samples to learn from: a data set of ``(image, ..., target)`` or a loader of batches of them. Where the
+            data set holds tensors ``images`` and ``targets`` and the loader is an ordinary shuffled one, batches are
+            cut from the tensors on the device, in an order that ``seed`` decides; any other loader is used as it is.
+        val: Samples to choose the best epoch by; likewise.
+        epochs: Passes over ``train``.
+        lr: Learning rate of Adam.
+        batch_size: None = that of the loader, and 512 for a data set.
+        loss: ``"logits"``: cross-entropy of the softmax of the model's output. ``"probabilities"``: as XAI-TRIS was
+            released, the softmax is taken twice, so that the loss cannot fall below log(1 + (K-1)/e) (0.3133 for two
+            classes).
+        seed: Decides the order of the samples, and dropout. Global random state is neither used nor changed.
+        device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
+        progress: Show a progress bar.
+
+    Returns:
+        The course of the training. The model is in evaluation mode, on the device it came on.
+
+    Raises:
+        TrainingDivergedError: If the loss becomes infinite or nan.
+        ValueError: If data are empty, targets are no classes of the model, or an argument is out of its range.
+
+    Example:
+        >>> from xaibench.models import build
+        >>> images, targets = torch.zeros(64, 1, 8, 8), torch.arange(64) % 2
+        >>> images[targets == 1, 0, 2, 2] = 1.0
+        >>> images[targets == 0, 0, 5, 5] = 1.0
+        >>> data = torch.utils.data.TensorDataset(images, targets)
+        >>> model = build("llr", in_shape=(1, 8, 8), num_classes=2)
+        >>> training = fit(model, data, data, epochs=20, lr=0.1, progress=False)
+        >>> training.val_accuracy, training.best_epoch
+        (1.0, 19)
+    """
+    return fit_many(
+        [model],
+        [train],
+        [val],
+        epochs=epochs,
+        lr=lr,
+        batch_size=batch_size,
+        loss=loss,
+        seeds=[seed],
+        device=device,
+        progress=progress,
+    )[0]
+
+
+def fit_many(
+    models: Sequence[nn.Module],
+    trains: Sequence[Data],
+    vals: Sequence[Data],
+    *,
+    epochs: int = 500,
+    lr: float | Sequence[float] = 0.004,
+    batch_size: int | None = None,
+    loss: Loss = "logits",
+    seeds: Sequence[int] | None = None,
+    stack: int = STACK,
+    device: str | torch.device = "auto",
+    progress: bool = True,
+) -> list[Training]:
+    """Train many models of one architecture in place, several at a time in one :class:`~xaibench.models.stack.Stack`.
+
+    Every model is trained as :func:`fit` trains it alone with its seed (the loss agrees to 1e-4 as long as rounding
+    has not grown: the sums run in another order). Models with dropout, buffers (batch norm) or frozen weights, and
+    data that are not tensors in memory, are trained one after another.
+
+    Args:
+        models: Equal layers, weights of their own.
+        trains: The training samples of each model; of equal number. Models may share them.
+        vals: The validation samples of each model; likewise.
+        epochs: As in :func:`fit`.
+        lr: One for all, or one a model.
+        batch_size: As in :func:`fit`.
+        loss: As in :func:`fit`.
+        seeds: One a model; None = 0, 1, 2, ...
+        stack: The most models to train at a time.
+        device: As in :func:`fit`.
+        progress: As in :func:`fit`.
+
+    Returns:
+        The course of each training, in the order of the models.
+
+    Raises:
+        TrainingDivergedError: If a loss becomes infinite or nan; names the model.
+        ValueError: As :func:`fit`; and if models or data differ in shape, or the arguments in number.
+    """
+    count = len(models)
+    rates = [float(lr)] * count if isinstance(lr, int | float) else [float(rate) for rate in lr]
+    seeds = list(range(count)) if seeds is None else list(seeds)
+    check_arguments(models, {"trains": trains, "vals": vals, "lr": rates, "seeds": seeds}, loss, _LOSSES)
+    check_ranges(epochs=epochs, batch_size=batch_size, stack=stack, lr=min(rates))
+    in_shapes = [probe(*one) for one in zip(models, trains, vals, strict=True)]
+    where = resolve_device(device)
+    together = (
+        all(_stackable(model, count) for model in models)
+        and all(in_memory(data, shuffled=True) for data in trains)
+        and all(in_memory(data, shuffled=False) for data in vals)
+    )
+    size = stack if together else 1
+    results: list[Training] = []
+    with tqdm(total=epochs * -(-count // size), unit="epoch", desc="Training", disable=not progress) as bar:
+        for start in range(0, count, size):
+            part = slice(start, start + size)
+            # The seed also decides dropout, which knows only the global generator.
+            with isolated_rng(seeds[start], where):
+                batch = batch_size or batch_size_of(trains[start])
+                dtype = next(models[start].parameters()).dtype
+                learner: Stack | Single
+                if together:
+                    learner = Stack(models[part], in_shapes[start], rates[part], where)
+                else:
+                    learner = Single(models[start], rates[start], where)
+                batches = _batches(trains[part], batch, seeds[part], where, dtype, learner.prepare)
+                val = _batches(vals[part], EVALUATION_BATCH, None, where, dtype, learner.prepare)
+                names = [f"model {start + i} of {count} (seed {seed})" for i, seed in enumerate(seeds[part])]
+                try:
+                    results += _epochs(learner, batches, val, _LOSSES[loss], epochs, names, bar)
+                finally:  # also when interrupted: the best weights so far
+                    learner.write_back()
+    return results
+
+
+def _epochs(
+    learner: Stack | Single,
+    train: Batches,
+    val: Batches,
+    loss: _LossFunction,
+    epochs: int,
+    names: Sequence[str],
+    bar: Any,
+) -> list[Training]:
+    """Train all members of the learner, which keeps the best weights of each."""
+    lost, val_lost = [], []
+    best = best_accuracy = torch.full((len(names),), torch.inf)
+    for epoch in range(epochs):
+        train_loss, _ = _pass(learner, train, loss, learn=True)
+        val_loss, accurate = _pass(learner, val, loss, learn=False)
+        for name, value in zip(names, (train_loss + val_loss).tolist(), strict=True):
+            if not math.isfinite(value):
+                raise TrainingDivergedError(
+                    f"{name}: the loss is {value} in epoch {epoch}. Lower the learning rate, or look for nan and "
+                    "infinity in the images. The model has the best weights of the epochs before."
+                )
+        better = val_loss < best
+        learner.keep(better)
+        best, best_accuracy = torch.where(better, val_loss, best), torch.where(better, accurate, best_accuracy)
+        lost.append(train_loss)
+        val_lost.append(val_loss)
+        bar.update()
+    courses = zip(torch.stack(lost, 1).tolist(), torch.stack(val_lost, 1).tolist(), best_accuracy.tolist(), strict=True)
+    return [Training(tuple(one), tuple(two), two.index(min(two)), accurate) for one, two, accurate in courses]
+
+
+def _pass(learner: Stack | Single, batches: Batches, loss: _LossFunction, learn: bool) -> tuple[Tensor, Tensor]:
+    """Mean loss and share of correct samples of each member, both ``[M]`` on the CPU, over one epoch."""
+    lost = correct = torch.zeros(())
+    count = 0
+    for images, targets in batches.epoch():
+        with torch.set_grad_enabled(learn):
+            logits = learner.logits(images, learn)
+            losses = loss(logits, targets)
+        if learn:
+            learner.descend(losses.mean(1).sum())
+        else:
+            correct = correct + (logits.argmax(2) == targets).sum(1).cpu()
+        lost = lost + losses.detach().sum(1)
+        count += targets.shape[1]
+    if count == 0:
+        raise ValueError(f"the {'training' if learn else 'validation'} data hold no sample.")
+    return (lost / count).cpu(), (correct / count).cpu()
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
+
+
+def _released_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    return _cross_entropy(logits.softmax(-1), targets)
+
+
+_LOSSES: dict[str, _LossFunction] = {"logits": _cross_entropy, "probabilities": _released_cross_entropy}
+
+
+def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH) -> float:
+    """Share of the samples whose target has the largest logit.
+
+    Args:
+        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``; evaluated in evaluation mode, on its own device, and
+            left in the mode it came in.
+        data: A data set of ``(image, ..., target)`` or a loader of batches of them.
+        batch_size: Samples at a time, where ``data`` is no loader of its own.
+
+    Returns:
+        Between 0 and 1; higher is better.
+
+    Raises:
+        ValueError: If there is no sample.
+
+    Example:
+        >>> data = torch.utils.data.TensorDataset(torch.tensor([[[[1.0, 0.0]]], [[[0.0, 1.0]]]]), torch.tensor([0, 0]))
+        >>> accuracy(nn.Flatten(), data)
+        0.5
+    """
+    like = next(model.parameters(), torch.zeros(()))
+    correct = total = 0
+    with torch.no_grad(), evaluating(model), isolated_rng(0):
+        for images, targets in _batches([data], batch_size, None, like.device, like.dtype).epoch():
+            correct += int((model(images[0]).argmax(-1) == targets[0]).sum())
+            total += targets.numel()
+    if total == 0:
+        raise ValueError("accuracy: the data hold no sample.")
+    return correct / total
+
+
+def _batches(
+    data: Sequence[Data],
+    batch_size: int,
+    seeds: Sequence[int] | None,
+    device: torch.device,
+    dtype: torch.dtype,
+    prepare: Callable[[Tensor], Tensor] = lambda images: images,
+) -> Batches:
+    """Batches from memory where that is possible, else of the only loader; shuffled if there are seeds."""
+    members = [in_memory(each, shuffled=seeds is not None) for each in data]
+    if all(members):
+        return MemoryBatches([member for member in members if member], batch_size, seeds, device, dtype, prepare)
+    return LoaderBatches(loader_of(data[0], batch_size, None if seeds is None else seeds[0]), device, dtype)
+
+
+def _stackable(model: nn.Module, count: int) -> bool:
+    """Whether a stack can hold the model: nothing random, no buffers, and every weight in training.
+
+    A model that is not of ours may do what ``torch.func.vmap`` refuses, so alone it is trained as it is.
+    """
+    random = any(isinstance(layer, nn.modules.dropout._DropoutNd) for layer in model.modules())
+    return (
+        (count > 1 or isinstance(model, Network))
+        and not random
+        and next(model.buffers(), None) is None
+        and all(weight.requires_grad for weight in model.parameters())
+    )
