@@ -31,9 +31,9 @@ def test_paper_suite_has_the_papers_numbers():
     assert suite.data.seeds == tuple(range(25))
     assert (suite.explaining.samples, suite.explaining.trainings) == ("all", "all")
     assert (suite.training.epochs, suite.training.batch_size, suite.training.lr) == (500, 512, 0.004)
-    rigid = [cell for cell in suite.cells if "rigid" in cell.datasets[0]]
-    assert [dict(cell.training) for cell in rigid] == [{"lr": 0.0004}]
-    assert len([dataset for cell in suite.cells for dataset in cell.datasets]) == 8
+    rigid = {cell.models: dict(cell.training) for cell in suite.cells if "rigid" in cell.datasets[0]}
+    assert rigid == {("mlp",): {"lr": 0.0004}, ("cnn",): {}}
+    assert len({dataset for cell in suite.cells for dataset in cell.datasets}) == 8
 
 
 def test_quick_changes_only_what_its_table_names():

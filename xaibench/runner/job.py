@@ -141,7 +141,8 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     settings = _settings(job)
     if network is not None and hasattr(registry("explainer").resolve(explainer), "fit"):
         own = {name: value for name, value in settings.items() if name != "seed"}
-        explainer = build(explainer, **own).fit(network, _batches(read_data(store, job.data.key)[0]["train"]))
+        unfitted: Any = build(explainer, **own)
+        explainer = unfitted.fit(network, _batches(read_data(store, job.data.key)[0]["train"]))
         settings = {"seed": settings["seed"]}
     output = None if job.output == "default" else cast("Output", job.output)
     maps = explain(explainer, network, images, targets, output=output, device=device, **settings)
