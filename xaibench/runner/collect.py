@@ -152,9 +152,9 @@ def _accuracy_rows(
             **{"scenario": scenario, "background": background, "model": model},
             "alpha": read_data(store, cell.data.key)[1]["parameters"].get("alpha", ""),
             "trainings": len(reached),
-            "mean": mean,
-            "std": statistics.pstdev(reached),
-            "best": max(reached),
+            "mean": round(mean, 6),
+            "std": round(statistics.pstdev(reached), 6),
+            "best": round(max(reached), 6),
             "learned": sum(accuracy >= LEARNED for accuracy in reached),
             "paper": "" if paper is None else paper,
             "difference": "" if paper is None else round(mean - paper, 6),
@@ -208,7 +208,7 @@ def _write_examples(
     cells: Iterable[CellPlan], store: Store, correct: Mapping[DataJob, torch.Tensor], path: Path
 ) -> None:
     """For each scenario and background one sample, and every method's map of it and mean map over correct samples."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     tensors: dict[str, torch.Tensor] = {}
     chosen: dict[str, DataJob] = {}
@@ -219,7 +219,7 @@ def _write_examples(
         first = cell.networks[0]
         for explain in dict.fromkeys(score.explain for network, score in cell.scores if network == first):
             tensors |= _example(explain, store, correct[cell.data], place, cell.model)
-    write_atomic(path, lambda partial: save_file(tensors, partial))
+    write_atomic(path, save(tensors))
 
 
 def _example(
