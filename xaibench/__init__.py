@@ -15,21 +15,45 @@ if TYPE_CHECKING:
     from xaibench import data, explainers, metrics, models, report, runner
     from xaibench.data import load, loading
     from xaibench.explainers import explain
-    from xaibench.metrics import emd, emd_perf, topk_precision
+    from xaibench.metrics import (
+        auc,
+        average_precision,
+        complexity,
+        emd,
+        emd_perf,
+        f1,
+        hit,
+        iou,
+        mass_accuracy,
+        precision,
+        recall,
+        sparseness,
+        topk_precision,
+    )
 
 __all__ = [
     "__version__",
+    "auc",
+    "average_precision",
+    "complexity",
     "data",
     "emd",
     "emd_perf",
     "explain",
     "explainers",
+    "f1",
+    "hit",
+    "iou",
     "load",
     "loading",
+    "mass_accuracy",
     "metrics",
     "models",
+    "precision",
+    "recall",
     "report",
     "runner",
+    "sparseness",
     "topk_precision",
 ]
 
@@ -38,8 +62,18 @@ _HOME = {
     "load": "data",
     "loading": "data",
     "explain": "explainers",
+    "auc": "metrics",
+    "average_precision": "metrics",
+    "complexity": "metrics",
     "emd": "metrics",
     "emd_perf": "metrics",
+    "f1": "metrics",
+    "hit": "metrics",
+    "iou": "metrics",
+    "mass_accuracy": "metrics",
+    "precision": "metrics",
+    "recall": "metrics",
+    "sparseness": "metrics",
     "topk_precision": "metrics",
 }
 

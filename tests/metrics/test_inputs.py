@@ -11,13 +11,20 @@ from hypothesis.extra import numpy as hnp
 
 from xaibench import metrics
 from xaibench.metrics import inputs, undefined_reasons
+from xaibench.types import MetricInfo
 
-GROUND_TRUTH = ["emd", "emd_perf", "topk_precision", "mass_accuracy"]
-WHERE_HIGH_IS_GOOD = [name for name in GROUND_TRUTH if name != "emd"]
+OF_MAGNITUDE = ["emd", "emd_perf", "topk_precision", "mass_accuracy"]
+OF_RANKS = ["topk_precision", "hit", "auc", "average_precision"]
+AT_THRESHOLD = ["iou", "precision", "recall", "f1"]
+OF_ANY_SCALE = list(dict.fromkeys(OF_MAGNITUDE + OF_RANKS))
+GROUND_TRUTH = OF_ANY_SCALE + AT_THRESHOLD
 
-every_metric = pytest.mark.parametrize(
-    "metric", [metrics.METRICS.resolve(name) for name in GROUND_TRUTH], ids=GROUND_TRUTH
-)
+
+def each(names):
+    return pytest.mark.parametrize("metric", [metrics.METRICS.resolve(name) for name in names], ids=names)
+
+
+every_metric = each(GROUND_TRUTH)
 
 
 anything = st.one_of(
@@ -67,14 +74,14 @@ def test_scores_do_not_depend_on_the_block(metric, monkeypatch):
 @given(batch=batches())
 @moderate
 def test_scores_are_in_range_or_nan_with_a_reason(metric, batch):
-    scores, reasons = metric(*batch, reduction="none"), undefined_reasons(*batch)
+    scores, reasons = metric(*batch, reduction="none"), undefined_reasons(*batch, metric.__name__)
     low, high = metric.info.range
     for score, reason in zip(scores, reasons, strict=True):
         assert math.isnan(score) == (reason != "")
         assert reason or low <= score <= high
 
 
-@every_metric
+@each(OF_MAGNITUDE)
 @given(batch=batches())
 @moderate
 def test_sign_of_the_map_does_not_matter(metric, batch):
@@ -82,13 +89,22 @@ def test_sign_of_the_map_does_not_matter(metric, batch):
     assert same_bits(metric(-maps, masks, reduction="none"), metric(maps, masks, reduction="none"))
 
 
-@every_metric
+@each(OF_MAGNITUDE)
 @given(batch=batches(values=st.one_of(st.floats(0.001, 1e6), st.just(0.0))), factor=st.floats(1e-200, 1e200))
 @moderate
 def test_scale_of_the_map_does_not_matter(metric, batch, factor):
     maps, masks = batch
     scaled, scores = metric(maps * factor, masks, reduction="none"), metric(maps, masks, reduction="none")
     np.testing.assert_allclose(scaled, scores, rtol=1e-9, atol=1e-12)
+
+
+@each(OF_RANKS)
+@given(batch=batches(values=st.one_of(st.floats(-1e6, 1e6, width=32), st.just(0.0))), power=st.integers(-300, 300))
+@moderate
+def test_scaling_a_map_changes_no_bit_of_a_rank_metric(metric, batch, power):
+    maps, masks = batch  # a power of two moves no two values together or apart
+    scaled = metric(maps * 2.0**power, masks, reduction="none")
+    assert same_bits(scaled, metric(maps, masks, reduction="none"))
 
 
 @every_metric
@@ -100,12 +116,32 @@ def test_transposing_the_images_changes_nothing(metric, batch):
     np.testing.assert_allclose(turned, metric(maps, masks, reduction="none"), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", WHERE_HIGH_IS_GOOD)
+@each([name for name in OF_ANY_SCALE if name != "emd"])
 @given(masks=hnp.arrays(np.bool_, (3, 4, 4)), factor=st.floats(1e-30, 1e30))
 @moderate
-def test_the_mask_itself_scores_one(name, masks, factor):
-    masks[:, 1, 2] = True
-    assert metrics.METRICS.resolve(name)(masks * factor, masks, reduction="none").tolist() == [1.0, 1.0, 1.0]
+def test_the_mask_itself_scores_one(metric, masks, factor):
+    masks[:, 1, 2], masks[:, 2, 1] = True, False
+    assert metric(masks * factor, masks, reduction="none").tolist() == [1.0, 1.0, 1.0]
+
+
+@each([name for name in GROUND_TRUTH if metrics.METRICS.resolve(name).info.higher_is_better])
+def test_neighbours_do_not_change_a_score(metric):
+    # Quantus scales by the largest value of the whole batch, so that a map's score depends on who is beside it.
+    rng = np.random.default_rng(0)
+    maps, masks = rng.random((2, 6, 6)), rng.random((2, 6, 6)) < 0.3
+    alone = metric(maps, masks, reduction="none")[0]
+    maps[1] *= 1e6
+    assert metric(maps, masks, reduction="none")[0] == alone
+
+
+@each(GROUND_TRUTH)
+def test_an_empty_mask_is_no_score_of_zero(metric):
+    # The published functions score a sample without annotation as 0, and pull the mean down by it.
+    maps, masks = np.random.default_rng(0).random((3, 4, 4)), np.eye(4, dtype=bool)[None].repeat(3, axis=0)
+    masks[1] = False
+    scores = metric(maps, masks, reduction="none")
+    assert np.isnan(scores).tolist() == [False, True, False]
+    assert metric(maps, masks) == pytest.approx((scores[0] + scores[2]) / 2, rel=1e-15)
 
 
 @every_metric
@@ -154,7 +190,7 @@ def test_binary_masks_of_any_type_are_taken(metric, dtype):
 @every_metric
 def test_mean_is_over_the_defined_scores(metric):
     maps, masks = np.ones((4, 3, 3)), np.ones((4, 3, 3), dtype=bool)
-    maps[0], masks[1] = 0, False
+    masks[:, 2, 2], masks[:2] = False, False
     maps[2, 0, 0] = 5
     scores = metric(maps, masks, reduction="none")
     assert np.isnan(scores).tolist() == [True, True, False, False]
@@ -232,3 +268,63 @@ def test_undefined_reasons_name_the_first_cause():
     assert undefined_reasons(maps, masks) == expected
     assert undefined_reasons(torch.from_numpy(maps), torch.from_numpy(masks)) == expected
     assert undefined_reasons(maps[1], masks[1]) == ["map is all zero"]
+
+
+def test_undefined_reasons_are_those_of_the_metric():
+    maps, masks = np.ones((4, 2, 2)), np.ones((4, 2, 2), dtype=bool)
+    maps[0], masks[1], masks[2, 0, 0] = 0, False, False
+
+    def ask(*metric, **threshold):
+        return undefined_reasons(maps, masks, *metric, **threshold)
+
+    assert ask() == ask("emd") == ask("hit") == ["map is all zero", "mask is empty", "", ""]
+    assert ask("iou") == ask("Recall") == ["", "mask is empty", "", ""]
+    assert ask("precision") == ["no pixel above the threshold", "mask is empty", "", ""]
+    assert ask("precision", threshold=1.0)[2:] == ["no pixel above the threshold"] * 2
+    assert ask("roc_auc") == ["mask covers the whole image", "mask is empty", "", "mask covers the whole image"]
+    assert ask("sparseness") == ["map is all zero", "", "", ""]
+    with pytest.raises(ValueError, match="unknown metric 'io'; did you mean 'iou'"):
+        ask("io")
+
+
+def test_a_metric_of_the_model_has_no_reason_in_maps_and_masks(monkeypatch):
+    monkeypatch.setattr(metrics.iou, "info", MetricInfo("Asks", "model", higher_is_better=True, range=(0.0, 1.0)))
+    target = "xaibench.metrics.overlap:iou"
+    maps = np.array([[[0.0]], [[np.nan]]])
+    assert undefined_reasons(maps, np.zeros((2, 1, 1)), target) == ["", "map is not finite"]
+
+
+OF_MAPS = each(["sparseness", "complexity"])
+
+
+@OF_MAPS
+@given(batch=batches(), data=st.data())
+@moderate
+def test_scores_of_maps_do_not_depend_on_the_batch(metric, batch, data):
+    maps = batch[0]
+    whole = metric(maps, reduction="none")
+    order = np.array(data.draw(st.permutations(range(len(maps)))))
+    assert same_bits(metric(maps[order], reduction="none"), whole[order])
+    assert same_bits(np.array([metric(values, reduction="none")[0] for values in maps]), whole)
+    assert same_bits(np.array(metric(maps[order])), np.array(metric(maps)))
+    assert same_bits(metric(torch.from_numpy(maps), reduction="none").numpy(), whole)
+    assert np.isnan(whole).tolist() == [reason != "" for reason in undefined_reasons(*batch, metric.__name__)]
+
+
+@OF_MAPS
+@pytest.mark.parametrize(
+    ("maps", "error", "message"),
+    [
+        (np.ones(9), ValueError, r"maps must have the shape \[N, H, W\] or \[H, W\], got \[9\]"),
+        (np.ones((2, 1, 3, 3)), ValueError, r"got \[2, 1, 3, 3\]\. Reduce the channels"),
+        (np.ones((2, 3, 0)), ValueError, r"got \[2, 3, 0\]"),
+        (np.full((2, 3, 3), np.inf), ValueError, "nan or infinity in 2 of 2 samples"),
+        ([[1.0]], TypeError, "maps must be a numpy array or a torch tensor, got list"),
+        (np.ones((1, 1), dtype=complex), TypeError, "maps must hold real numbers, got complex128"),
+    ],
+)
+def test_bad_maps_are_refused(metric, maps, error, message):
+    with pytest.raises(error, match=message):
+        metric(maps)
+    with pytest.raises(ValueError, match="reduction must be 'mean' or 'none', got 'max'"):
+        metric(np.ones((2, 2)), reduction="max")

@@ -12,9 +12,13 @@ Conventions, kept by every metric of this package:
   that does not fit, a mask that is not binary) is an error.
 """
 
-from xaibench.metrics.inputs import undefined_reasons
+from xaibench.metrics.agreement import Agreement, agreement
+from xaibench.metrics.concentration import complexity, sparseness
 from xaibench.metrics.localization import mass_accuracy, topk_precision
+from xaibench.metrics.overlap import f1, hit, iou, precision, recall
+from xaibench.metrics.ranking import auc, average_precision
 from xaibench.metrics.transport import TransportError, emd, emd_perf
+from xaibench.metrics.undefined import undefined_reasons
 from xaibench.registry import Registry
 
 METRICS = Registry(
@@ -24,16 +28,45 @@ METRICS = Registry(
         "emd": "xaibench.metrics.transport:emd",
         "topk_precision": "xaibench.metrics.localization:topk_precision",
         "mass_accuracy": "xaibench.metrics.localization:mass_accuracy",
+        "iou": "xaibench.metrics.overlap:iou",
+        "precision": "xaibench.metrics.overlap:precision",
+        "recall": "xaibench.metrics.overlap:recall",
+        "f1": "xaibench.metrics.overlap:f1",
+        "hit": "xaibench.metrics.overlap:hit",
+        "auc": "xaibench.metrics.ranking:auc",
+        "average_precision": "xaibench.metrics.ranking:average_precision",
+        "sparseness": "xaibench.metrics.concentration:sparseness",
+        "complexity": "xaibench.metrics.concentration:complexity",
     },
-    aliases={"relevance_rank_accuracy": "topk_precision", "relevance_mass_accuracy": "mass_accuracy"},
+    aliases={
+        "relevance_rank_accuracy": "topk_precision",
+        "relevance_mass_accuracy": "mass_accuracy",
+        "pointing_game": "hit",
+        "roc_auc": "auc",
+        "jaccard": "iou",
+        "dice": "f1",
+        "gini": "sparseness",
+        "entropy": "complexity",
+    },
 )
 
 __all__ = [
     "METRICS",
+    "Agreement",
     "TransportError",
+    "agreement",
+    "auc",
+    "average_precision",
+    "complexity",
     "emd",
     "emd_perf",
+    "f1",
+    "hit",
+    "iou",
     "mass_accuracy",
+    "precision",
+    "recall",
+    "sparseness",
     "topk_precision",
     "undefined_reasons",
 ]

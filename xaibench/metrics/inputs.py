@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,13 @@ Scores: TypeAlias = float | Any
 #: Scores of some samples from their checked maps ``[n, H, W]`` float64 and masks ``[n, H, W]`` bool.
 Kernel: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]]
 
-#: Pixels that a kernel sees at a time; bounds the memory (32 MB for each temporary array), changes no score.
-_BLOCK_PIXELS = 2**22
+#: The same for a metric that looks at the map alone.
+MapKernel: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+#: Pixels that a kernel sees at a time; bounds the memory (8 MB for each temporary array), changes no score.
+_BLOCK_PIXELS = 2**20
+
+_T = TypeVar("_T", bound=np.generic)
 
 
 def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction) -> Scores:
@@ -41,61 +46,42 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction)
         TypeError: For anything but numpy arrays and torch tensors of real numbers.
     """
     check_reduction(reduction)
-    values, truth = _check_pair(maps, masks)
-    finite = _finite_samples(values)
-    if not finite.all():
-        raise ValueError(
-            f"maps must be finite, got nan or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
-            f"sample {int(finite.argmin())}). Leave these samples out, or find out why the explainer fails on them."
-        )
-    scores = [kernel(np.ascontiguousarray(values[block], dtype=np.float64), truth[block]) for block in _blocks(values)]
+    values, truth = check_pair(maps, masks)
+    _check_finite(values)
+    scores = [kernel(_as_float64(values[block]), truth[block]) for block in _blocks(values)]
     return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
 
 
-def undefined_reasons(maps: Array, masks: Array) -> list[str]:
-    """Why metrics against a ground truth are undefined (``nan``), sample by sample.
-
-    Unlike the metrics, this accepts maps that are not finite, so that a benchmark can tell such samples before it
-    scores the others.
-
-    Args:
-        maps: ``[N, H, W]`` or ``[H, W]``.
-        masks: Of the same shape, binary.
-
-    Returns:
-        For each sample ``"map is not finite"``, ``"mask is empty"``, ``"map is all zero"``, or ``""``.
-
-    Example:
-        >>> import numpy as np
-        >>> undefined_reasons(np.zeros((1, 2, 2)), np.eye(2, dtype=bool)[None])
-        ['map is all zero']
-    """
-    values, truth = _check_pair(maps, masks)
-    finite = _finite_samples(values)
-    marked: NDArray[np.bool_] = np.any(truth, axis=(1, 2))
-    nonzero: NDArray[np.bool_] = np.any(values, axis=(1, 2))
-
-    def reason(sample: int) -> str:
-        if not finite[sample]:
-            return "map is not finite"
-        if not marked[sample]:
-            return "mask is empty"
-        return "" if nonzero[sample] else "map is all zero"
-
-    return [reason(sample) for sample in range(len(values))]
+def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
+    """Check maps, score each with ``kernel``, and reduce; as :func:`score_pairs`, without masks."""
+    check_reduction(reduction)
+    values = _as_numpy(maps, "maps")
+    if values.ndim not in (2, 3) or 0 in values.shape[-2:]:
+        raise ValueError(
+            f"maps must have the shape [N, H, W] or [H, W], got {list(values.shape)}.{_channel_hint(values)}"
+        )
+    values = values if values.ndim == 3 else values[None]
+    _check_finite(values)
+    scores = [kernel(_as_float64(values[block])) for block in _blocks(values)]
+    return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
 
 
 def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array) -> Scores:
     """The mean over the defined scores, or all scores ``[N]`` in the kind (and on the device) of ``like``."""
     if reduction == "mean":
-        defined = scores[~np.isnan(scores)]
-        # An exactly rounded sum does not depend on the order of the samples.
-        return math.fsum(defined) / len(defined) if len(defined) else math.nan
+        return mean_of_defined(scores)
     if _is_tensor(like):
         import torch
 
         return torch.from_numpy(scores).to(like.device)
     return scores
+
+
+def mean_of_defined(scores: NDArray[np.float64]) -> float:
+    """The mean over the scores that are not ``nan``; ``nan`` if there are none."""
+    defined = scores[~np.isnan(scores)]
+    # An exactly rounded sum does not depend on the order of the samples.
+    return math.fsum(defined) / len(defined) if len(defined) else math.nan
 
 
 def check_reduction(reduction: str) -> None:
@@ -104,14 +90,22 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}.")
 
 
-def _check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def check_finite_number(value: float, name: str, least: float = -math.inf) -> None:
+    """Refuse a parameter that is no finite number of at least ``least``."""
+    expected = "a finite number" if least == -math.inf else f"a finite number >= {least:g}"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be {expected}, got {value!r}.")
+    if not (math.isfinite(value) and value >= least):
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+
+
+def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Maps as they are and masks as bool, both numpy ``[N, H, W]``; or the error that says what is wrong."""
     values, truth = _as_numpy(maps, "maps"), _as_numpy(masks, "masks")
     if values.shape != truth.shape or values.ndim not in (2, 3) or 0 in values.shape[-2:]:
-        hint = " Reduce the channels of the maps first." if values.ndim == 4 else ""
         raise ValueError(
             "maps and masks must have the same shape [N, H, W] or [H, W], "
-            f"got maps {list(values.shape)} and masks {list(truth.shape)}.{hint}"
+            f"got maps {list(values.shape)} and masks {list(truth.shape)}.{_channel_hint(values)}"
         )
     if truth.dtype != np.bool_:
         stray = (truth != 0) & (truth != 1)
@@ -124,6 +118,38 @@ def _check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.boo
     if values.ndim == 2:
         values, truth = values[None], truth[None]
     return values, truth
+
+
+def finite_samples(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """``[N]``: which of the maps ``[N, H, W]`` have neither ``nan`` nor infinity in them."""
+    return np.concatenate(
+        [np.empty(0, np.bool_), *(np.isfinite(values[block]).all(axis=(1, 2)) for block in _blocks(values))]
+    )
+
+
+def flat(images: NDArray[_T]) -> NDArray[_T]:
+    """``[N, H, W]`` as ``[N, H·W]``."""
+    return images.reshape(len(images), -1)
+
+
+def share(
+    part: NDArray[np.float64] | NDArray[np.int64],
+    whole: NDArray[np.float64] | NDArray[np.int64],
+    defined: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """``part / whole`` where it is defined, else ``nan``."""
+    shares = np.full(len(part), np.nan)
+    np.divide(part, whole, out=shares, where=defined)
+    return shares
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    finite = finite_samples(values)
+    if not finite.all():
+        raise ValueError(
+            f"maps must be finite, got nan or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
+            f"sample {int(finite.argmin())}). Leave these samples out, or find out why the explainer fails on them."
+        )
 
 
 def _as_numpy(array: Array, name: str) -> NDArray[Any]:
@@ -140,15 +166,17 @@ def _as_numpy(array: Array, name: str) -> NDArray[Any]:
     return found
 
 
+def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
 def _is_tensor(array: object) -> bool:
     torch = sys.modules.get("torch")  # whoever holds a tensor has imported torch; numpy users need not load it
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def _finite_samples(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.concatenate(
-        [np.empty(0, np.bool_), *(np.isfinite(values[block]).all(axis=(1, 2)) for block in _blocks(values))]
-    )
+def _channel_hint(values: NDArray[Any]) -> str:
+    return " Reduce the channels of the maps first." if values.ndim == 4 else ""
 
 
 def _blocks(values: NDArray[Any]) -> Iterator[slice]:

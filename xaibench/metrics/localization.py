@@ -6,18 +6,16 @@ Pixels at a distance of the ground truth are all alike here: :mod:`xaibench.metr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.inputs import Scores, score_pairs
+from xaibench.metrics.inputs import Scores, flat, score_pairs, share
 from xaibench.types import MetricInfo, Reduction, described
 
 if TYPE_CHECKING:
     from xaibench.types import Array
-
-_T = TypeVar("_T", bound=np.generic)
 
 _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 2003.07258"
 
@@ -68,7 +66,7 @@ def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") 
 
 
 def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    magnitude, inside = _flat(np.abs(maps)), _flat(masks)
+    magnitude, inside = flat(np.abs(maps)), flat(masks)
     k = inside.sum(axis=1)
     ascending = np.sort(magnitude, axis=1)
     cut = np.take_along_axis(ascending, (inside.shape[1] - np.maximum(k, 1))[:, None], axis=1)
@@ -76,7 +74,7 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
     drawn = k - above.sum(axis=1)  # how many of the tied pixels are among the k
     expected = drawn * (tied & inside).sum(axis=1) / tied.sum(axis=1)
     defined = (k > 0) & (ascending[:, -1] > 0)
-    return _share((above & inside).sum(axis=1) + expected, k, defined)
+    return share((above & inside).sum(axis=1) + expected, k, defined)
 
 
 @described(MetricInfo("Mass accuracy", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ARRAS))
@@ -109,23 +107,11 @@ def mass_accuracy(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
 
 
 def _mass_accuracy(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    magnitude, inside = _flat(np.abs(maps)), _flat(masks)
+    magnitude, inside = flat(np.abs(maps)), flat(masks)
     peak = magnitude.max(axis=1, keepdims=True)
     defined = (peak[:, 0] > 0) & inside.any(axis=1)
     magnitude /= np.where(peak > 0, peak, 1.0)  # so that the sums of huge and of tiny maps neither over- nor underflow
     within = np.where(inside, magnitude, 0.0).sum(axis=1)
     without = np.where(inside, 0.0, magnitude).sum(axis=1)
     # Both sides are summed apart: all mass inside is exactly 1, and no rounding leaves the range.
-    return _share(within, within + without, defined)
-
-
-def _flat(images: NDArray[_T]) -> NDArray[_T]:
-    return images.reshape(len(images), -1)
-
-
-def _share(
-    part: NDArray[np.float64], whole: NDArray[np.float64] | NDArray[np.int64], defined: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    shares = np.full(len(part), np.nan)
-    np.divide(part, whole, out=shares, where=defined)
-    return shares
+    return share(within, within + without, defined)

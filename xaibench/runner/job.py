@@ -178,7 +178,7 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
         explainer = functools.partial(_explainer(job.explain.explainer.use), **_settings(job.explain))
         values = metric(explainer, _asked(store, job), images, targets, **parameters)
     table = pd.DataFrame({"sample": range(len(maps)), "value": [float(value) for value in values]})
-    table["reason"] = _reasons(table, maps, masks)
+    table["reason"] = _reasons(job, table, maps, masks)
     store.save_table("score", job.key, table)
 
 
@@ -194,14 +194,16 @@ def _explainer(name: str) -> Any:
     return functools.partial(explain, name)
 
 
-def _reasons(table: pd.DataFrame, maps: Tensor, masks: Tensor) -> list[str]:
+def _reasons(job: ScoreJob, table: pd.DataFrame, maps: Tensor, masks: Tensor) -> list[str]:
     """Why a score is undefined; empty where it is defined."""
     from xaibench.metrics import undefined_reasons
 
     undefined = table["value"].isna()
     if not undefined.any():
         return [""] * len(table)
-    reasons = undefined_reasons(maps, masks)
+    known = job.metric.use if job.metric.use in registry("metric") else None
+    threshold = thaw(job.metric.parameters).get("threshold", 0.0)
+    reasons = undefined_reasons(maps, masks, known, threshold=threshold)
     return [(reason or "undefined") if nan else "" for nan, reason in zip(undefined, reasons, strict=True)]
 
 

@@ -1,0 +1,182 @@
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from oracles import overlap as oracle
+
+from xaibench.metrics import f1, hit, iou, precision, recall
+
+AT_THRESHOLD = [iou, precision, recall, f1]
+at_threshold = pytest.mark.parametrize("metric", AT_THRESHOLD, ids=lambda metric: metric.__name__)
+values = st.sampled_from([0.0, 0.5, 1.0, -1.0, 0.3])
+
+
+@st.composite
+def pairs(draw, elements=values):
+    shape = draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
+    return draw(hnp.arrays(np.float64, shape, elements=elements)), draw(hnp.arrays(np.bool_, shape))
+
+
+@at_threshold
+@given(pair=pairs(), threshold=st.sampled_from([0.0, 0.5, -1.0, 2.0]))
+@settings(max_examples=80, deadline=None)
+def test_against_sets_of_pixels(metric, pair, threshold):
+    expected = getattr(oracle, metric.__name__)(*pair, threshold)
+    np.testing.assert_allclose(metric(*pair, threshold=threshold), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_published_example_gives_the_published_relations(seed):
+    rng = np.random.default_rng(seed)
+    maps, gts = rng.random((16, 224, 224)), rng.integers(0, 2, (16, 224, 224))
+    # Maps from rand are positive, so all is marked: IoU and precision are the mean of the masks, to the last digit.
+    assert iou(maps, gts) == precision(maps, gts) == pytest.approx(gts.mean(), abs=1e-15)
+    # Recall cuts at 0.5 and sees half of the masks.
+    above = [(m > 0.5)[g == 1].mean() for m, g in zip(maps, gts, strict=True)]
+    assert recall(maps, gts) == pytest.approx(np.mean(above), abs=1e-15)
+    assert recall(maps, gts) == pytest.approx(0.5, abs=0.005)
+    assert recall(maps, gts, threshold=0.0) == 1.0
+    # The point of each map falls on a coin that has been tossed: a number of sixteenths.
+    hits = [g.flat[m.argmax()] for m, g in zip(maps, gts, strict=True)]
+    assert hit(maps, gts) == np.mean(hits)
+    assert hit(maps, gts, reduction="none").tolist() == hits
+
+
+def test_the_published_example_of_the_legacy_generator():
+    rng = np.random.RandomState(0)
+    maps, gts = rng.rand(16, 224, 224), rng.randint(0, 2, (16, 224, 224))
+    for kind in (np.asarray, torch.from_numpy):
+        scores = [metric(kind(maps), kind(gts)) for metric in (iou, precision, recall)]
+        assert scores[0] == scores[1]
+        assert [round(score, 2) for score in scores] == [0.5, 0.5, 0.5]
+
+
+def test_defaults_are_the_published_thresholds():
+    maps, mask = np.array([[0.0, 0.4, 0.5, 0.6]]), np.ones((1, 4))
+    assert [metric(maps, mask) for metric in (iou, recall)] == [0.75, 0.25]
+    assert f1(maps, mask) == pytest.approx(6 / 7, rel=1e-15)
+    assert precision(maps, np.array([[1, 1, 0, 0]])) == pytest.approx(1 / 3, rel=1e-15)
+
+
+@at_threshold
+def test_a_pixel_at_the_threshold_is_not_marked(metric):
+    maps, mask = np.array([[0.5, 0.75]]), np.array([[1, 0]])
+    assert metric(maps, mask, threshold=0.5) == 0.0
+    assert metric(maps, mask, threshold=np.nextafter(0.5, 0)) > 0.0
+
+
+@at_threshold
+def test_signs_are_kept(metric):
+    # No magnitude is taken: a negative pixel is below a threshold of 0.
+    maps, mask = np.array([[-5.0, 1.0]]), np.array([[1, 0]])
+    assert metric(maps, mask, threshold=0.0) == 0.0
+    assert metric(np.abs(maps), mask, threshold=0.0) > 0.0
+
+
+@at_threshold
+def test_scaling_map_and_threshold_together_changes_nothing(metric):
+    rng = np.random.default_rng(0)
+    maps, masks = rng.standard_normal((8, 5, 5)), rng.random((8, 5, 5)) < 0.4
+    scores = metric(maps, masks, threshold=0.25, reduction="none")
+    assert np.array_equal(metric(maps * 4, masks, threshold=1.0, reduction="none"), scores, equal_nan=True)
+
+
+@given(pair=pairs(), threshold=st.sampled_from([0.0, 0.4]))
+@settings(max_examples=80, deadline=None)
+def test_f1_follows_from_iou_and_is_symmetric(pair, threshold):
+    overlap = iou(*pair, threshold=threshold)
+    np.testing.assert_allclose(f1(*pair, threshold=threshold), 2 * overlap / (1 + overlap), rtol=1e-14)
+    marked = pair[0] > threshold
+    if marked.any() and pair[1].any():
+        assert f1(pair[1] * 1.0, marked) == f1(*pair, threshold=threshold)
+        assert precision(*pair, threshold=threshold) == recall(pair[1] * 1.0, marked)
+
+
+def test_a_map_with_nothing_above_the_threshold():
+    maps, mask = np.full((1, 2, 2), -1.0), np.eye(2)[None]
+    assert [metric(maps, mask) for metric in (iou, recall, f1)] == [0.0, 0.0, 0.0]
+    assert math.isnan(precision(maps, mask))
+
+
+@at_threshold
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_threshold_that_is_no_number_is_refused(metric, bad):
+    with pytest.raises(ValueError, match="threshold must be a finite number, got"):
+        metric(np.ones((2, 2)), np.ones((2, 2)), threshold=bad)
+    with pytest.raises(TypeError, match=r"threshold must be a finite number, got '0\.5'"):
+        metric(np.ones((2, 2)), np.ones((2, 2)), threshold="0.5")
+
+
+@given(pair=pairs(), tolerance=st.sampled_from([0, 1, 1.4, math.sqrt(2), 2, 2.5, 5]))
+@settings(max_examples=150, deadline=None)
+def test_hit_against_the_definition(pair, tolerance):
+    np.testing.assert_allclose(hit(*pair, tolerance=tolerance), oracle.hit(*pair, tolerance), rtol=1e-15)
+
+
+def test_quantus_empty_mask_is_not_a_hit():
+    # Quantus returns nan for it and stores it as a truth value: True.
+    maps, masks = np.random.default_rng(0).random((2, 4, 4)), np.zeros((2, 4, 4), dtype=bool)
+    masks[0].flat[maps[0].argmin()] = True
+    assert hit(maps, masks) == 0.0
+    assert np.isnan(hit(maps, masks, reduction="none")).tolist() == [False, True]
+    assert math.isnan(hit(maps[1], masks[1], tolerance=15))
+
+
+def test_quantus_constant_map_does_not_always_hit():
+    # Quantus asks whether any of the tied maxima lies inside.
+    mask = np.zeros((4, 4), dtype=bool)
+    mask[1, :3] = True
+    assert hit(np.ones((4, 4)), mask) == 3 / 16
+    assert hit(-np.ones((4, 4)), mask) == 3 / 16
+    assert math.isnan(hit(np.zeros((4, 4)), mask))
+
+
+def test_ties_do_not_depend_on_where_they_are():
+    # An argmax takes the first of them.
+    mask = np.array([[1, 0, 0, 0]])
+    assert hit(np.array([[1.0, 1, 0, 0]]), mask) == hit(np.array([[1.0, 0, 0, 1]]), mask) == 0.5
+
+
+def test_the_largest_value_counts_not_the_largest_magnitude():
+    maps, mask = np.array([[-5.0, 1.0]]), np.array([[0, 1]])
+    assert (hit(maps, mask), hit(np.abs(maps), mask)) == (1.0, 0.0)
+
+
+def test_torchray_tolerance_is_a_disc_and_counts_its_edge():
+    # TorchRay asks for less than the tolerance: 15 pixels off would miss, and at 0 nothing would ever hit.
+    mask = np.zeros((41, 41), dtype=bool)
+    mask[20, 20] = True
+    points = {(20, 20): 0, (20, 35): 15, (35, 20): 15, (29, 32): 15, (30, 32): math.sqrt(244), (31, 31): math.sqrt(242)}
+    for point, distance in points.items():
+        maps = np.zeros((41, 41))
+        maps[point] = 1
+        assert hit(maps, mask, tolerance=15) == (distance <= 15), point
+        assert hit(maps, mask, tolerance=distance) == 1.0
+        assert hit(maps, mask, tolerance=np.nextafter(distance, 0)) == (0.0 if distance else 1.0)
+
+
+def test_tolerance_ends_at_the_border():
+    mask = np.zeros((3, 5), dtype=bool)
+    mask[0, 0] = True
+    maps = np.zeros((3, 5))
+    maps[2, 4] = maps[0, 4] = 1  # not around the edge
+    assert hit(maps, mask, tolerance=3) == 0.0
+    assert hit(maps, mask, tolerance=4) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"), [(-1, ValueError), (math.nan, ValueError), (math.inf, ValueError), (None, TypeError)]
+)
+def test_bad_tolerance_is_refused(bad, error):
+    with pytest.raises(error, match="tolerance must be a finite number >= 0, got"):
+        hit(np.ones((2, 2)), np.ones((2, 2)), tolerance=bad)
+
+
+@pytest.mark.parametrize("metric", [*AT_THRESHOLD, hit], ids=lambda metric: metric.__name__)
+def test_metrics_travel_to_other_processes(metric):
+    assert pickle.loads(pickle.dumps(metric)) is metric

@@ -1,0 +1,24 @@
+"""AUC from all pairs of pixels, average precision from all thresholds."""
+
+import math
+from fractions import Fraction
+
+
+def auc(values, mask):
+    inside, outside = values[mask].tolist(), values[~mask].tolist()
+    if not inside or not outside or not values.any():
+        return math.nan
+    won = sum(Fraction(1 if i > o else 0) + Fraction(1 if i == o else 0) / 2 for i in inside for o in outside)
+    return float(won / (len(inside) * len(outside)))
+
+
+def average_precision(values, mask):
+    if not mask.any() or not values.any():
+        return math.nan
+    area, recall = Fraction(0), Fraction(0)
+    for threshold in sorted(set(values.ravel().tolist()), reverse=True):
+        marked = values >= threshold
+        both = int((marked & mask).sum())
+        precision, reached = Fraction(both, int(marked.sum())), Fraction(both, int(mask.sum()))
+        area, recall = area + (reached - recall) * precision, reached
+    return float(area)
