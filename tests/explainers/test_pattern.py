@@ -190,9 +190,11 @@ def test_the_logit_is_explained_in_any_batches():
     network, (images, targets) = cnn(), data(cnn)
     fitted = PatternNet().fit(network, [images])
     maps = xb.explain(fitted, network, images, targets, device="cpu")
-    for options in ({"output": "logit"}, {"output": "probability", "batch_size": 1}, {"batch_size": 5}):
+    for options in ({"output": "logit", "batch_size": 1}, {"batch_size": 5}):
         again = xb.explain(fitted, network, images, targets, device="cpu", **options)
         torch.testing.assert_close(again, maps, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="PatternNet is defined on the logit only, got output='probability'"):
+        xb.explain(fitted, network, images, targets, device="cpu", output="probability")
 
 
 def test_batch_normalisation_belongs_to_the_layer_before():

@@ -6,7 +6,7 @@ from captum._utils.models.linear_model import SkLearnLasso
 from oracles import explainers as oracle
 
 from xaibench.explainers import ExplainedOutput, build, explain
-from xaibench.explainers.perturbation import weighted_least_squares
+from xaibench.explainers.surrogate import weighted_least_squares
 
 
 @pytest.fixture(params=["cnn", "mlp"])
@@ -113,7 +113,7 @@ def test_kernel_shap_nears_the_sum_over_all_coalitions(curved):
 def recorded_masks(explainer, samples, features):
     """The coalitions that our explainer draws, sample by sample."""
     rng = np.random.default_rng(explainer.seed)
-    return [explainer._coalitions(rng, features) for _ in range(samples)]
+    return [explainer._coalitions(rng, explainer.n_samples, features) for _ in range(samples)]
 
 
 def generator_of(masks):
@@ -124,8 +124,8 @@ def generator_of(masks):
 
 def test_lime_agrees_with_captum_given_the_same_coalitions(double, images, targets):
     model, explained = double
-    masks = recorded_masks(build("lime", seed=2), len(images), 64)
-    maps = explain("lime", model, images, targets, seed=2, alpha=1e-4)
+    masks = recorded_masks(build("lime", n_samples=50, seed=2), len(images), 64)
+    maps = explain("lime", model, images, targets, n_samples=50, seed=2, alpha=1e-4)
     method = captum.attr.Lime(explained, interpretable_model=SkLearnLasso(alpha=1e-4), perturb_func=generator_of(masks))
     with pytest.warns(UserWarning, match="multiple inputs for Lime"):
         theirs = method.attribute(images.double(), target=targets, n_samples=50)
@@ -135,7 +135,7 @@ def test_lime_agrees_with_captum_given_the_same_coalitions(double, images, targe
 
 
 def test_lime_solves_its_weighted_lasso(mlp, images, targets):
-    explainer = build("lime", seed=4, alpha=1e-3)
+    explainer = build("lime", n_samples=50, seed=4, alpha=1e-3)
     mlp.double().eval()
     explained = ExplainedOutput(mlp, "margin")
     maps = explain(explainer, mlp, images, targets, output="margin")
@@ -170,8 +170,8 @@ def test_kernel_shap_draws_from_the_shapley_kernel():
 
 def test_kernel_shap_agrees_with_captum_given_the_same_coalitions(double, images, targets):
     model, explained = double
-    masks = recorded_masks(build("kernel_shap", seed=2), len(images), 64)
-    maps = explain("kernel_shap", model, images, targets, seed=2)
+    masks = recorded_masks(build("kernel_shap", n_samples=25, seed=2), len(images), 64)
+    maps = explain("kernel_shap", model, images, targets, n_samples=25, seed=2)
     method = captum.attr.KernelShap(explained)
     method.perturb_func = generator_of(masks)
     with pytest.warns(UserWarning, match="multiple inputs for Lime"):

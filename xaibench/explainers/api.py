@@ -43,7 +43,10 @@ def explain(
 
     Args:
         explainer: A registered name (``xaibench.explainers.EXPLAINERS``), ``"package.module:name"``, an instance or
-            class, or any callable ``(model, images, targets) -> maps``.
+            class, any callable ``(model, images, targets) -> maps``, or an ``Attribution`` of Captum: a class
+            (``captum.attr.Saliency``, ``"captum.attr:Saliency"``) is built on the explained model; an object
+            (``captum.attr.Saliency(f)``) explains what its own ``f`` returns, as it is, whatever ``model``. The
+            parameters are then Captum's, with its defaults. Layer and neuron attributions are not maps of the image.
         model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. ``None`` will do for the controls, which look at
             no model.
         images: ``[N, C, H, W]``, floating.
@@ -65,7 +68,7 @@ def explain(
 
     Returns:
         Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array where ``images`` is one. A map can be
-        zero everywhere (LIME with its defaults); nothing is scaled or cut off.
+        zero everywhere (LIME with a strong penalty); nothing is scaled or cut off.
 
     Raises:
         UnknownNameError: If no explainer has that name (did you mean).
@@ -137,7 +140,7 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
         Traceback (most recent call last):
             ...
         TypeError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? Known: alpha, baseline, batch_size, \
-channels, kernel_width, n_samples, seed.
+cell, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     """
     if isinstance(explainer, str):
         from xaibench.explainers import EXPLAINERS
@@ -145,6 +148,10 @@ channels, kernel_width, n_samples, seed.
         part = EXPLAINERS.resolve(explainer)
     else:
         part = explainer
+    if _is_captums(part):
+        from xaibench.explainers.captum_adapter import adapt
+
+        return adapt(part, parameters)
     if not callable(part):
         raise TypeError(
             f"explainer: got {type(part).__name__}, expected a name, 'package.module:name', an explainer or a callable."
@@ -157,6 +164,12 @@ channels, kernel_width, n_samples, seed.
     if dataclasses.is_dataclass(part):
         return cast(Explainer, dataclasses.replace(cast(Any, part), **parameters))
     return cast(Explainer, functools.partial(part, **parameters))
+
+
+def _is_captums(part: Any) -> bool:
+    """Whether a class or object is of Captum's, or derived from one; nobody has those before captum is imported."""
+    kind = part if inspect.isclass(part) else type(part)
+    return any(base.__module__.partition(".")[0] == "captum" for base in kind.__mro__)
 
 
 def _check_parameters(part: Any, parameters: dict[str, Any]) -> None:

@@ -52,7 +52,9 @@ class Attribution:
         check_choice(type(self).__name__, "channels", self.channels, get_args(Channels))
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name.startswith("n_") or (field.name == "batch_size" and value is not None):
+            if value is None and field.default is None:
+                continue
+            if field.name.startswith("n_") or field.name == "batch_size":
                 check_positive(type(self).__name__, field.name, value)
 
     def rows(self, images: Tensor) -> int:

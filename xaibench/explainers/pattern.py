@@ -85,15 +85,17 @@ class _Patterns(Attribution):
             ValueError: If the loader is empty, or yields single images.
             UnsupportedModelError: If the network has a layer that the method does not know.
         """
-        network = _in_own_precision(model)
         sums: dict[str, _Sums] = {}
-        for batch in loader:
-            for images in self._placed(batch, network):
-                for name, found in _record(network, images).items():
-                    sums.setdefault(name, _Sums(found.operation, self.signal)).add(found)
-        if not sums:
+        with torch.inference_mode(False):
+            network = _in_own_precision(model)
+            for batch in loader:
+                for images in self._placed(batch, network):
+                    for name, found in _record(network, images).items():
+                        sums.setdefault(name, _Sums(found.operation, self.signal)).add(found)
+            patterns = {name: total.pattern() for name, total in sums.items()}
+        if not patterns:
             raise ValueError(f"{type(self).__name__}.fit: the loader yielded no batch, expected at least one.")
-        return replace(self, patterns={name: total.pattern() for name, total in sums.items()})
+        return replace(self, patterns=patterns)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
@@ -142,7 +144,8 @@ class _Patterns(Attribution):
             )
         parameter = next(network.parameters(), images)
         if len(images):
-            images = images.to(parameter.device)
+            # What was made in inference mode cannot be recorded; a clone can.
+            images = images.to(parameter.device) if not images.is_inference() else images.to(parameter.device).clone()
             # Small pieces stay in the cache; but each is added to sums as large as the weights.
             for part in torch.split(images, self.batch_size or max(_FEWEST_ROWS, self.rows(images))):
                 yield part.to(parameter.dtype)

@@ -1,24 +1,53 @@
-"""Explainers that only look at the output for perturbed images: PFI, Shapley sampling, Kernel SHAP, LIME.
+"""Explainers that only look at the output for perturbed images: PFI and Shapley sampling (:mod:`.surrogate` has more).
 
-The estimators, sampling distributions, kernels and regressions are Captum's (tested against it), whose implementations
-take one perturbation, or one image, at a time. Here the perturbations of many images share a forward pass, the
-outputs are not rounded to float32, and each explainer draws from a generator of its own. As in Captum, every channel of
-every pixel is a feature.
+The estimators are Captum's (tested against it), whose implementations take one perturbation at a time. Here the
+perturbations of many images share a forward pass, the outputs are not rounded to float32, and each explainer draws from
+a generator of its own. As in Captum, every channel of every pixel is a feature, unless a ``feature_mask`` is given.
 """
 
 from __future__ import annotations
 
-import warnings
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.explainers.base import Attribution, blocks, chunks, reduce_channels, target_output
+from xaibench.explainers.base import Attribution, blocks, check_positive, chunks, reduce_channels, target_output
+from xaibench.explainers.features import FeatureMask, Features, check_feature_mask, find_features
 from xaibench.types import ExplainerInfo, described
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureAttribution(Attribution):
+    """The parameters of the explainers that perturb features.
+
+    Every pixel of a feature gets the whole attribution of the feature, as in Captum.
+
+    Attributes:
+        feature_mask: ``None``: every value, of each channel by itself, is a feature. ``"grid"``: square cells.
+            ``"slic"``: superpixels of each image (needs scikit-image). An integer tensor ``[H, W]``, ``[N, H, W]``,
+            ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a feature. Except for ``None`` and masks
+            with C > 1, a feature takes all channels of its pixels, and ``channels`` has nothing to reduce.
+        cell: Side of a grid cell in pixels.
+        n_segments: Superpixels of an image, about.
+    """
+
+    feature_mask: FeatureMask = field(default=None, repr=False, compare=False)
+    cell: int = 16
+    n_segments: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(type(self).__name__, "cell", self.cell)
+        check_feature_mask(type(self).__name__, self.feature_mask)
+
+    def rows(self, images: Tensor) -> int:
+        """Rows that one forward pass takes: of wide images more than elsewhere, for the sake of linear layers."""
+        return self.batch_size or max(super().rows(images), min(128, 2**19 // images[0].numel()))
+
+    def features(self, images: Tensor) -> Features:
+        """The features of images ``[N, C, H, W]``."""
+        return find_features(self.feature_mask, images, self.cell, self.n_segments)
 
 
 @described(
@@ -28,7 +57,7 @@ from xaibench.types import ExplainerInfo, described
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class PFI(Attribution):
+class PFI(FeatureAttribution):
     """Permutation feature importance: how much the output falls when a feature is swapped for another image's.
 
     The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p, never
@@ -61,25 +90,29 @@ class PFI(Attribution):
         starts = list(range(0, len(images), self.group))
         if len(images) - starts[-1] == 1:
             starts.pop()
+        features = self.features(images)
         parts = [
-            self._explain_group(model, images[start:stop], targets[start:stop], rng)
+            self._explain_group(model, images, targets, features, slice(start, stop), rng)
             for start, stop in zip(starts, [*starts[1:], len(images)], strict=True)
         ]
-        return reduce_channels(torch.cat(parts), self.channels)
+        return reduce_channels(features.attributions(torch.cat(parts)), self.channels)
 
-    def _explain_group(self, model: nn.Module, images: Tensor, targets: Tensor, rng: torch.Generator) -> Tensor:
+    def _explain_group(
+        self, model: nn.Module, images: Tensor, targets: Tensor, features: Features, group: slice, rng: torch.Generator
+    ) -> Tensor:
+        """How much the output of each image of the group falls, ``[n, F]``."""
+        images, targets, index = images[group], targets[group], features.of(group)
+        permutations = [_moving_permutation(len(images), rng) for _ in range(features.most)]
+        others = torch.stack(permutations, 1).to(images.device)
         flat = images.flatten(1)
-        features = flat.shape[1]
-        permutations = [_moving_permutation(len(images), rng) for _ in range(features)]
-        swapped = flat.gather(0, torch.stack(permutations, 1).to(flat.device))
         plain = [target_output(model, x, y) for x, y in chunks(self.rows(images), images, targets)]
-        fall = torch.cat(plain)[:, None].repeat(1, features)
-        for samples, steps in blocks(len(images), features, self.rows(images)):
-            chosen = torch.arange(steps.start, steps.stop, device=flat.device)
-            rows = flat[samples, None].repeat(1, len(chosen), 1)
-            rows[:, chosen - steps.start, chosen] = swapped[samples, steps]
-            fall[samples, steps] -= _outputs(model, rows, images, targets[samples])
-        return fall.reshape(images.shape)
+        fall = torch.cat(plain)[:, None].repeat(1, features.most)
+        for samples, steps in blocks(len(images), features.most, self.rows(images)):
+            chosen = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
+            swapped = (index if len(index) == 1 else index[samples])[:, None] == chosen
+            rows = torch.where(swapped, flat[others[samples, steps]], flat[samples, None])
+            fall[samples, steps] -= row_outputs(model, rows, images, targets[samples])
+        return fall
 
 
 def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
@@ -97,7 +130,7 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class ShapleySampling(Attribution):
+class ShapleySampling(FeatureAttribution):
     """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
 
     The permutations are shared by all images. With ``torch.manual_seed(seed)`` Captum's ``ShapleyValueSampling`` draws
@@ -116,181 +149,25 @@ class ShapleySampling(Attribution):
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
         rng = torch.Generator().manual_seed(self.seed)
-        flat = images.flatten(1)
-        features = flat.shape[1]
-        values = flat.new_empty(len(flat), features + 1)
+        flat, features = images.flatten(1), self.features(images)
+        values = flat.new_empty(len(flat), features.most + 1)
         with torch.no_grad():
             values[:, 0] = model(torch.full_like(images[:1], self.baseline))[0, targets]
-        total = torch.zeros_like(flat)
+        total = flat.new_zeros(len(flat), features.most)
         for _ in range(self.n_samples):
-            permutation = torch.randperm(features, generator=rng).to(flat.device)
+            permutation = torch.randperm(features.most, generator=rng).to(flat.device)
             rank = permutation.argsort()
             # Step k is the coalition of the first k + 1 features of the permutation.
-            for samples, steps in blocks(len(flat), features, self.rows(images)):
-                last = torch.arange(steps.start, steps.stop, device=flat.device)
-                joined = rank <= last[:, None]
+            for samples, steps in blocks(len(flat), features.most, self.rows(images)):
+                last = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
+                joined = rank[features.of(samples)][:, None] <= last
                 rows = torch.where(joined, flat[samples, None], self.baseline)
-                values[samples, 1:][:, steps] = _outputs(model, rows, images, targets[samples])
+                values[samples, 1:][:, steps] = row_outputs(model, rows, images, targets[samples])
             total += values.diff(dim=1)[:, rank]
-        return reduce_channels((total / self.n_samples).reshape(images.shape), self.channels)
+        return reduce_channels(features.attributions(total / self.n_samples), self.channels)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Surrogate(Attribution, ABC):
-    """A linear model fitted, for each image, to the outputs of random coalitions of its features."""
-
-    n_samples: int
-    baseline: float = 0.0
-    seed: int = 0
-
-    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``: the coefficients of the linear model."""
-        # NumPy's generators draw number by number, so that the blocks do not change what is drawn.
-        rng = np.random.default_rng(self.seed)
-        flat = images.flatten(1)
-        coefficients = torch.empty(flat.shape, dtype=torch.float64)
-        chunk = max(1, self.rows(images) // self.n_samples)
-        for x, y, out in chunks(chunk, flat, targets, coefficients):
-            masks = torch.from_numpy(np.stack([self._coalitions(rng, x.shape[1]) for _ in x])).to(x.device)
-            outputs = x.new_empty(masks.shape[:2])
-            weights = x.new_empty(masks.shape[:2])
-            for samples, steps in blocks(len(x), self.n_samples, self.rows(images)):
-                rows = torch.where(masks[samples, steps], x[samples, None], self.baseline)
-                outputs[samples, steps] = _outputs(model, rows, images, y[samples])
-                weights[samples, steps] = self._weights(masks[samples, steps], rows, x[samples, None])
-            # The intercept takes up any shift; taken out first, an output that does not vary gives exact zeros and not
-            # the noise of rounding. The regressions are small: they are solved on the CPU, in float64.
-            outputs = outputs - outputs[:, :1]
-            out[:] = self._fit(masks.cpu().double(), outputs.cpu().double(), weights.cpu().double())
-        return reduce_channels(coefficients.to(images).reshape(images.shape), self.channels)
-
-    @abstractmethod
-    def _coalitions(self, rng: np.random.Generator, features: int) -> NDArray[np.bool_]:
-        """``[n_samples, features]``: which features keep their value."""
-
-    @abstractmethod
-    def _weights(self, masks: Tensor, rows: Tensor, images: Tensor) -> Tensor:
-        """Weight of each perturbation ``[n, s]`` in the regression, from ``[n, s, features]``."""
-
-    @abstractmethod
-    def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        """Coefficients ``[n, features]`` of the regression of the outputs ``[n, s]`` on the masks."""
-
-
-@described(
-    ExplainerInfo(
-        "LIME", citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016."
-    )
-)
-@dataclass(frozen=True, kw_only=True)
-class LIME(_Surrogate):
-    """The coefficients of a lasso fitted to the outputs for random coalitions of features.
-
-    As Captum's ``Lime`` by default: each feature is kept with probability 1/2, else set to the baseline; the
-    weight of a perturbation is exp(-d² / (2 kernel_width²)) with d its cosine distance from the image; the lasso
-    minimises the weighted mean squared error / 2 + alpha |coefficients|_1.
-
-    With the defaults, those of the XAI-TRIS runs, few perturbations meet a strong penalty: the coefficients are often
-    all zero, and the map is then all zero. ``n_samples=1000, alpha=0.001`` is a saner choice at 8×8 pixels.
-
-    Attributes:
-        n_samples: Perturbations of each image.
-        baseline: Value of a feature that is left out.
-        seed: Of the perturbations. What is drawn for an image does not depend on ``batch_size``.
-        alpha: Penalty of the lasso; larger is sparser.
-        kernel_width: Of the exponential kernel, in cosine distance.
-    """
-
-    n_samples: int = 50
-    alpha: float = 0.01
-    kernel_width: float = 1.0
-
-    def _coalitions(self, rng: np.random.Generator, features: int) -> NDArray[np.bool_]:
-        return rng.random((self.n_samples, features)) < 0.5
-
-    def _weights(self, masks: Tensor, rows: Tensor, images: Tensor) -> Tensor:
-        distance = 1 - nn.functional.cosine_similarity(images, rows, dim=-1)
-        return torch.exp(-(distance**2) / (2 * self.kernel_width**2))
-
-    def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import Lasso
-
-        coefficients = torch.empty(masks.shape[0], masks.shape[2], dtype=torch.float64)
-        with warnings.catch_warnings():
-            # A saturated output does not vary: there is nothing to fit, and no gap to close.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            for i, (x, y, weight) in enumerate(zip(masks.numpy(), outputs.numpy(), weights.numpy(), strict=True)):
-                # Nothing in it is random, but without a random_state it would draw from NumPy's global generator.
-                lasso = Lasso(alpha=self.alpha, random_state=0).fit(x, y, sample_weight=weight)
-                coefficients[i] = torch.from_numpy(lasso.coef_)
-        return coefficients
-
-
-@described(
-    ExplainerInfo(
-        "Kernel SHAP",
-        citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
-    )
-)
-@dataclass(frozen=True, kw_only=True)
-class KernelSHAP(_Surrogate):
-    """Shapley values as a weighted linear regression of the output on coalitions of features (theorem 2).
-
-    As Captum's ``KernelShap``: the full and the empty coalition with a weight of 10⁶, then coalitions drawn from the
-    Shapley kernel with equal weights; of the least-squares solutions the smallest. With fewer perturbations than
-    features, as by default, this is far from the Shapley values.
-
-    Attributes:
-        n_samples: Coalitions of each image, the full and the empty one included.
-        baseline: Value of a feature that is left out.
-        seed: Of the coalitions. What is drawn for an image does not depend on ``batch_size``.
-    """
-
-    n_samples: int = 25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_samples < 3:
-            raise ValueError(f"KernelSHAP(n_samples={self.n_samples}): expected at least 3; full and empty are two.")
-
-    def _coalitions(self, rng: np.random.Generator, features: int) -> NDArray[np.bool_]:
-        if features < 2:
-            raise ValueError("kernel_shap: the images have a single feature, expected at least 2.")
-        sizes = np.arange(1, features)
-        kernel = 1 / (sizes * (features - sizes))
-        size = rng.choice(sizes, self.n_samples - 2, p=kernel / kernel.sum())
-        rank = rng.random((self.n_samples - 2, features)).argsort(1).argsort(1)
-        full, empty = np.ones((1, features), dtype=bool), np.zeros((1, features), dtype=bool)
-        return np.concatenate([full, empty, rank < size[:, None]])
-
-    def _weights(self, masks: Tensor, rows: Tensor, images: Tensor) -> Tensor:
-        size = masks.sum(-1)
-        return torch.where((size == 0) | (size == masks.shape[-1]), 1e6, 1.0)
-
-    def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        return weighted_least_squares(masks, outputs, weights)
-
-
-def weighted_least_squares(x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """The smallest coefficients ``[n, features]`` of a weighted linear regression with intercept.
-
-    Args:
-        x: ``[n, s, features]``.
-        y: ``[n, s]``.
-        weights: ``[n, s]``.
-    """
-    share = (weights / weights.sum(1, keepdim=True))[..., None]
-    y = y[..., None]
-    scale = weights.sqrt()[..., None]
-    centred_x = scale * (x - (share * x).sum(1, keepdim=True))
-    centred_y = scale * (y - (share * y).sum(1, keepdim=True))
-    cutoff = max(x.shape[1:]) * torch.finfo(x.dtype).eps
-    solution: Tensor = torch.linalg.lstsq(centred_x, centred_y, rcond=cutoff, driver="gelsd").solution
-    return solution.squeeze(-1)
-
-
-def _outputs(model: nn.Module, rows: Tensor, images: Tensor, targets: Tensor) -> Tensor:
+def row_outputs(model: nn.Module, rows: Tensor, images: Tensor, targets: Tensor) -> Tensor:
     """Target outputs ``[n, s]`` of the rows ``[n, s, features]`` of n samples."""
     shaped = rows.reshape(-1, *images.shape[1:])
     return target_output(model, shaped, targets.repeat_interleave(rows.shape[1])).reshape(rows.shape[:2])

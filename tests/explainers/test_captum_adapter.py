@@ -1,0 +1,78 @@
+import captum.attr
+import numpy as np
+import pytest
+import torch
+
+from xaibench.explainers import ExplainedOutput, build, explain
+
+
+def test_a_class_is_built_on_the_explained_model(cnn, images, targets):
+    maps = explain(captum.attr.IntegratedGradients, cnn, images, targets, n_steps=20)
+    torch.testing.assert_close(maps, explain("ig", cnn, images, targets, n_steps=20), rtol=1e-5, atol=1e-8)
+    assert explain("captum.attr:IntegratedGradients", cnn, images, targets, n_steps=20).equal(maps)
+    logit = explain(captum.attr.IntegratedGradients, cnn, images, targets, output="logit", multiply_by_inputs=False)
+    assert not torch.allclose(logit * images[:, 0], maps)
+
+
+def test_an_object_explains_its_own_function(cnn, mlp, images, targets):
+    method = captum.attr.InputXGradient(cnn.eval())
+    cnn.train()
+    maps = explain(method, mlp, images, targets)
+    theirs = explain("input_x_gradient", cnn, images, targets, output="logit", dtype=torch.float32)
+    torch.testing.assert_close(maps.float(), theirs, rtol=1e-5, atol=1e-7)
+    assert cnn.training
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in cnn.parameters())
+    with pytest.raises(ValueError, match="InputXGradient is defined on the logit only, got output='margin'"):
+        explain(method, mlp, images, targets, output="margin")
+
+
+def test_an_object_on_a_function_that_is_no_module(cnn, images, targets):
+    explained = ExplainedOutput(cnn.eval())
+    method = captum.attr.Saliency(lambda x: explained(x))
+    maps = explain(method, cnn, images, targets, abs=False)
+    plain = explain("saliency", cnn, images, targets, dtype=torch.float32)
+    torch.testing.assert_close(maps.float(), plain, rtol=1e-5, atol=1e-7)
+
+
+def test_tensors_among_the_arguments_follow_the_images(cnn, images, targets):
+    maps = explain(captum.attr.DeepLift, cnn, images, targets, baselines=torch.full((7, 1, 8, 8), 0.1))
+    torch.testing.assert_close(maps, explain("deeplift", cnn, images, targets, baseline=0.1), rtol=1e-5, atol=1e-7)
+
+
+def test_random_numbers_come_from_the_seed_alone(cnn, images, targets):
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+
+    def maps(seed):
+        baselines = torch.zeros(2, 1, 8, 8)
+        return explain(captum.attr.GradientShap, cnn, images, targets, baselines=baselines, stdevs=0.1, seed=seed)
+
+    first = maps(0)
+    torch.rand(3), np.random.rand(3)
+    assert maps(0).equal(first)
+    assert not maps(1).equal(first)
+    torch.set_rng_state(torch_state)
+    np.random.set_state(("MT19937", numpy_state, 624))
+    maps(2)
+    assert torch.get_rng_state().equal(torch_state)
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "message"),
+    [
+        (captum.attr.LayerGradCam, {}, "LayerGradCam attributes to a layer, not to the pixels"),
+        (captum.attr.NeuronGradient, {}, "NeuronGradient attributes to a neuron, not to the pixels"),
+        (captum.attr.GuidedGradCam, {}, "GuidedGradCam needs layer: pass it by name, or build the object"),
+        (captum.attr.Occlusion, {}, "Occlusion needs sliding_window_shapes"),
+        (captum.attr.Saliency, {"n_steps": 3}, "Saliency has no parameter 'n_steps'. Known: abs, channels, seed"),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(method, parameters, message):
+    with pytest.raises(TypeError, match=message):
+        build(method, **parameters)
+
+
+def test_channels_by_the_rule_that_is_asked_for(rgb_cnn, targets):
+    images = torch.randn(7, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    ours = explain("saliency", rgb_cnn, images, targets, channels="abs_sum")
+    theirs = explain("captum.attr:Saliency", rgb_cnn, images, targets, channels="abs_sum")
+    torch.testing.assert_close(ours, theirs)

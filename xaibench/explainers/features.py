@@ -1,0 +1,139 @@
+"""What a perturbation swaps as one: single values, the cells of a grid, superpixels, or regions of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+#: What counts as a feature; see :func:`find_features`.
+FeatureMask: TypeAlias = Literal["grid", "slic"] | Tensor | None
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which feature each value of each image belongs to.
+
+    Attributes:
+        index: ``[N, V]``, or ``[1, V]`` when all images share it, of the V = C·H·W values of an image, int64.
+        counts: Features of each image, ``[N]`` or ``[1]``. Those of image i are numbered from 0 to ``counts[i]`` - 1.
+        shape: ``(C, H, W)`` of an image.
+        whole_pixels: Whether the channels of a pixel always belong to the same feature, by construction.
+        single: Whether feature v is value v, and nothing else.
+    """
+
+    index: Tensor
+    counts: tuple[int, ...]
+    shape: tuple[int, int, int]
+    whole_pixels: bool
+    single: bool
+
+    @property
+    def most(self) -> int:
+        """Features of the image that has most."""
+        return max(self.counts)
+
+    def count(self, image: int) -> int:
+        """Features of an image."""
+        return self.counts[image if len(self.counts) > 1 else 0]
+
+    def of(self, samples: slice) -> Tensor:
+        """The index of some images: ``[n, V]``, or ``[1, V]`` when it is shared."""
+        return self.index if len(self.index) == 1 else self.index[samples]
+
+    def spread(self, values: Tensor, samples: slice) -> Tensor:
+        """From a number for each feature, ``[n, s, F]``, to one for each value of the image, ``[n, s, V]``."""
+        if self.single:
+            return values
+        index = self.of(samples)
+        if len(index) == 1:
+            return values[..., index[0]]
+        return values.gather(2, index[:, None].expand(-1, values.shape[1], -1))
+
+    def attributions(self, values: Tensor) -> Tensor:
+        """``[N, C, H, W]`` from ``[N, F]``; ``[N, 1, H, W]`` where a feature takes whole pixels."""
+        found = self.spread(values[:, None], slice(0, len(values))).reshape(len(values), *self.shape)
+        return found[:, :1] if self.whole_pixels else found
+
+
+def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segments: int) -> Features:
+    """The features of images ``[N, C, H, W]``.
+
+    Args:
+        feature_mask: ``None``: every value, of each channel by itself. ``"grid"``: square cells. ``"slic"``:
+            superpixels of each image (Achanta et al. 2012; scikit-image's, on the image scaled to [0, 1]). An integer
+            tensor: ``[H, W]``, ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a
+            feature. Except for ``None`` and masks with C > 1, a feature takes all the channels of its pixels.
+        images: ``[N, C, H, W]``.
+        cell: Side of a grid cell in pixels; the cells at the right and lower edge may be smaller.
+        n_segments: Superpixels of an image, about.
+
+    Raises:
+        ImportError: If superpixels are asked for and scikit-image is not installed.
+        TypeError: If the mask is neither a name nor an integer tensor.
+        ValueError: If its shape does not fit the images.
+    """
+    shape = (images.shape[1], images.shape[2], images.shape[3])
+    if feature_mask is None:
+        index = torch.arange(images[0].numel(), device=images.device)[None]
+        return Features(index, (index.shape[1],), shape, whole_pixels=False, single=True)
+    if isinstance(feature_mask, str):
+        labels = _grid(*shape[1:], cell)[None] if feature_mask == "grid" else _superpixels(images, n_segments)
+        labels = labels[:, None]
+    else:
+        labels = _own(feature_mask, images)
+    counted = [np.unique(label, return_inverse=True) for label in labels.numpy()]
+    index = torch.from_numpy(np.stack([inverse.reshape(labels.shape[1:]) for _, inverse in counted]))
+    whole = labels.shape[1] == 1
+    index = index.expand(-1, shape[0], -1, -1).flatten(1).to(images.device)
+    return Features(index, tuple(len(names) for names, _ in counted), shape, whole_pixels=whole, single=False)
+
+
+def check_feature_mask(owner: str, feature_mask: object) -> None:
+    """Refuse what is no feature mask, as far as that shows without images."""
+    if isinstance(feature_mask, Tensor):
+        if feature_mask.is_floating_point() or feature_mask.is_complex() or feature_mask.dtype == torch.bool:
+            raise TypeError(f"{owner}(feature_mask=...): got {feature_mask.dtype}, expected integers.")
+    elif feature_mask is not None and feature_mask not in ("grid", "slic"):
+        raise ValueError(
+            f"{owner}(feature_mask={feature_mask!r}): expected None, 'grid', 'slic' or an integer tensor [H, W], "
+            "[N, H, W] or [1, C, H, W]."
+        )
+
+
+def _grid(height: int, width: int, cell: int) -> Tensor:
+    rows, columns = torch.arange(height) // cell, torch.arange(width) // cell
+    return rows[:, None] * -(-width // cell) + columns
+
+
+def _superpixels(images: Tensor, n_segments: int) -> Tensor:
+    try:
+        from skimage.segmentation import slic
+    except ImportError as error:
+        raise ImportError(
+            "feature_mask='slic' needs scikit-image: pip install 'xaibench[superpixels]', or use feature_mask='grid'."
+        ) from error
+    found = []
+    for image in images.detach().cpu().double().numpy():
+        # In Lab space, where colours become distances of tens, the usual compactness is 10; in grey levels 0.1.
+        grey = len(image) != 3
+        labels = slic(image, n_segments, compactness=0.1 if grey else 10.0, channel_axis=0, start_label=0)
+        found.append(torch.from_numpy(labels.astype(np.int64)))
+    return torch.stack(found)
+
+
+def _own(feature_mask: Tensor, images: Tensor) -> Tensor:
+    """``[N or 1, C or 1, H, W]``, on the CPU."""
+    mask = feature_mask.cpu()
+    labels = mask[None, None] if mask.ndim == 2 else mask[:, None] if mask.ndim == 3 else mask
+    fits = labels.ndim == 4 and labels.shape[2:] == images.shape[2:]
+    if not fits or labels.shape[0] not in (1, len(images)) or labels.shape[1] not in (1, images.shape[1]):
+        n, c, h, w = images.shape
+        raise ValueError(
+            f"feature_mask: got {tuple(mask.shape)} for images {tuple(images.shape)}, expected ({h}, {w}), "
+            f"({n}, {h}, {w}), (1, {c}, {h}, {w}) or ({n}, {c}, {h}, {w})."
+        )
+    return labels
