@@ -8,12 +8,14 @@ a generator of its own. As in Captum, every channel of every pixel is a feature,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.explainers.base import Attribution, blocks, check_positive, chunks, reduce_channels, target_output
 from xaibench.explainers.features import FeatureMask, Features, check_feature_mask, find_features
+from xaibench.explainers.increments import FlatLinear
 from xaibench.types import ExplainerInfo, described
 
 
@@ -127,6 +129,7 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
     ExplainerInfo(
         "Shapley Value Sampling",
         citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
+        revision=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +137,8 @@ class ShapleySampling(FeatureAttribution):
     """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
 
     The permutations are shared by all images. With ``torch.manual_seed(seed)`` Captum's ``ShapleyValueSampling`` draws
-    the same. The maps sum to f(x) - f(baseline), exactly.
+    the same. The maps sum to f(x) - f(baseline), exactly. On a network that starts with a linear layer, the output of
+    that layer is updated from step to step (see :mod:`.increments`), which changes the maps by no more than rounding.
 
     Attributes:
         n_samples: Permutations.
@@ -150,6 +154,7 @@ class ShapleySampling(FeatureAttribution):
         """Maps ``[N, H, W]``."""
         rng = torch.Generator().manual_seed(self.seed)
         flat, features = images.flatten(1), self.features(images)
+        first = FlatLinear.find(model, images[:1]) if features.single else None
         values = flat.new_empty(len(flat), features.most + 1)
         with torch.no_grad():
             values[:, 0] = model(torch.full_like(images[:1], self.baseline))[0, targets]
@@ -157,14 +162,22 @@ class ShapleySampling(FeatureAttribution):
         for _ in range(self.n_samples):
             permutation = torch.randperm(features.most, generator=rng).to(flat.device)
             rank = permutation.argsort()
-            # Step k is the coalition of the first k + 1 features of the permutation.
             for samples, steps in blocks(len(flat), features.most, self.rows(images)):
-                last = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
-                joined = rank[features.of(samples)][:, None] <= last
-                rows = torch.where(joined, flat[samples, None], self.baseline)
-                values[samples, 1:][:, steps] = row_outputs(model, rows, images, targets[samples])
+                run = partial(row_outputs, model, images=images, targets=targets[samples])
+                joined = partial(self._joined, flat[samples], rank[features.of(samples)])
+                found = None
+                if first is not None:
+                    ends = joined(torch.tensor([steps.start - 1, steps.stop - 1], device=flat.device))
+                    found = first.outputs(run, ends, permutation[steps])
+                if found is None:
+                    first, found = None, run(joined(torch.arange(steps.start, steps.stop, device=flat.device)))
+                values[samples, 1:][:, steps] = found
             total += values.diff(dim=1)[:, rank]
         return reduce_channels(features.attributions(total / self.n_samples), self.channels)
+
+    def _joined(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
+        """Rows ``[n, s, V]`` at some steps; step k is the coalition of the first k + 1 features of the permutation."""
+        return torch.where(rank[:, None] <= steps[:, None], flat[:, None], self.baseline)
 
 
 def row_outputs(model: nn.Module, rows: Tensor, images: Tensor, targets: Tensor) -> Tensor:
