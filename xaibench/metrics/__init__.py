@@ -12,6 +12,8 @@ Conventions, kept by every metric of this package:
   that does not fit, a mask that is not binary) is an error.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from xaibench.metrics.agreement import Agreement, agreement
 from xaibench.metrics.concentration import complexity, sparseness
 from xaibench.metrics.localization import mass_accuracy, topk_precision
@@ -20,6 +22,20 @@ from xaibench.metrics.ranking import auc, average_precision
 from xaibench.metrics.transport import TransportError, emd, emd_perf
 from xaibench.metrics.undefined import undefined_reasons
 from xaibench.registry import Registry
+
+if TYPE_CHECKING:
+    from xaibench.metrics.adversarial import adversarial
+    from xaibench.metrics.faithfulness import (
+        average_drop,
+        comprehensiveness,
+        deletion,
+        increase_in_confidence,
+        insertion,
+        sufficiency,
+    )
+    from xaibench.metrics.infidelity import infidelity
+    from xaibench.metrics.road import road
+    from xaibench.metrics.robustness import data_consistency, parameter_randomisation, sensitivity_max
 
 METRICS = Registry(
     "metric",
@@ -37,6 +53,18 @@ METRICS = Registry(
         "average_precision": "xaibench.metrics.ranking:average_precision",
         "sparseness": "xaibench.metrics.concentration:sparseness",
         "complexity": "xaibench.metrics.concentration:complexity",
+        "deletion": "xaibench.metrics.faithfulness:deletion",
+        "insertion": "xaibench.metrics.faithfulness:insertion",
+        "average_drop": "xaibench.metrics.faithfulness:average_drop",
+        "increase_in_confidence": "xaibench.metrics.faithfulness:increase_in_confidence",
+        "comprehensiveness": "xaibench.metrics.faithfulness:comprehensiveness",
+        "sufficiency": "xaibench.metrics.faithfulness:sufficiency",
+        "adversarial": "xaibench.metrics.adversarial:adversarial",
+        "infidelity": "xaibench.metrics.infidelity:infidelity",
+        "road": "xaibench.metrics.road:road",
+        "data_consistency": "xaibench.metrics.robustness:data_consistency",
+        "sensitivity_max": "xaibench.metrics.robustness:sensitivity_max",
+        "parameter_randomisation": "xaibench.metrics.robustness:parameter_randomisation",
     },
     aliases={
         "relevance_rank_accuracy": "topk_precision",
@@ -54,19 +82,38 @@ __all__ = [
     "METRICS",
     "Agreement",
     "TransportError",
+    "adversarial",
     "agreement",
     "auc",
+    "average_drop",
     "average_precision",
     "complexity",
+    "comprehensiveness",
+    "data_consistency",
+    "deletion",
     "emd",
     "emd_perf",
     "f1",
     "hit",
+    "increase_in_confidence",
+    "infidelity",
+    "insertion",
     "iou",
     "mass_accuracy",
+    "parameter_randomisation",
     "precision",
     "recall",
+    "road",
+    "sensitivity_max",
     "sparseness",
+    "sufficiency",
     "topk_precision",
     "undefined_reasons",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The metrics that ask a model load torch, which those against a ground truth do without.
+    if name in __all__ and name in METRICS:
+        return METRICS.resolve(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

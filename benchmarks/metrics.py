@@ -1,0 +1,190 @@
+"""The metrics that ask the model, on ResNet-18 at 224×224, against the bare forward passes, a loop and peers: one run.
+
+    OMP_NUM_THREADS=1 python benchmarks/metrics.py
+    OMP_NUM_THREADS=1 python benchmarks/metrics.py --steps 224 --images 1 --clock cpu
+    python benchmarks/metrics.py --device cuda --images 16 --rounds 5
+
+Random weights: the time does not depend on them. Four things are set beside ``insertion`` and ``deletion``:
+
+- *passes*: as many rows as the curves have points, that are there already, through the model in inference mode, in the
+  best layout (model and rows channels last) and with the batch size that the metric takes;
+- *loop*: the reference, as RISE's released code is written: one image at a time, a forward pass for each step, pixels
+  replaced in numpy, softmax;
+- *Quantus* ``PixelFlipping`` and *pytorch-grad-cam* ``ROADCombined``, where they are installed.
+
+They are timed in turn, round by round, so that a busy machine slows all of them; printed are the median seconds and the
+median of the ratios within the rounds. On a shared machine ``--clock cpu`` times the processor instead of the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torchvision
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from xaibench.metrics.classifier import default_rows
+from xaibench.metrics.faithfulness import deletion, insertion
+from xaibench.metrics.perturbation import blurred
+from xaibench.metrics.road import road
+
+Case = tuple[nn.Module, Tensor, Tensor, Tensor]
+Calls = dict[str, Callable[[], Any]]
+
+
+def make_case(images: int, size: int, device: torch.device) -> Case:
+    torch.manual_seed(0)
+    model = torchvision.models.resnet18().eval()
+    x = torch.randn(images, 3, size, size)
+    # Smooth maps, as explainers make them.
+    maps = nn.functional.interpolate(torch.randn(images, 1, 14, 14), (size, size), mode="bicubic")[:, 0]
+    return model.to(device), x.to(device), maps.to(device), torch.zeros(images, dtype=torch.int64, device=device)
+
+
+def passes(case: Case, rows: int) -> Callable[[], None]:
+    model, images, _, _ = case
+    last = torchvision.models.resnet18().eval().to(images.device)
+    last.load_state_dict(model.state_dict())
+    last = last.to(memory_format=torch.channels_last)
+    size = min(rows, default_rows(images))
+    batch = torch.randn(size, *images.shape[1:], device=images.device).contiguous(memory_format=torch.channels_last)
+
+    def call() -> None:
+        with torch.inference_mode():
+            for start in range(0, rows, size):
+                last(batch[: rows - start])
+
+    return call
+
+
+def loop(case: Case, steps: int, insert: bool) -> NDArray[np.float64]:
+    """The curves ``[N, steps + 1]`` as the released evaluation of RISE makes them."""
+    model, images, maps, targets = case
+    curves = np.empty((len(images), steps + 1))
+    with torch.no_grad():
+        for i in range(len(images)):
+            image = images[i : i + 1]
+            other = blurred(image) if insert else torch.zeros_like(image)
+            start, finish = (other, image) if insert else (image, other)
+            pixels = maps[i].numel()
+            order = np.argsort(-maps[i].flatten().cpu().numpy(), kind="stable")
+            current, finish_pixels = start.clone(), finish.cpu().numpy().reshape(1, -1, pixels)
+            for step in range(steps + 1):
+                scores = torch.softmax(model(current.to(images.device)), 1)
+                curves[i, step] = float(scores[0, targets[i]])
+                chosen = order[round(step * pixels / steps) : round((step + 1) * pixels / steps)]
+                current = current.cpu()
+                current.numpy().reshape(1, -1, pixels)[0, :, chosen] = finish_pixels[0, :, chosen]
+    return curves
+
+
+def quantus(case: Case, steps: int) -> Callable[[], object] | None:
+    if importlib.util.find_spec("quantus") is None:
+        return None
+    module: Any = importlib.import_module("quantus")
+    model, images, maps, targets = case
+    arrays = [images.cpu().numpy(), targets.cpu().numpy(), maps[:, None].cpu().numpy()]
+    # It flips numbers, not pixels, three of them a pixel, and wants their count to divide that of the pixels: it gets
+    # a few steps less than we do.
+    pixels = maps[0].numel()
+    each = next(count for count in range(images[0].numel() // steps, pixels + 1) if pixels % count == 0)
+    metric = module.PixelFlipping(features_in_step=each, disable_warnings=True)
+    return lambda: metric(
+        model, *arrays, device=str(images.device), softmax=True, channel_first=True, batch_size=default_rows(images)
+    )
+
+
+def grad_cam(case: Case) -> Callable[[], object] | None:
+    if importlib.util.find_spec("pytorch_grad_cam") is None:
+        return None
+    module: Any = importlib.import_module("pytorch_grad_cam.metrics.road")
+    model, images, maps, classes = case
+    metric = module.ROADCombined()
+    wanted = [lambda outputs, k=int(k): outputs.softmax(-1)[k] for k in classes]
+    return lambda: metric(images, maps.cpu().numpy(), wanted, model)
+
+
+def measure(calls: Calls, rounds: int, clock: Callable[[], float], device: torch.device) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for timed in [False, *[True] * rounds]:  # the first round pays for imports and chooses kernels
+        for name, call in calls.items():
+            start = clock()
+            call()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if timed:
+                seconds[name].append(clock() - start)
+    return seconds
+
+
+def table(seconds: dict[str, list[float]], against: tuple[str, ...]) -> None:
+    print("\n| | s |" + "".join(f" / {other} |" for other in against) + "\n|---|---|" + "---|" * len(against))
+    for name, values in seconds.items():
+        ratios = [
+            f" {statistics.median(a / b for a, b in zip(values, seconds[other], strict=True)):.2f} |"
+            for other in against
+        ]
+        print(f"| {name} | {statistics.median(values):.2f} |" + "".join(ratios), flush=True)
+
+
+def compare_curves(case: Case, steps: int, rounds: int, clock: Callable[[], float], peers: bool) -> None:
+    model, images, maps, targets = case
+    settings: Any = {"steps": steps, "return_curves": True}
+    calls: Calls = {
+        "passes": passes(case, len(images) * (steps + 1)),
+        "insertion": lambda: insertion(model, images, maps, targets, **settings),
+        "deletion": lambda: deletion(model, images, maps, targets, **settings),
+        "loop": lambda: loop(case, steps, insert=False),
+    }
+    peer = quantus(case, steps) if peers else None
+    if peer is not None:
+        calls["Quantus PixelFlipping (a few steps less)"] = peer
+    table(measure(calls, rounds, clock, images.device), ("passes", "loop"))
+    for name, insert in (("insertion", True), ("deletion", False)):
+        difference = np.abs(calls[name]()[1].values.cpu().numpy() - loop(case, steps, insert)).max()
+        print(f"\nlargest difference of the {name} curves from the loop's: {difference:.1e}")
+
+
+def compare_road(case: Case, rounds: int, clock: Callable[[], float]) -> None:
+    peer = grad_cam(case)
+    if peer is None:
+        return
+    model, images, maps, targets = case
+    calls: Calls = {"road": lambda: road(model, images, maps, targets), "pytorch-grad-cam ROADCombined": peer}
+    table(measure(calls, rounds, clock, images.device), ("pytorch-grad-cam ROADCombined",))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=56)
+    parser.add_argument("--images", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave Quantus and grad-cam out")
+    options = parser.parse_args()
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    warnings.filterwarnings("ignore")
+    case = make_case(options.images, options.size, torch.device(options.device))
+    print(
+        f"ResNet-18, {options.size}×{options.size}, {options.images} images, {options.steps} steps, {options.device}, "
+        f"{torch.get_num_threads()} threads, {options.clock} clock, median of {options.rounds} rounds"
+    )
+    compare_curves(case, options.steps, options.rounds, clock, options.peers)
+    if options.peers:
+        compare_road(case, options.rounds, clock)
+
+
+if __name__ == "__main__":
+    main()
