@@ -93,3 +93,14 @@ def test_extreme_maps(case):
     assert infidelity(model, images, maps, targets, seed=1, n_samples=10) != infidelity(
         model, images, maps, targets, n_samples=10
     )
+
+
+def test_a_map_of_which_only_tiny_values_are_met_keeps_its_score():
+    # Squares of what the disturbances predict would vanish beside the largest value, and beta become infinite.
+    maps = np.ones((1, 4, 4))
+    maps[0, 0, 1] = 6.4e161
+    images, targets = np.ones((1, 1, 4, 4), np.float32), np.array([0])
+    model = lambda x: torch.stack([x.sum((1, 2, 3)), x[:, 0, 0, 0] * 2], 1)  # noqa: E731
+    for perturbation in ("square", "gaussian"):
+        score = infidelity(model, images, maps, targets, n_samples=11, perturbation=perturbation)
+        assert 0 <= score <= 1

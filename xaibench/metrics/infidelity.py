@@ -148,6 +148,9 @@ def infidelity(
         scores = classifier.ask(samples, number + 1, prepare)  # the last is that of the image itself
     fall = scores[:, -1:] - scores[:, :-1]
     if rescale:
+        # The best beta undoes any scale, so take one at which no square of a tiny number vanishes.
+        largest = predicted.abs().amax(1, keepdim=True)
+        predicted = predicted / torch.where(largest > 0, largest, 1.0)
         beta = (predicted * fall).mean(1, keepdim=True) / predicted.square().mean(1, keepdim=True)
     else:
         beta = peak[:, 0]

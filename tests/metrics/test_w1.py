@@ -1,0 +1,333 @@
+import math
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from oracles import exact_transport as oracle
+from scipy.ndimage import gaussian_filter
+from scipy.spatial.distance import cdist
+
+pytest.importorskip("numba", reason="the extra emd: pip install xaibench[emd]")
+
+from xaibench.metrics.w1 import exact_emd, interval_emd, multiscale
+from xaibench.metrics.w1.pyramid import Level
+
+KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "good"]
+
+
+def disc(size):
+    rows, columns = np.mgrid[:size, :size] / size
+    return (rows - 0.4) ** 2 + (columns - 0.6) ** 2 < 0.06
+
+
+def image(kind, size, seed=0):
+    rng = np.random.default_rng(seed)
+    values = {
+        "uniform": rng.random((size, size)),
+        "smooth": np.abs(gaussian_filter(rng.standard_normal((size, size)), size / 10)),
+        "sparse": rng.random((size, size)) * (rng.random((size, size)) < 0.1),
+        "heavy-tailed": np.abs(rng.standard_cauchy((size, size))),
+        "good": gaussian_filter(disc(size).astype(float), size / 20) + 0.05 * rng.random((size, size)),
+    }[kind]
+    return values / values.sum()
+
+
+def assert_proven(result, source, target, gap=1e-9):
+    """The plan is one, the potential is 1-Lipschitz, and their values are the bounds: nothing taken on trust."""
+    pixels = np.argwhere(np.ones(source.shape))
+    mass = source.sum()
+    plan_cost = math.fsum(result.masses * np.linalg.norm(pixels[result.origins] - pixels[result.places], axis=1))
+    assert plan_cost == pytest.approx(result.upper, rel=1e-11, abs=1e-12 * mass)
+    moved = source.ravel().copy()
+    np.subtract.at(moved, result.origins, result.masses)
+    assert (moved >= -1e-15 * mass).all()
+    np.add.at(moved, result.places, result.masses)
+    np.testing.assert_allclose(moved, target.ravel(), rtol=0, atol=1e-14 * mass)
+    assert (result.masses > 0).all()
+    phi = result.potential.ravel()
+    assert (np.abs(phi[:, None] - phi) <= cdist(pixels, pixels) * (1 + 1e-12) + 1e-12).all()
+    assert float(phi @ (source - target).ravel()) == pytest.approx(result.lower, rel=1e-11, abs=1e-12 * mass)
+    assert 0 <= result.gap <= gap
+
+
+def masses(shape):
+    """Images with zeros, with ties and with heavy tails."""
+    values = st.one_of(st.just(0.0), st.integers(1, 3).map(float), st.floats(-12, 3).map(lambda power: 10.0**power))
+    return hnp.arrays(np.float64, shape, elements=values).filter(lambda array: array.sum() > 0)
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_small_images_against_the_full_matrix(data):
+    shape = data.draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
+    source, target = (array / array.sum() for array in (data.draw(masses(shape)), data.draw(masses(shape))))
+    result = exact_emd(source, target)
+    assert result.cost == pytest.approx(oracle.by_full_matrix(source, target), rel=1e-9, abs=1e-12)
+    assert result.lower == pytest.approx(result.upper, rel=1e-9, abs=1e-13)
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_small_images_by_way_of_all_the_coarser_ones(data):
+    shape = data.draw(st.tuples(st.integers(1, 12), st.integers(1, 12)))
+    source, target = (array / array.sum() for array in (data.draw(masses(shape)), data.draw(masses(shape))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiscale, "_FEW_PAIRS", 1)
+        result = exact_emd(source, target)
+        bounds = interval_emd(source, target, tolerance=0.1)
+    expected = oracle.by_full_matrix(source, target)
+    assert result.cost == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert result.lower == pytest.approx(result.upper, rel=1e-9, abs=1e-13)
+    assert bounds.lower <= expected * (1 + 1e-9) + 1e-12
+    assert bounds.upper >= expected * (1 - 1e-9) - 1e-12
+    assert bounds.gap <= 0.1 or bounds.upper < 1e-13
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tiny_images_against_the_linear_program(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 6, 2))
+    source, target = rng.integers(0, 4, (2, *shape)) + np.eye(*shape)
+    target *= source.sum() / target.sum()
+    assert exact_emd(source, target).cost == pytest.approx(oracle.by_linear_program(source, target), rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_maps_against_the_full_matrix(kind):
+    source, target = image(kind, 32), disc(32) / disc(32).sum()
+    result = exact_emd(source, target)
+    assert result.cost == pytest.approx(oracle.by_full_matrix(source, target), rel=1e-12)
+    assert_proven(result, source, target, gap=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 300), (300, 1), (3, 150), (37, 23), (16, 70)])
+def test_images_that_are_not_square(shape):
+    source, target = np.random.default_rng(0).random((2, *shape)) ** 4
+    source, target = source / source.sum(), target / target.sum()
+    result = exact_emd(source, target)
+    assert result.cost == pytest.approx(oracle.by_full_matrix(source, target), rel=1e-10)
+    assert_proven(result, source, target)
+
+
+def test_on_a_line_it_is_the_area_between_the_cumulated_masses():
+    source, target = np.random.default_rng(1).dirichlet(np.ones(5000), 2)
+    expected = math.fsum(np.abs(np.cumsum(source - target)))
+    assert exact_emd(source[None], target[None]).cost == pytest.approx(expected, rel=1e-11)
+    assert exact_emd(source[:, None], target[:, None]).cost == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_symmetries(kind):
+    source, target = image(kind, 30), image("uniform", 30, seed=5)
+    cost = exact_emd(source, target).cost
+    for turn in (lambda x: x.T, np.flipud, lambda x: np.pad(x, ((3, 0), (1, 7)))):
+        assert exact_emd(turn(source), turn(target)).cost == pytest.approx(cost, rel=1e-12)
+    back = exact_emd(target, source)
+    assert back.cost == pytest.approx(cost, rel=1e-15)
+    assert_proven(back, target, source)
+
+
+def test_a_point_goes_straight():
+    source, target = np.zeros((2, 50, 60))
+    source[3, 4], target[43, 34] = 2, 2
+    result = exact_emd(source, target)
+    assert result.cost == pytest.approx(100, rel=1e-14)
+    assert (result.origins, result.places, result.masses) == (3 * 60 + 4, 43 * 60 + 34, pytest.approx([2.0]))
+
+
+def test_an_image_moved_as_a_whole_goes_that_way():
+    source = np.zeros((40, 40))
+    source[5:15, 3:20] = image("heavy-tailed", 40)[5:15, 3:20]
+    assert exact_emd(source, np.roll(source, (12, 16), (0, 1))).cost == pytest.approx(20 * source.sum(), rel=1e-12)
+
+
+def test_what_costs_nothing():
+    same = image("uniform", 20)
+    for source, target in ((same, same), (np.ones((1, 1)), np.ones((1, 1))), (np.zeros((3, 3)), np.zeros((3, 3)))):
+        result = exact_emd(source, target)
+        assert (result.lower, result.upper, result.gap, len(result.masses)) == (0, 0, 0, 0)
+    nearly = exact_emd(same, np.nextafter(same, 1))  # equal, up to rounding
+    assert 0 <= nearly.lower <= nearly.upper < 1e-13
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 7.0, 1e300])
+def test_masses_of_any_size(scale):
+    source, target = image("uniform", 16), image("sparse", 16)
+    assert exact_emd(source * scale, target * scale).cost / scale == pytest.approx(
+        exact_emd(source, target).cost, rel=1e-12
+    )
+
+
+def test_masses_too_small_to_count():
+    source, target = np.full((20, 20), 1e-300), np.full((20, 20), 1e-300)
+    source[0, 0] = target[19, 0] = 1
+    assert exact_emd(source, target).cost == pytest.approx(19, rel=1e-12)
+
+
+def test_ties_everywhere_do_not_cycle():
+    rows, columns = np.mgrid[:40, :40]
+    for odd in ((rows + columns) % 2, rows % 2, (rows // 3 + columns // 3) % 2 * (rows < 39) * (columns < 39)):
+        source, target = odd.astype(float), odd[::-1, ::-1].T.astype(float) if odd.sum() != 800 else 1.0 - odd
+        assert_proven(exact_emd(source, target), source, target)
+
+
+def test_pairs_of_equal_masses_are_an_assignment():
+    from scipy.optimize import linear_sum_assignment
+
+    places = np.random.default_rng(3).permutation(48 * 48)[:600]
+    source, target = np.zeros((2, 48 * 48))
+    source[places[:300]], target[places[300:]] = 1, 1
+    points = np.stack(np.divmod(places, 48), axis=1)
+    lengths = cdist(points[:300], points[300:])
+    expected = lengths[linear_sum_assignment(lengths)].sum()
+    result = exact_emd(source.reshape(48, 48), target.reshape(48, 48))
+    assert result.cost == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(result.masses, 1, rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interval(kind):
+    source, target = image(kind, 48), disc(48) / disc(48).sum()
+    bounds, exact = interval_emd(source, target), exact_emd(source, target)
+    assert_proven(bounds, source, target, gap=0.003)
+    assert bounds.lower <= exact.cost <= bounds.upper
+    assert bounds.gap > exact.gap
+
+
+@pytest.mark.parametrize("tolerance", [0.1, 1e-3, 1e-5, 0.0])
+def test_interval_keeps_to_the_tolerance(tolerance):
+    source, target = image("smooth", 40), image("heavy-tailed", 40)
+    assert_proven(interval_emd(source, target, tolerance=tolerance), source, target, gap=max(tolerance, 1e-9))
+
+
+def test_large_image_within_bounds():
+    source, target = image("uniform", 224), disc(224) / disc(224).sum()
+    bounds = interval_emd(source, target)
+    assert 0 < bounds.gap < 0.003
+    assert 50 < bounds.lower < bounds.upper < 56
+
+
+def test_time_limit_returns_what_is_known():
+    source, target = image("uniform", 64), disc(64) / disc(64).sum()
+    exact = exact_emd(source, target).cost
+    for limit in (0.0, 0.02):
+        result = exact_emd(source, target, time_limit=limit)
+        assert result.lower <= exact * (1 + 1e-12)
+        assert exact <= result.upper * (1 + 1e-12)
+        assert_proven(result, source, target, gap=1.0)
+    assert exact_emd(source, target, time_limit=0.0).gap > 1e-3
+    assert exact_emd(source, target, time_limit=600).cost == pytest.approx(exact, rel=1e-12)
+
+
+def test_progress_tells_bounds_that_close_in():
+    source, target = image("uniform", 64), disc(64) / disc(64).sum()
+    seen = []
+    exact = exact_emd(source, target, progress=seen.append)
+    finest = [report for report in seen if report.shape == (64, 64)]
+    assert len(finest) >= 2
+    assert {report.shape for report in seen} > {(64, 64), (32, 64), (32, 32)}
+    moved = exact.masses.sum()
+    for report in finest:
+        assert report.lower * moved <= exact.cost * (1 + 1e-9)
+        assert exact.cost <= report.upper * moved * (1 + 1e-9)
+    assert [r.lower for r in finest] == sorted(r.lower for r in finest)
+    assert [r.upper for r in finest] == sorted((r.upper for r in finest), reverse=True)
+
+
+def test_the_same_bits_each_time_and_in_threads():
+    source, target = image("heavy-tailed", 40), disc(40) / disc(40).sum()
+    first = exact_emd(source, target)
+    results = [None] * 4
+
+    def solve(k):
+        results[k] = exact_emd(source, target)
+
+    threads = [threading.Thread(target=solve, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        assert (result.lower, result.upper) == (first.lower, first.upper)
+        np.testing.assert_array_equal(result.potential, first.potential)
+        np.testing.assert_array_equal(result.masses, first.masses)
+
+
+def test_inputs_are_left_alone():
+    source, target = image("uniform", 12), image("sparse", 12)
+    before = source.copy(), target.copy()
+    source.flags.writeable = target.flags.writeable = False
+    exact_emd(source, target)
+    np.testing.assert_array_equal([source, target], before)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (np.ones((2, 3)), np.ones((3, 2)), r"same shape, got \(2, 3\) and \(3, 2\)"),
+        (np.ones(4), np.ones(4), r"two images \[H, W\]"),
+        (np.ones((0, 4)), np.ones((0, 4)), r"two images \[H, W\]"),
+        (np.array([[1.0, -1]]), np.ones((1, 2)), "source must be finite and not negative, got values from -1.0 to 1.0"),
+        (np.ones((1, 2)), np.array([[1.0, np.nan]]), "target must be finite and not negative"),
+        (np.ones((1, 2)), np.ones((1, 2)) * 2, "the same mass, got 2.0 and 4.0. Norm them first"),
+    ],
+)
+def test_bad_input(source, target, message):
+    with pytest.raises(ValueError, match=message):
+        exact_emd(source, target)
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, math.nan])
+def test_bad_tolerance(tolerance):
+    with pytest.raises(ValueError, match="tolerance must be 0 or more, got"):
+        interval_emd(np.ones((2, 2)), np.ones((2, 2)), tolerance=tolerance)
+
+
+def test_works_where_no_cache_can_be_written():
+    """numba refuses to cache where it finds no folder; then each process compiles anew."""
+    code = """
+import numba
+import numba.core.caching
+numba.core.caching.CacheImpl._locator_classes = []
+from xaibench.metrics.w1.kernel import kernel
+
+def double(x):
+    return 2 * x
+
+try:
+    numba.njit(cache=True)(double)
+except RuntimeError:
+    assert kernel(double)(21.0) == 42.0
+else:
+    raise SystemExit("this numba caches all the same: the test tests nothing")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (8, 1), (1, 9), (16, 16)])
+def test_refined_plans_are_plans_without_cycles(shape):
+    rng = np.random.default_rng(0)
+    net = rng.integers(-9, 10, shape).astype(np.int64)
+    net.flat[0] -= net.sum()
+    fine = Level(net)
+    coarser = fine.merge()
+    assert coarser.level.net.sum() == 0
+    assert coarser.level.net.size < net.size
+    plan = coarser.refine(coarser.level.corner_plan())
+    np.testing.assert_array_equal(np.bincount(plan.tails, plan.flows, len(fine.supply)), fine.supply)
+    np.testing.assert_array_equal(np.bincount(plan.heads, plan.flows, len(fine.demand)), fine.demand)
+    root = {node: node for node in range(len(fine.supply) + len(fine.demand))}
+
+    def find(node):
+        while root[node] != node:
+            node = root[node]
+        return node
+
+    for tail, head in zip(plan.tails.tolist(), (plan.heads + len(fine.supply)).tolist(), strict=True):
+        assert find(tail) != find(head), "a cycle"
+        root[find(tail)] = find(head)
