@@ -101,6 +101,6 @@ def test_a_map_of_which_only_tiny_values_are_met_keeps_its_score():
     maps[0, 0, 1] = 6.4e161
     images, targets = np.ones((1, 1, 4, 4), np.float32), np.array([0])
     model = lambda x: torch.stack([x.sum((1, 2, 3)), x[:, 0, 0, 0] * 2], 1)  # noqa: E731
-    for perturbation in ("square", "gaussian"):
-        score = infidelity(model, images, maps, targets, n_samples=11, perturbation=perturbation)
+    for kind in ("square", "gaussian"):
+        score = infidelity(model, images, maps, targets, n_samples=11, perturbation=kind)
         assert 0 <= score <= 1
