@@ -35,8 +35,8 @@ from torch import Tensor, nn
 
 from xaibench.metrics.classifier import default_rows
 from xaibench.metrics.faithfulness import deletion, insertion
+from xaibench.metrics.imputation import road
 from xaibench.metrics.perturbation import blurred
-from xaibench.metrics.road import road
 
 Case = tuple[nn.Module, Tensor, Tensor, Tensor]
 Calls = dict[str, Callable[[], Any]]

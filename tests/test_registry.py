@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+import xaibench
 from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.metrics import METRICS
@@ -146,3 +147,10 @@ def test_every_alias_is_of_a_registered_name_and_hides_none(part):
 def test_a_target_that_is_no_target(target):
     with pytest.raises(UnknownNameError, match=r"expected 'package\.module:name'"):
         import_target(target)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_is_not_hidden_by_the_module_it_lives_in(name):
+    metric = METRICS.resolve(name)  # imports the module, which would take a name that it shares
+    assert getattr(xaibench.metrics, name) is metric
+    assert getattr(xaibench, name) is metric

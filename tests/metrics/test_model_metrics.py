@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 from oracles.networks import batch, small_cnn
 from torch import nn
 
-from xaibench.metrics.adversarial import adversarial
+from xaibench.metrics.attack import adversarial
+from xaibench.metrics.disturbance import infidelity
 from xaibench.metrics.faithfulness import (
     average_drop,
     comprehensiveness,
@@ -22,8 +23,7 @@ from xaibench.metrics.faithfulness import (
     insertion,
     sufficiency,
 )
-from xaibench.metrics.infidelity import infidelity
-from xaibench.metrics.road import road
+from xaibench.metrics.imputation import road
 
 METRICS = {
     "deletion": partial(deletion, steps=5),
@@ -281,6 +281,7 @@ def test_bad_parameters_are_refused(case, metric, settings, message):
         metric(*case, **settings)
 
 
+@pytest.mark.filterwarnings("ignore:the outputs of the model look like probabilities")
 @settings(deadline=None)
 @given(data=st.data())
 def test_any_map_gives_scores_in_range_or_nan(data):

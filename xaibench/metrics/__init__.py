@@ -24,7 +24,8 @@ from xaibench.metrics.undefined import undefined_reasons
 from xaibench.registry import Registry
 
 if TYPE_CHECKING:
-    from xaibench.metrics.adversarial import adversarial
+    from xaibench.metrics.attack import adversarial
+    from xaibench.metrics.disturbance import infidelity
     from xaibench.metrics.faithfulness import (
         average_drop,
         comprehensiveness,
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
         insertion,
         sufficiency,
     )
-    from xaibench.metrics.infidelity import infidelity
-    from xaibench.metrics.road import road
+    from xaibench.metrics.imputation import road
     from xaibench.metrics.robustness import data_consistency, parameter_randomisation, sensitivity_max
 
 METRICS = Registry(
@@ -59,9 +59,9 @@ METRICS = Registry(
         "increase_in_confidence": "xaibench.metrics.faithfulness:increase_in_confidence",
         "comprehensiveness": "xaibench.metrics.faithfulness:comprehensiveness",
         "sufficiency": "xaibench.metrics.faithfulness:sufficiency",
-        "adversarial": "xaibench.metrics.adversarial:adversarial",
-        "infidelity": "xaibench.metrics.infidelity:infidelity",
-        "road": "xaibench.metrics.road:road",
+        "adversarial": "xaibench.metrics.attack:adversarial",
+        "infidelity": "xaibench.metrics.disturbance:infidelity",
+        "road": "xaibench.metrics.imputation:road",
         "data_consistency": "xaibench.metrics.robustness:data_consistency",
         "sensitivity_max": "xaibench.metrics.robustness:sensitivity_max",
         "parameter_randomisation": "xaibench.metrics.robustness:parameter_randomisation",

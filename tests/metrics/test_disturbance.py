@@ -5,7 +5,7 @@ import torch
 from oracles import perturbation, robustness
 from oracles.networks import batch, small_cnn
 
-from xaibench.metrics.infidelity import infidelity
+from xaibench.metrics.disturbance import infidelity
 from xaibench.metrics.samples import draw
 
 

@@ -5,7 +5,7 @@ from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
 from torch import nn
 
-from xaibench.metrics.adversarial import adversarial
+from xaibench.metrics.attack import adversarial
 
 
 @pytest.fixture(scope="module")

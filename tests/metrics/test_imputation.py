@@ -8,7 +8,7 @@ from oracles import perturbation
 from oracles import road as oracle
 from oracles.networks import batch, small_cnn
 
-from xaibench.metrics.road import imputed, road
+from xaibench.metrics.imputation import imputed, road
 from xaibench.metrics.samples import draw
 
 
