@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from xaibench.explainers import ExplainedOutput
+
 
 class Functional(nn.Module):
     """Layers, flattened where the first linear one comes: as the released networks are written."""
@@ -80,3 +82,30 @@ def linear():
         return model
 
     return build
+
+
+@pytest.fixture(params=["cnn", "mlp"])
+def double(request):
+    """Each network as the explainers see it: float64, evaluation mode, ending in the probability."""
+    model = request.getfixturevalue(request.param).double().eval()
+    return model, ExplainedOutput(model)
+
+
+@pytest.fixture
+def curved():
+    """A network with interactions between its six pixels."""
+
+    class Curved(torch.nn.Module):
+        def forward(self, x):
+            a, b, c, d, e, f = x.flatten(1).T
+            return torch.stack([a * b + torch.relu(c - d) * e + f, a - b * c], 1)
+
+    x = torch.tensor([[1.0, -2.0, 3.0, 0.5, 1.5, -1.0], [0.2, 0.4, -1.0, -3.0, 2.0, 0.3]], dtype=torch.float64)
+    return Curved(), x.reshape(2, 1, 2, 3), torch.tensor([0, 1])
+
+
+@pytest.fixture
+def captum_draws():
+    """Captum draws from the global generator: seed it like ours, and put it back."""
+    with torch.random.fork_rng():
+        yield torch.manual_seed

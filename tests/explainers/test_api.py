@@ -104,6 +104,26 @@ def test_several_channels_become_one_map(name, rgb_cnn, targets):
     assert default.equal(maps[build(name).channels])
 
 
+@pytest.mark.parametrize("name", ["saliency", "rise", "lrp_gamma"])
+def test_autocast_is_close_and_comes_back_in_the_precision_asked_for(name, rgb_cnn, targets):
+    images = torch.randn(7, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    exact, half = (
+        explain(
+            name, rgb_cnn, images, targets, dtype=torch.float32, device="cpu", autocast=autocast, **parameters(name)
+        )
+        for autocast in (False, True)
+    )
+    assert half.dtype == torch.float32
+    assert not half.equal(exact)
+    assert torch.corrcoef(torch.stack([exact.flatten(), half.flatten()]))[0, 1] > 0.95
+
+
+def test_autocast_leaves_float64_alone(cnn, images, targets):
+    assert explain("saliency", cnn, images, targets, device="cpu", autocast=True).equal(
+        explain("saliency", cnn, images, targets, device="cpu")
+    )
+
+
 @pytest.mark.parametrize("name", EXPLAINERS)
 def test_every_explainer_says_what_it_is(name):
     info = EXPLAINERS.resolve(name).info

@@ -129,7 +129,7 @@ def unit(maps):
 
 
 def package_maps(name, model, layer, images, targets, **options):
-    package = pytest.importorskip("pytorch_grad_cam")
+    package = pytest.importorskip("pytorch_grad_cam", exc_type=ImportError)  # OpenCV may lack libGL
     targets_of = importlib.import_module("pytorch_grad_cam.utils.model_targets")
     outputs = [targets_of.ClassifierOutputTarget(int(target)) for target in targets]
     with getattr(package, name)(model, [layer], **options) as method:

@@ -43,6 +43,7 @@ class ExplainedOutput(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Outputs ``[N, K]`` of images ``[N, C, H, W]``."""
         logits: Tensor = self.network(images)
+        logits = logits.to(torch.promote_types(logits.dtype, images.dtype))  # under autocast they come in bfloat16
         if self.output == "probability":
             return exact_softmax(logits)
         return margins(logits) if self.output == "margin" else logits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +36,6 @@ class RISE:
         p: Probability that a cell is kept.
         seed: Of the masks.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
-        autocast: Run the network in bfloat16 (``torch.autocast``): faster, and less exact. On a GPU only.
     """
 
     N: int = 4000
@@ -45,7 +43,6 @@ class RISE:
     p: float = 0.5
     seed: int = 0
     batch_size: int | None = None
-    autocast: bool = False
 
     def __post_init__(self) -> None:
         for name in ("N", "s") if self.batch_size is None else ("N", "s", "batch_size"):
@@ -54,34 +51,21 @@ class RISE:
             raise ValueError(f"RISE(p={self.p!r}): expected a probability above 0, at most 1.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
-
-        Raises:
-            ValueError: If ``autocast`` is asked for on a CPU.
-        """
+        """Maps ``[N, H, W]``."""
         size = (images.shape[-2], images.shape[-1])
         rows = forward_rows(images, self.batch_size)
         layout = fastest_layout(model, images)
         total = images.new_zeros((len(images), math.prod(size)), dtype=torch.float64)
         images = images.contiguous(memory_format=layout)
-        precision = self._precision(images)
         with torch.inference_mode():
             for masks in _batches(self.N, rows, size, self.s, self.p, self.seed, images):
                 weighed = masks.flatten(1).double()
                 chunk = rows // len(masks)
                 for x, y, out in chunks(chunk, images, targets, total):
                     masked = _masked(x, masks, layout)
-                    with precision:
-                        scores = model(masked).gather(1, y.repeat_interleave(len(masks))[:, None])
+                    scores = model(masked).gather(1, y.repeat_interleave(len(masks))[:, None])
                     out.addmm_(scores.double().reshape(len(x), -1), weighed)
         return (total / (self.N * self.p)).to(images.dtype).reshape(-1, *size)
-
-    def _precision(self, images: Tensor) -> AbstractContextManager[object]:
-        if not self.autocast:
-            return nullcontext()
-        if images.device.type == "cpu":
-            raise ValueError("RISE(autocast=True): the images are on the CPU, expected a GPU. Leave autocast out.")
-        return torch.autocast(images.device.type, dtype=torch.bfloat16)
 
 
 def random_masks(
