@@ -16,6 +16,6 @@ shortlist method, 2014.
 """
 
 from xaibench.metrics.w1.multiscale import Progress
-from xaibench.metrics.w1.solver import Transport, exact_emd, interval_emd
+from xaibench.metrics.w1.solver import Transport, exact_emd, interval_emd, load
 
-__all__ = ["Progress", "Transport", "exact_emd", "interval_emd"]
+__all__ = ["Progress", "Transport", "exact_emd", "interval_emd", "load"]

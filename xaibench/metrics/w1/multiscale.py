@@ -21,6 +21,8 @@ _FEW_PAIRS = 4096
 _NEAR = 3.0
 #: A pair has to be worth more than this, relative to the diagonal of the image, to change the plan.
 _WORTH = 1e-12
+#: Times that arcs are added, or that as many pivots are made as there are nodes. Six or so do.
+_MOST_ROUNDS = 200
 #: A coarser problem is solved to this part of the tolerance of the finer one.
 _COARSER = 0.25
 
@@ -78,7 +80,11 @@ class _Bounds:
         return self.upper - self.lower
 
     def suffice(self, plan: Plan, u: Floats, v: Floats) -> bool:
-        """Take a plan and feasible potentials into account; whether to leave it at the best so far."""
+        """Take a plan and feasible potentials into account; whether to leave it at the best so far.
+
+        This ends the search for bounds. That for the optimum ends where nothing betters it, so that the result does not
+        depend on whether anybody watched.
+        """
         level = self.level
         mass = level.supply.sum()
         self.upper = float(level.lengths(plan) @ plan.flows / mass)
@@ -87,7 +93,7 @@ class _Bounds:
             self.lower, self.u = lower, u.copy()
         if self.effort.progress is not None:
             self.effort.progress(Progress(level.net.shape, self.pivots, self.lower, self.upper))
-        return self.gap <= self.tolerance * self.upper or self.effort.expired()
+        return (self.tolerance > EXACT and self.gap <= self.tolerance * self.upper) or self.effort.expired()
 
 
 def solve(level: Level, tolerance: float, effort: Effort) -> tuple[Plan, Floats]:
@@ -119,7 +125,7 @@ def _improve(
         return plan, u
     arcs = cheap_arcs(sources, sinks, u, v, near * bounds.gap)
     position = 0
-    while True:
+    for _ in range(_MOST_ROUNDS):
         tree = plant(len(u), (plan.tails, plan.heads, level.lengths(plan)), plan.flows, np.concatenate([u, v]))
         pivots, position, optimal = optimise(tree, len(u), arcs, worth, position, len(tree.parent))
         plan, u, v = _harvest(tree, len(u)), tree.potential[: len(u)], tree.potential[len(u) : -1]
@@ -132,6 +138,8 @@ def _improve(
             arcs = _joined(arcs, more)
         if bounds.watched and bounds.suffice(plan, u, envelope(sources, u, sinks)):
             return plan, bounds.u
+    bounds.suffice(plan, u, envelope(sources, u, sinks))
+    return plan, bounds.u
 
 
 def _joined(arcs: Arcs, more: Arcs) -> Arcs:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.w1.kernel import kernel
+from xaibench.metrics.w1.kernel import kernel, part
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int32]
@@ -62,7 +62,7 @@ def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: floa
     return tails[:size], heads[:size], lengths[:size]
 
 
-@kernel
+@part
 def _longer(values: NDArray[Any], room: int) -> NDArray[Any]:
     longer = np.empty(room, values.dtype)
     longer[: len(values)] = values

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.w1.kernel import kernel
+from xaibench.metrics.w1.kernel import kernel, part
 from xaibench.metrics.w1.pairs import Arcs, Floats, Ints
 
 _MOST = np.iinfo(np.int64).max
@@ -98,7 +98,7 @@ def optimise(tree: Tree, sources: int, arcs: Arcs, worth: float, position: int, 
     return pivots, position, looked_at >= len(tails)
 
 
-@kernel
+@part
 def _pivot(tree: Tree, sources: int, source: int, sink: int, cost: float, reduced: float) -> None:
     """Bring ``source -> sink`` into the tree, and what it empties out of it."""
     leaving, by_source, amount, apex = _leaving(tree, sources, source, sink)
@@ -111,13 +111,13 @@ def _pivot(tree: Tree, sources: int, source: int, sink: int, cost: float, reduce
         _rehang(tree, sink, source, leaving, amount, cost, -reduced)
 
 
-@kernel
+@part
 def _points_up(parent: Ints, sources: int, node: int) -> bool:
     """Whether the arc between a node and its parent points at the parent."""
     return node < sources or parent[node] == len(parent) - 1
 
 
-@kernel
+@part
 def _leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[int, bool, int, int]:
     """Which arc leaves: of those that the cycle empties first, the last one along it from its apex.
 
@@ -145,7 +145,7 @@ def _leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[int, boo
     return out_j, False, least_j, i
 
 
-@kernel
+@part
 def _push(tree: Tree, sources: int, node: int, apex: int, amount: int) -> None:
     """Send more upwards from ``node`` to ``apex``."""
     parent, flow = tree.parent, tree.flow
@@ -154,7 +154,7 @@ def _push(tree: Tree, sources: int, node: int, apex: int, amount: int) -> None:
         node = parent[node]
 
 
-@kernel
+@part
 def _rehang(tree: Tree, below: int, above: int, leaving: int, amount: int, cost: float, shift: float) -> None:
     """Cut the branch of ``leaving`` off, turn it so that ``below`` is its top, and hang it on ``above``.
 
@@ -185,7 +185,7 @@ def _rehang(tree: Tree, below: int, above: int, leaving: int, amount: int, cost:
     following[end], last[after] = after, end
 
 
-@kernel
+@part
 def _carry(tree: Tree, node: int, until: int, floor: int, lift: int, shift: float) -> tuple[int, int]:
     """Add to depth and potential along the thread, up to ``until`` or to a depth of ``floor``.
 
@@ -202,7 +202,7 @@ def _carry(tree: Tree, node: int, until: int, floor: int, lift: int, shift: floa
         node = after
 
 
-@kernel
+@part
 def _refresh(tree: Tree, sources: int) -> None:
     """Depth and potential of all nodes, from the tree and from the costs of the artificial arcs."""
     parent, cost, potential = tree.parent, tree.cost, tree.potential
@@ -260,7 +260,7 @@ def plant(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats) -> 
     return tree
 
 
-@kernel
+@part
 def _neighbours(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """The neighbours of node ``x`` are ``around[start[x] : start[x + 1]]``."""
     start = np.zeros(nodes + 2, np.int32)  # filled one place further on, where the loop below counts up
@@ -278,7 +278,7 @@ def _neighbours(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
     return start[: nodes + 1], around
 
 
-@kernel
+@part
 def _preorder(top: int, parent: Ints, start: Ints, around: Ints, order: Ints) -> int:
     """Set the parents of a component below ``top``, and list its nodes in preorder; returns their number."""
     parent[top] = -1

@@ -1,5 +1,0 @@
-"""What pytest leaves out where an optional package is missing."""
-
-from importlib.util import find_spec
-
-collect_ignore_glob = [] if find_spec("numba") else ["xaibench/metrics/w1/*"]
