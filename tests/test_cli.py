@@ -2,7 +2,9 @@
 
 import shutil
 
+import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import xaibench
@@ -96,3 +98,90 @@ def test_bad_arguments_are_exit_code_2_and_one_line(invoke, arguments, message):
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def pets(tmp_path, monkeypatch):
+    from generators.pet import write
+
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("XAIBENCH_DATA", raising=False)
+    return write(tmp_path / "data"), tmp_path / "data"
+
+
+def test_prepare_counts_what_is_there_beside_what_was_published(invoke, pets):
+    expected, root = pets
+    result = invoke("prepare", "cats_dogs", "--root", str(root), "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert f"pet: found in {root}" in result.output
+    cats = sum(sample.label == "cat" for sample in expected)
+    rows = {line.split()[0]: line.split()[1:] for line in result.output.splitlines() if line.strip()}
+    assert rows["cat"] == [str(cats), "0"]
+    assert rows["total"][0] == str(len(expected))
+    assert "7,349" in result.output
+    assert "Licence: " in result.output
+
+
+def test_prepare_says_how_to_get_what_is_missing(invoke, tmp_path):
+    for name in ("lidc", "glasses", "sixray", "gender", "scene", "tumor"):
+        result = invoke("prepare", name, "--root", str(tmp_path), "--download")
+        assert result.exit_code == 1
+        assert result.output.startswith("Error: ")
+        assert str(tmp_path) in result.output or "cannot be downloaded" in result.output
+    result = invoke("prepare", "pet")
+    assert result.exit_code == 1
+    assert "XAIBENCH_DATA" in result.output
+
+
+def test_a_generated_set_needs_no_preparing(invoke):
+    result = invoke("prepare", "xai-tris/lin-white-8x8")
+    assert (result.exit_code, result.output.count("\n")) == (0, 1)
+    assert "nothing to prepare" in result.output
+
+
+def test_show_draws_a_sheet(invoke, pets, tmp_path):
+    result = invoke("show", "pet", "--root", str(pets[1]), "--count", "6", "--out", "sheets/pets.png")
+    assert result.exit_code == 0, result.output
+    assert "6 samples of pet" in result.output
+    with Image.open(tmp_path / "sheets" / "pets.png") as picture:
+        assert picture.width > 500
+    assert invoke("show", "xai-tris/lin-white-8x8", "--count", "3").exit_code == 0
+
+
+def test_list_says_which_sets_are_ready(invoke, pets):
+    lines = {line.split()[0]: line for line in invoke("list", "datasets", "--root", str(pets[1])).output.splitlines()}
+    assert f"ready in {pets[1]}" in lines["pet"]
+    assert "missing: xaibench prepare lidc" in lines["lidc"]
+    assert "generated" in lines["xai-tris/lin-white-8x8"]
+
+
+def test_score_own_maps(invoke, pets, tmp_path):
+    expected, root = pets
+    where = ["--dataset", "pet", "--root", str(root), "--split", "all"]
+    result = invoke("score", "mine.npz", *where, "--template")
+    assert result.exit_code == 0, result.output
+    assert f"{len(expected)} samples" in result.output
+    with np.load("mine.npz") as template:
+        content = dict(template)
+    assert sorted(content["ids"]) == sorted(sample.id for sample in expected)
+    content["maps"] = np.random.default_rng(0).random(content["maps"].shape)
+    np.savez("mine.npz", **content)
+    result = invoke("score", "mine.npz", *where, "--metrics", "iou,hit", "--out", "scores.csv")
+    assert result.exit_code == 0, result.output
+    assert "mine" in result.output
+    assert "hit ↑" in result.output
+    assert (tmp_path / "scores.csv").read_text().count("mine,iou") == len(expected)
+    content["ids"][0] = "nobody"
+    np.savez("mine.npz", **content)
+    result = invoke("score", "mine.npz", *where)
+    assert result.exit_code == 2
+    assert "1 maps are of unknown samples (nobody)" in result.output
+
+
+def test_compare_runs(invoke):
+    for name in ("one", "two"):
+        assert invoke("run", "small.toml", "--engine", "serial", "--out", name).exit_code == 0
+    result = invoke("compare", "one", "two", "--out", "moved.csv")
+    assert result.exit_code == 0, result.output
+    assert "two: of 2 means, 0 better and 0 worse than one" in result.output
+    assert invoke("compare", "one", "three").exit_code == 2

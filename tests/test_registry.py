@@ -1,3 +1,4 @@
+import math
 import pickle
 import sys
 
@@ -154,3 +155,13 @@ def test_a_metric_is_not_hidden_by_the_module_it_lives_in(name):
     metric = METRICS.resolve(name)  # imports the module, which would take a name that it shares
     assert getattr(xaibench.metrics, name) is metric
     assert getattr(xaibench, name) is metric
+
+
+def test_a_scheme_makes_the_part_from_what_follows_the_colon():
+    registry = Registry("folder", {"here": "math:pi"}, schemes={"path": "pathlib:PurePosixPath"})
+    assert registry.resolve("path:/a/b:c").parts == ("/", "a", "b:c")
+    assert registry.target("path:/a") == "pathlib:PurePosixPath"
+    assert list(registry) == ["here"]
+    assert registry.resolve("math:e") == math.e
+    with pytest.raises(UnknownNameError, match="unknown folder 'path'"):
+        registry.resolve("path")

@@ -14,6 +14,7 @@ from xaibench._version import __version__
 if TYPE_CHECKING:
     from xaibench import data, explainers, metrics, models, report, runner
     from xaibench.data import load, loading
+    from xaibench.evaluation import evaluate
     from xaibench.explainers import explain
     from xaibench.metrics import (
         adversarial,
@@ -56,6 +57,7 @@ __all__ = [
     "deletion",
     "emd",
     "emd_perf",
+    "evaluate",
     "explain",
     "explainers",
     "f1",
@@ -86,6 +88,7 @@ _HOME = {
     "load": "data",
     "loading": "data",
     "explain": "explainers",
+    "evaluate": "evaluation",
     "auc": "metrics",
     "average_precision": "metrics",
     "complexity": "metrics",

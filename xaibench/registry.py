@@ -19,6 +19,7 @@ class Registry:
         kind: What the parts are, in the singular, for error messages: ``"explainer"``.
         targets: ``{name: "package.module:attribute"}``.
         aliases: Other spellings, ``{alias: name}``; accepted by :meth:`resolve`, not listed.
+        schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` makes.
 
     Example:
         >>> registry = Registry("function", {"sqrt": "math:sqrt"})
@@ -31,8 +32,15 @@ class Registry:
 own is given as 'package.module:name'.
     """
 
-    def __init__(self, kind: str, targets: Mapping[str, str], aliases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        targets: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        schemes: Mapping[str, str] | None = None,
+    ) -> None:
         self.kind = kind
+        self._schemes = dict(schemes or {})
         self._targets = dict(targets)
         self._aliases = dict(aliases or {})
 
@@ -69,14 +77,20 @@ own is given as 'package.module:name'.
         Raises:
             UnknownNameError: If the name is not listed, or the module or attribute does not exist; names the nearest.
         """
+        scheme, _, rest = name.partition(":")
+        if ":" in name and scheme in self._schemes:
+            return import_target(self._schemes[scheme], self.kind)(rest)
         return import_target(self.target(name), self.kind)
 
     def target(self, name: str) -> str:
-        """What stands in the table for ``name``; a name with a colon is its own target.
+        """What stands in the table for ``name``; a name with a colon is its own target (for a scheme, the scheme's).
 
         Raises:
             UnknownNameError: If the name is not listed; names the nearest.
         """
+        scheme = name.partition(":")[0]
+        if ":" in name and scheme in self._schemes:
+            return self._schemes[scheme]
         canonical = self.canonical(name)
         if canonical not in self._targets and ":" not in name:
             raise UnknownNameError(self._message(name))

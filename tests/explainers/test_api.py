@@ -128,7 +128,7 @@ def test_autocast_leaves_float64_alone(cnn, images, targets):
 def test_every_explainer_says_what_it_is(name):
     info = EXPLAINERS.resolve(name).info
     assert isinstance(info, ExplainerInfo)
-    assert info.control == (name in ("sobel", "laplace", "uniform", "input"))
+    assert info.control == (name in ("sobel", "laplace", "uniform", "input", "centre"))
     assert info.needs_convolution == (name in CONVOLUTIONAL)
     assert info.control or info.citation
     assert build(name) == build(name)

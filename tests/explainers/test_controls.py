@@ -72,7 +72,7 @@ def test_input_is_the_image_and_no_view_of_it(pictures):
 
 
 def test_controls_need_no_model_and_say_so_by_their_info(pictures):
-    for name in ("sobel", "laplace", "uniform", "input"):
+    for name in ("sobel", "laplace", "uniform", "input", "centre"):
         assert build(name).info.control
     with pytest.raises(TypeError, match="Saliency: got no model; only controls"):
         controls("saliency", pictures)
@@ -83,3 +83,14 @@ def test_an_unknown_direction_is_refused():
         ValueError, match=r"Sobel\(direction='diagonal'\): expected one of 'both', 'horizontal', 'vertical'"
     ):
         Sobel(direction="diagonal")
+
+
+def test_the_centre_prior_is_a_gaussian_about_the_middle():
+    maps = explain("centre", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64))
+    assert maps.shape == (2, 5, 9)
+    assert maps[0].equal(maps[1])
+    assert maps[0].argmax() == 2 * 9 + 4
+    torch.testing.assert_close(maps[0], maps[0].flip(0, 1))
+    assert maps[0, 2, 0] == pytest.approx(np.exp(-((4 / 9 / 0.25) ** 2) / 2))
+    with pytest.raises(ValueError, match=r"Centre\(width=0\): expected a number above 0"):
+        explain("centre", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64), width=0)

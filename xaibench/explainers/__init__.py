@@ -49,6 +49,7 @@ EXPLAINERS = Registry(
         "laplace": "xaibench.explainers.controls:Laplace",
         "uniform": "xaibench.explainers.controls:Uniform",
         "input": "xaibench.explainers.controls:Input",
+        "centre": "xaibench.explainers.controls:Centre",
     },
     {
         "feature_permutation": "pfi",
@@ -86,6 +87,9 @@ EXPLAINERS = Registry(
         "laplacian": "laplace",
         "random": "uniform",
         "x": "input",
+        "center": "centre",
+        "centre_prior": "centre",
+        "center_prior": "centre",
     },
 )
 

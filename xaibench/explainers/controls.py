@@ -89,6 +89,29 @@ class Input(Attribution):
         return reduce_channels(images.clone(), self.channels)
 
 
+@described(ExplainerInfo("Centre prior", control=True))
+@dataclass(frozen=True)
+class Centre:
+    """A Gaussian about the middle of the image: photographers put things there, and so does whoever guesses.
+
+    Attributes:
+        width: Its standard deviation, as a share of each side.
+    """
+
+    width: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not self.width > 0:
+            raise ValueError(f"Centre(width={self.width!r}): expected a number above 0.")
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``, 1 in the middle; of the images only the shape is looked at."""
+        rows, columns = (
+            np.exp(-((((np.arange(side) + 0.5) / side - 0.5) / self.width) ** 2) / 2) for side in images.shape[2:]
+        )
+        return images.new_tensor(np.outer(rows, columns)).repeat(len(images), 1, 1)
+
+
 def _pixels(images: Tensor) -> NDArray[np.float64]:
     pixels: NDArray[np.float64] = images.detach().cpu().double().numpy()
     return pixels

@@ -1,0 +1,32 @@
+"""The command itself, to which each module of this package adds its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from xaibench._version import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Is this saliency map right? Benchmarks for visual explanations of image classifiers.",
+    epilog="Start with: xaibench run xai-tris-8x8 --quick",
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"xaibench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,96 @@
+"""``xaibench score``: maps that were computed elsewhere, scored on a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xaibench.cli.annotated import Root
+from xaibench.cli.app import app
+from xaibench.cli.terminal import clear_errors, count_bar
+
+if TYPE_CHECKING:
+    from xaibench.data import Split
+    from xaibench.evaluation import Evaluation
+
+
+@app.command()
+def score(
+    maps: Annotated[Path, typer.Argument(help="Your maps: .npz, .npy or .safetensors. See --template.")],
+    dataset: Annotated[str, typer.Option(help="The set they are of (see: xaibench list datasets), or folder:DIR.")],
+    root: Root = None,
+    split: Annotated[str, typer.Option(help="train, val, test or all: which samples the maps are of.")] = "test",
+    classes: Annotated[str | None, typer.Option(help="Only these, such as dog,cat.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+    model: Annotated[
+        str | None, typer.Option(help="For metrics that ask the model: package.module:name.", show_default=False)
+    ] = None,
+    metrics: Annotated[str | None, typer.Option(help="Names, with commas between.", show_default=False)] = None,
+    protocol: Annotated[str, typer.Option(help="How maps are cut: scaled or published.")] = "scaled",
+    out: Annotated[Path | None, typer.Option(help="Write every score to this CSV file.", show_default=False)] = None,
+    template: Annotated[
+        bool, typer.Option("--template", help="Write MAPS.npz with the samples' ids, to be filled in, and stop.")
+    ] = False,
+) -> None:
+    """Score saliency maps that were computed elsewhere, beside controls that know no model."""
+    with clear_errors():
+        from xaibench import evaluation
+
+        samples = _samples(dataset, root, split, classes, seed)
+        if template:
+            evaluation.write_template(maps, samples)
+            typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
+            return
+        found = evaluation.read_maps(maps, evaluation.sample_ids(samples))
+        names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+        with count_bar("scoring", unit="sample") as progress:
+            result = _evaluated(
+                found,
+                samples,
+                metrics=names,
+                model=_model(model),
+                protocol=protocol,
+                label=maps.stem,
+                progress=progress,
+            )
+        typer.echo(str(result))
+        if out is not None:
+            result.scores.to_csv(out, index=False)
+            typer.echo(f"\nScores: {out.resolve()}")
+
+
+def _samples(dataset: str, root: Path | None, split: str, classes: str | None, seed: int) -> Split:
+    from xaibench.data import DATASETS, load
+    from xaibench.data.annotated import AnnotatedSet
+
+    if split not in ("train", "val", "test", "all"):
+        raise typer.BadParameter(f"--split {split}: expected train, val, test or all.")
+    parameters: dict[str, Any] = {}
+    if isinstance(DATASETS.resolve(dataset), AnnotatedSet):
+        parameters = {"root": root, "classes": classes}
+        if split == "all":
+            parameters["splits"] = (0.0, 0.0, 1.0)
+    elif split == "all":
+        raise typer.BadParameter("--split all is for annotated sets; give train, val or test.")
+    found: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)
+    return found
+
+
+def _model(target: str | None) -> Any:
+    if target is None:
+        return None
+    from xaibench.registry import import_target
+
+    found = import_target(target, "model")
+    return found() if isinstance(found, type) or not hasattr(found, "parameters") else found
+
+
+def _evaluated(found: Any, samples: Split, *, label: str, **options: Any) -> Evaluation:
+    from xaibench.evaluation import evaluate
+
+    try:
+        return evaluate({label: found}, samples, **options)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

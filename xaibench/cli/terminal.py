@@ -1,0 +1,84 @@
+"""What the commands say in the terminal: tables, bars, errors in a line."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Never
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def print_table(table: pd.DataFrame) -> None:
+    """Print a table, its head in bold; numbers with three decimals."""
+    with_numbers = table.map(lambda value: f"{value:.3f}" if isinstance(value, float) else str(value))
+    rows = [list(map(str, with_numbers.columns)), *with_numbers.to_numpy().tolist()]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    typer.echo("\n".join([typer.style(lines[0], bold=True), *lines[1:]]))
+
+
+@contextlib.contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """One bar a stage, on a terminal; a line now and then elsewhere."""
+    from tqdm import tqdm
+
+    bars: dict[str, tqdm[Never]] = {}
+
+    def show(stage: str, done: int, total: int) -> None:
+        if stage not in bars:
+            interval = 0.1 if sys.stderr.isatty() else 15.0
+            bars[stage] = tqdm(total=total, desc=f"{stage:>8}", position=len(bars), unit="job", mininterval=interval)
+        bars[stage].update(done - bars[stage].n)
+
+    try:
+        yield show
+    finally:
+        for bar in bars.values():
+            bar.close()
+
+
+@contextlib.contextmanager
+def count_bar(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
+    """One bar for ``progress(done, total)``, shown from its first call on; ``options`` are tqdm's."""
+    from tqdm import tqdm
+
+    bar: tqdm[Never] | None = None
+
+    def show(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = tqdm(total=total, desc=what, mininterval=0.1 if sys.stderr.isatty() else 15.0, **options)
+        bar.update(done - bar.n)
+
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
+    """What a user can mend is said in a line, not a traceback."""
+    from xaibench.data.annotated import DataFileError, MissingDataError
+    from xaibench.evaluation.mapfile import MapFileError
+    from xaibench.registry import UnknownNameError
+    from xaibench.report import RunFolderError
+    from xaibench.runner import ArgumentError, StoreError, SuiteError
+
+    try:
+        yield
+    except (UnknownNameError, SuiteError, ArgumentError, RunFolderError, MapFileError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+    except (StoreError, MissingDataError, DataFileError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        typer.echo("\nStopped. The same command goes on where this one was.", err=True)
+        raise typer.Exit(130) from None

@@ -1,0 +1,113 @@
+"""Maps that were computed elsewhere, in a file, matched to the samples of a data set by their ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from xaibench.data import Split
+
+#: Entries of an ``.npz`` or ``.safetensors`` file that holds all maps in one array.
+IDS, MAPS = "ids", "maps"
+_SHOWN = 5
+
+
+class MapFileError(ValueError):
+    """A file of maps that does not fit the samples; the message names the file and the ids."""
+
+
+def sample_ids(split: Split) -> list[str]:
+    """The id of each sample; of a set without ids, its number."""
+    meta = getattr(split, "meta", None)
+    return [str(index if meta is None else meta[index]["id"]) for index in range(len(split))]
+
+
+def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.floating[Any]]:
+    """The maps of the samples ``ids``, in their order.
+
+    Args:
+        path: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array ``[H, W]`` a
+            sample under its id; ``.safetensors`` with one tensor ``[H, W]`` a sample; or ``.npy`` ``[N, H, W]`` in the
+            order of the template. Nothing in it is executed: pickled arrays are refused.
+        ids: The samples (:func:`sample_ids`).
+
+    Returns:
+        ``[N, H, W]``.
+
+    Raises:
+        MapFileError: If the file cannot be read, lacks samples, has unknown or repeated ones, or maps of unlike shapes.
+    """
+    path = Path(path)
+    try:
+        found = _read(path, ids)
+    except (OSError, ValueError, KeyError) as error:
+        if isinstance(error, MapFileError):
+            raise
+        raise MapFileError(f"{path} cannot be read as maps ({error}); expected .npz, .npy or .safetensors.") from error
+    missing = [one for one in ids if one not in found]
+    unknown = sorted(set(found) - set(ids))
+    if missing or unknown:
+        problems = [f"{len(missing)} of {len(ids)} samples have no map ({_some(missing)})"] if missing else []
+        problems += [f"{len(unknown)} maps are of unknown samples ({_some(unknown)})"] if unknown else []
+        raise MapFileError(
+            f"{path}: {'; '.join(problems)}. Write a template to see the ids: xaibench score --template."
+        )
+    shapes = {np.shape(found[one]) for one in ids}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+        raise MapFileError(f"{path}: expected maps [H, W] of one size, got {', '.join(map(str, sorted(shapes)))}.")
+    return np.stack([found[one] for one in ids])
+
+
+def write_template(path: str | os.PathLike[str], split: Split) -> None:
+    """Write a ``.npz`` to fill in: the ids of the samples, their files where known, and maps of zeros.
+
+    Raises:
+        MapFileError: For another suffix.
+        OSError: If it cannot be written.
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise MapFileError(f"{path}: a template is an .npz file; give it that suffix.")
+    ids, meta = sample_ids(split), getattr(split, "meta", None)
+    files = ["" if meta is None else str(meta[index].get("file", "")) for index in range(len(split))]
+    height, width = split[0][1].shape
+    np.savez_compressed(
+        path,
+        ids=np.array(ids),
+        files=np.array(files),
+        targets=split.targets.numpy(),
+        maps=np.zeros((len(ids), height, width), dtype=np.float32),
+    )
+
+
+def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
+
+        return dict(load_file(path))
+    with open(path, "rb") as stream:
+        loaded = np.load(stream, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            if len(loaded) != len(ids):
+                raise MapFileError(f"{path} holds {len(loaded)} maps; expected {len(ids)}, in the template's order.")
+            return dict(zip(ids, loaded, strict=True))
+        if IDS not in loaded.files:
+            return {name: loaded[name] for name in loaded.files}
+        names = [str(name) for name in loaded[IDS]]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise MapFileError(f"{path}: the ids {_some(twice)} occur more than once.")
+        maps = loaded[MAPS]
+        if len(maps) != len(names):
+            raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected as many.")
+        return dict(zip(names, maps, strict=True))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
