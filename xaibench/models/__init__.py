@@ -1,68 +1,116 @@
 """Classifiers and their training.
 
-:func:`build` makes a model by name, :func:`fit` trains it, :func:`fit_many` trains many of one shape together, and
-:func:`accuracy` tests it. A model of your own is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits
-``[N, K]``; :func:`build` makes it from ``"package.module:name"``, a factory ``(in_shape, num_classes) -> Module``.
+:func:`build` makes a model by name, :func:`fit` trains it, :func:`fit_many` trains many of one shape together,
+:func:`fit_head` trains the last layer of a pretrained one (or all of it), and :func:`accuracy` tests it. A model of
+your own is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from
+``"package.module:name"``: a class, a factory ``(in_shape, num_classes) -> Module``, or a module.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
+from xaibench.models.classifier import Classifier, Normalise
 from xaibench.models.context import isolated_rng
+from xaibench.models.fold import FOLDS, Folded
+from xaibench.models.heads import find_head, fit_head
+from xaibench.models.own import check_outputs, check_parameters, make_own
 from xaibench.models.tetromino import CNN, LLR, MLP, Network, he_normal_
 from xaibench.models.train import Training, TrainingDivergedError, accuracy, fit, fit_many
+from xaibench.models.weights import WeightsNotFoundError
 from xaibench.registry import Registry
 
 __all__ = [
     "CNN",
+    "FOLDS",
     "LLR",
     "MLP",
     "MODELS",
+    "Classifier",
+    "Folded",
     "Network",
+    "Normalise",
     "Training",
     "TrainingDivergedError",
+    "WeightsNotFoundError",
     "accuracy",
     "build",
+    "find_head",
     "fit",
+    "fit_head",
     "fit_many",
     "he_normal_",
 ]
 
-#: Name -> factory ``(in_shape, num_classes) -> nn.Module``.
+_IMAGENET = (
+    "resnet18",
+    "resnet50",
+    "vgg16",
+    "vgg19",
+    "densenet121",
+    "efficientnet_b0",
+    "vit_b_16",
+    "efficientnet_lite0",
+)
+
+#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm.
 MODELS = Registry(
     "model",
     {
         "llr": "xaibench.models.tetromino:LLR",
         "mlp": "xaibench.models.tetromino:MLP",
         "cnn": "xaibench.models.tetromino:CNN",
+        **{name: f"xaibench.models.imagenet:{name}" for name in _IMAGENET},
     },
+    schemes={"timm": "xaibench.models.timm_models:Timm"},
 )
 
 
-def build(name: str, in_shape: tuple[int, int, int], num_classes: int, *, seed: int = 0) -> nn.Module:
-    """Make an untrained model with initial weights that ``seed`` decides.
+def build(
+    name: str, in_shape: tuple[int, int, int], num_classes: int, *, seed: int = 0, **parameters: Any
+) -> nn.Module:
+    """Make a model: pretrained where its name stands for pretrained weights, else with weights that ``seed`` decides.
 
     Args:
-        name: A name of :data:`MODELS`, or ``"package.module:factory"``.
+        name: A name of :data:`MODELS`, ``"timm:<name>"``, or ``"package.module:name"``: a class, a factory, or a
+            module, of which a copy is taken.
         in_shape: ``(C, H, W)`` of the images.
         num_classes: Number of logits.
-        seed: Decides the initial weights. The global random state is neither used nor changed.
+        seed: Decides the initial weights (of a pretrained network: of its new last layer). The global random state is
+            neither used nor changed.
+        **parameters: The model's own, such as ``weights=None``, ``head="pretrained"`` or ``fold="pet"`` of the networks
+            pretrained on ImageNet (see :class:`xaibench.models.imagenet.Torchvision`).
 
     Returns:
-        A model on the CPU, in training mode, that maps images ``[N, C, H, W]`` to logits ``[N, num_classes]``.
+        A model on the CPU that maps images ``[N, C, H, W]`` to logits ``[N, num_classes]``. Pretrained networks are in
+        evaluation mode and take pixels in [0, 1]; the small ones are in training mode.
 
     Raises:
         UnknownNameError: If no model has that name.
-        ValueError: If the model takes no images of that shape.
+        WeightsNotFoundError: If pretrained weights are not here and cannot be downloaded; says which file goes where.
+        TypeError: If a parameter is not known, or a model of your own cannot be made so.
+        ValueError: If the model takes no images of that shape, or its outputs are not the classes.
 
     Example:
         >>> import torch
         >>> model = build("cnn", in_shape=(1, 8, 8), num_classes=2)
         >>> tuple(model(torch.zeros(5, 1, 8, 8)).shape)
         (5, 2)
+        >>> build("resnet18", (3, 64, 64), 2, weights=None).network.fc
+        Linear(in_features=512, out_features=2, bias=True)
     """
-    factory = MODELS.resolve(name)
+    with isolated_rng(0):  # a module of your own may draw weights when it is imported
+        part = MODELS.resolve(name)
+    shape = (in_shape[0], in_shape[1], in_shape[2])
+    known = MODELS.canonical(name) in MODELS
     with isolated_rng(seed):
-        model: nn.Module = factory(tuple(in_shape), num_classes)
+        if known or MODELS.target(name) != name:
+            check_parameters(part, name, parameters)
+            model: nn.Module = part(shape, num_classes, **parameters)
+        else:
+            model = make_own(part, name, shape, num_classes, parameters)
+        if not known:
+            check_outputs(model, name, shape, num_classes)
     return model

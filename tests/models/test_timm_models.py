@@ -1,0 +1,87 @@
+"""Networks of timm: made for the classes and the size of the images, with weights from a file; errors that help."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+import xaibench as xb
+from xaibench.models import MODELS, WeightsNotFoundError, build
+
+SHAPE = (3, 64, 64)
+
+
+@pytest.fixture
+def timm():
+    return pytest.importorskip("timm")
+
+
+def pictures():
+    return torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "vit_tiny_patch16_224", "test_efficientnet.r160_in1k"])
+def test_any_network_by_its_name(timm, name):
+    model = build(f"timm:{name}", SHAPE, 3, weights=None, seed=1)
+    config = timm.get_pretrained_cfg(name)
+    assert model.normalise.mean.flatten().tolist() == pytest.approx(config.mean)
+    assert model.normalise.std.flatten().tolist() == pytest.approx(config.std)
+    assert model(pictures()).shape == (2, 3)
+    assert not model.training
+    assert torch.equal(build(f"timm:{name}", SHAPE, 3, weights=None, seed=1)(pictures()), model(pictures()))
+
+
+def test_its_entry_describes_it(timm):
+    info = MODELS.resolve("timm:resnet10t").info
+    assert info.label == "resnet10t (timm)"
+    assert info.revision == 1
+
+
+def test_gradcam_explains_it(timm):
+    model = build("timm:resnet10t", SHAPE, 2, weights=None)
+    assert xb.explain("gradcam", model, pictures(), torch.tensor([0, 1]), output="margin").abs().max() > 0
+
+
+def test_weights_of_a_file(timm, tmp_path):
+    source = timm.create_model("resnet10t", num_classes=7).eval()
+    torch.save(source.state_dict(), tmp_path / "a.pth")
+    kept = build("timm:resnet10t", SHAPE, 7, weights=tmp_path / "a.pth", head="pretrained")
+    assert torch.equal(kept(pictures()), source(kept.normalise(pictures())))
+    new = build("timm:resnet10t", SHAPE, 2, weights=tmp_path / "a.pth")
+    assert torch.equal(new.network.conv1[0].weight, source.conv1[0].weight)
+    assert new(pictures()).shape == (2, 2)
+    folded = build("timm:resnet10t", SHAPE, 2, weights=tmp_path / "a.pth", fold={"a": [0, 1], "b": [6]})
+    assert folded.classes == ("a", "b")
+    with pytest.raises(ValueError, match="head='pretrained' has 7 outputs, but num_classes is 2"):
+        build("timm:resnet10t", SHAPE, 2, weights=tmp_path / "a.pth", head="pretrained")
+
+
+def test_without_a_network_the_error_says_what_to_fetch(timm, monkeypatch):
+    def refuse(name, pretrained=False, **parameters):
+        raise ConnectionError("no network here")
+
+    monkeypatch.setattr(timm, "create_model", refuse)
+    with pytest.raises(
+        WeightsNotFoundError, match=r"fetch model.safetensors of 'timm/resnet10t.*weights=None"
+    ) as caught:
+        build("timm:resnet10t", SHAPE, 2)
+    assert "HF_HOME" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["resnet10", "resnet18.no_such_tag"])
+def test_an_unknown_network_is_told_what_is_near(timm, name):
+    with pytest.raises(ValueError, match=f"timm has no network '{name}'; near it: .*resnet1"):
+        build(f"timm:{name}", SHAPE, 2, weights=None)
+
+
+def test_without_timm_the_command_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install timm"):
+        build("timm:resnet10t", SHAPE, 2)
+
+
+def test_other_weights_than_pretrained_are_refused(timm):
+    with pytest.raises(ValueError, match=r"timm:resnet10t has no weights 'IMAGENET1K_V1'\. Known: pretrained"):
+        build("timm:resnet10t", SHAPE, 2, weights="IMAGENET1K_V1")

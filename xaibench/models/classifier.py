@@ -1,0 +1,175 @@
+"""What all pretrained classifiers share: pixels in [0, 1] go in, the normalisation is a layer, the last layer is new.
+
+A classifier is ``Classifier(network, mean, std)``: images ``[N, 3, H, W]`` in [0, 1] are normalised inside the module.
+So baselines, masked images and perturbations live in pixel space (black is 0, whatever the network was trained with),
+and maps of different networks are maps of the same pixels. A gradient by the pixels is the gradient by the normalised
+image divided by the deviation of each channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+#: The last layer: ``"new"``, with random weights, or ``"pretrained"``, the one that the weights come with.
+HeadChoice: TypeAlias = Literal["new", "pretrained"]
+
+
+class Normalise(nn.Module):
+    """``(x - mean) / std``, channel by channel.
+
+    Args:
+        mean: Of each channel, for pixels in [0, 1].
+        std: Of each channel; positive.
+
+    Example:
+        >>> Normalise([0.5], [0.25])(torch.ones(1, 1, 1, 1)).item()
+        2.0
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std) or not all(value > 0 for value in std):
+            raise ValueError(f"expected as many positive deviations as means, got mean={mean} and std={std}.")
+        # Not among the weights: they are the same whatever a file of weights says.
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32)[:, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images ``[N, C, H, W]`` of images in [0, 1]."""
+        return (images - self.mean) / self.std
+
+
+class Classifier(nn.Module):
+    """A network behind the normalisation it was trained with.
+
+    Args:
+        network: From normalised images ``[N, C, H, W]`` to logits ``[N, K]``.
+        mean: As in :class:`Normalise`.
+        std: As in :class:`Normalise`.
+
+    Attributes:
+        explain_dtype: Precision in which explainers run it.
+
+    Example:
+        >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), [0.5] * 3, [0.2] * 3)
+        >>> tuple(model(torch.rand(4, 3, 2, 2)).shape)
+        (4, 5)
+    """
+
+    explain_dtype = torch.float32
+
+    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.normalise = Normalise(mean, std)
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits ``[N, K]`` of images ``[N, C, H, W]`` in [0, 1]."""
+        logits: Tensor = self.network(self.normalise(images))
+        return logits
+
+
+def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
+    """The last linear layer in the order of definition, and its name: ``fc``, ``classifier.6``, ``heads.head``.
+
+    Raises:
+        ValueError: If there is none.
+
+    Example:
+        >>> last_linear(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))[0]
+        '2'
+    """
+    found = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    if not found:
+        raise ValueError(f"{type(network).__name__} has no nn.Linear to be its last layer.")
+    return found[-1]
+
+
+def replace_head(network: nn.Module, num_classes: int) -> None:
+    """Put a new last layer in place, with PyTorch's default initial weights from the global generator."""
+    name, old = last_linear(network)
+    owner, _, attribute = name.rpartition(".")
+    new = nn.Linear(old.in_features, num_classes, bias=old.bias is not None)
+    setattr(network.get_submodule(owner), attribute, new)
+
+
+def load_state(network: nn.Module, state: Mapping[str, Tensor], source: str, *, head: HeadChoice) -> None:
+    """Put weights into a network; its last layer becomes as wide as theirs.
+
+    Args:
+        network: As it was when the weights were saved, apart from the number of classes.
+        state: Its state, or that of a :class:`Classifier` around it.
+        source: Where the weights come from, for error messages.
+        head: ``"new"`` lets the last layer be missing.
+
+    Raises:
+        ValueError: If names or shapes do not fit, or a weight is not finite.
+    """
+    for prefix in ("module.", "network."):
+        if all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): value for name, value in state.items()}
+    name = last_linear(network)[0]
+    own = network.state_dict()
+    theirs = state.get(f"{name}.weight")
+    if theirs is not None and theirs.ndim == 2 and len(theirs) != len(own[f"{name}.weight"]):
+        replace_head(network, len(theirs))
+        own = network.state_dict()
+    lost = {key for key in (f"{name}.weight", f"{name}.bias") if head == "new" and key in own and key not in state}
+    # Counters of batch norm are not used, and old files lack them.
+    lost |= {key for key in own if key.endswith("num_batches_tracked") and key not in state}
+    state = {**state, **{key: own[key] for key in lost}}
+    _check_fits(own, state, source)
+    network.load_state_dict(state)
+
+
+def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: str) -> None:
+    shapes = {key for key in own.keys() & state.keys() if own[key].shape != state[key].shape}
+    problems = [
+        f"{what}: {_some(keys)}"
+        for what, keys in (
+            ("missing", own.keys() - state.keys()),
+            ("unknown", state.keys() - own.keys()),
+            ("of another shape", shapes),
+        )
+        if keys
+    ]
+    if problems:
+        raise ValueError(f"{source} does not fit the network; {'; '.join(problems)}. Are they of another network?")
+    broken = {key for key, value in state.items() if value.is_floating_point() and not value.isfinite().all()}
+    if broken:
+        raise ValueError(f"{source} has NaN or infinite weights in {_some(broken)}; take other weights.")
+
+
+def _some(names: set[str], most: int = 4) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:most]) + (f", ... ({len(listed)} in all)" if len(listed) > most else "")
+
+
+def check_request(
+    name: str, in_shape: tuple[int, int, int], num_classes: int, head: str, *, smallest: int = 1, multiple: int = 1
+) -> None:
+    """Refuse what no pretrained classifier can be, before anything is downloaded.
+
+    Raises:
+        ValueError: If the images are not RGB or too small, there are fewer than two classes, or ``head`` is unknown.
+    """
+    channels, height, width = in_shape
+    if channels != 3:
+        raise ValueError(
+            f"{name}: in_shape is {in_shape}, expected (3, H, W): RGB in [0, 1]. Repeat a grey channel: "
+            "images.expand(-1, 3, -1, -1)."
+        )
+    if min(height, width) < smallest or height % multiple or width % multiple:
+        steps = f" and multiples of {multiple}" if multiple > 1 else ""
+        raise ValueError(f"{name}: in_shape is {in_shape}, expected sides of at least {smallest} pixels{steps}.")
+    if num_classes < 2:
+        raise ValueError(f"{name}: num_classes is {num_classes}, but a classifier needs at least 2.")
+    if head not in get_args(HeadChoice):
+        raise ValueError(f"{name}: head={head!r}, expected 'new' or 'pretrained'.")

@@ -1,0 +1,116 @@
+"""Where pretrained weights come from: a file, or a name that torchvision knows and downloads."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
+
+
+class WeightsNotFoundError(ValueError):
+    """Weights that are not on this machine and could not be fetched; the message says what to put where."""
+
+
+def is_file(weights: object) -> bool:
+    """Whether ``weights`` is meant as a path.
+
+    Example:
+        >>> is_file("IMAGENET1K_V1"), is_file("mine.pth"), is_file("folder/mine")
+        (False, True, True)
+    """
+    if isinstance(weights, os.PathLike):
+        return True
+    return isinstance(weights, str) and (weights.endswith(_SUFFIXES) or os.sep in weights or "/" in weights)
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file, or of a ``.pth``, ``.pt`` or ``.bin`` file of ``torch.save``.
+
+    A pickle is read with ``weights_only=True``: it cannot run code. ``{"state_dict": ...}`` and ``{"model": ...}``, as
+    training scripts save them, are unpacked.
+
+    Raises:
+        WeightsNotFoundError: If there is no such file.
+        ValueError: If it holds anything else than tensors by name.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise WeightsNotFoundError(f"weights={str(path)!r}: there is no such file.")
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: Any = load_file(file)
+        else:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle, zip and safetensors each have errors of their own
+        raise ValueError(
+            f"weights={str(path)!r} cannot be read as tensors ({type(error).__name__}: {_first_line(error)}). Expected "
+            "a .safetensors file or torch.save(model.state_dict(), file); a pickled module is refused, as it could "
+            "run any code."
+        ) from error
+    for key in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(
+            f"weights={str(path)!r}: expected tensors by name, as in torch.save(model.state_dict(), file)."
+        )
+    return state
+
+
+def named_weights(name: str, weights: str) -> Any:
+    """The entry of torchvision's table of weights: its ``url``, ``transforms`` and ``meta``.
+
+    Raises:
+        ValueError: If torchvision has no such weights; names the nearest.
+    """
+    from torchvision.models import get_model_weights
+
+    table = get_model_weights(name)
+    if weights not in table.__members__:
+        raise ValueError(unknown_weights(name, weights, table.__members__))
+    return table[weights]
+
+
+def unknown_weights(name: str, weights: object, known: Iterable[str]) -> str:
+    """What to say of weights that are neither a known name nor a file."""
+    known = list(known)
+    near = difflib.get_close_matches(str(weights), known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return (
+        f"{name} has no weights {weights!r}{hint} Known: {', '.join(known)}; or the path of a file (.pth, "
+        ".safetensors), or None for random weights."
+    )
+
+
+def download(name: str, entry: Any) -> dict[str, Tensor]:
+    """The weights of an entry of torchvision's table, from torch's cache or else from their address.
+
+    Raises:
+        WeightsNotFoundError: If they are not in the cache and cannot be downloaded.
+    """
+    file = entry.url.rsplit("/", 1)[-1]
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    try:
+        state: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
+            entry.url, map_location="cpu", check_hash=True, progress=False, weights_only=True
+        )
+    except (OSError, RuntimeError) as error:  # no network, no space, no such address; another hash
+        raise WeightsNotFoundError(
+            f"{name}: the weights {entry.name} are not on this machine and cannot be downloaded "
+            f"({type(error).__name__}: {_first_line(error)}). Fetch {entry.url} and put it into {folder}, or pass "
+            f"weights='/path/to/{file}'. weights=None builds the network with random weights."
+        ) from error
+    return state
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
