@@ -51,6 +51,7 @@ class DatasetInfo:
         how_to_get: What a user must do to have the data; empty when it is generated.
         scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
         background: Second key, such as ``"white"``; empty likewise.
+        published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
         revision: Bumped whenever the same parameters give other samples.
     """
 
@@ -62,6 +63,7 @@ class DatasetInfo:
     how_to_get: str = ""
     scenario: str = ""
     background: str = ""
+    published: tuple[tuple[str, int], ...] = ()
     revision: int = 1
 
 

@@ -167,8 +167,9 @@ def test_imagenet_asks_for_what_it_needs():
 
 
 def test_every_registered_set_resolves_and_says_what_it_is():
-    assert len(DATASETS) == 24
-    for name in DATASETS:
+    names = [name for name in DATASETS if name.startswith("xai-tris/")]
+    assert len(names) == 24
+    for name in names:
         part = DATASETS.resolve(name)
         assert part.info.name == name
         assert part.info.image_shape in {(1, 8, 8), (1, 64, 64)}

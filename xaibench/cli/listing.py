@@ -56,7 +56,8 @@ def _label(part: object, root: Path | None) -> str:
     if not isinstance(info, DatasetInfo):
         return str(getattr(info, "label", ""))
     shape = "×".join(map(str, info.image_shape))
-    classes = " or ".join(info.classes) if len(info.classes) < 4 else f"{len(info.classes)} classes"
+    chosen = getattr(part, "default_classes", None) or info.classes
+    classes = " or ".join(chosen) if len(chosen) < 4 else f"{len(chosen)} classes"
     return f"{classes}, {shape}; {_readiness(part, root)}"
 
 

@@ -17,7 +17,7 @@ Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
 class Split(torch_data.Dataset[Sample]):
-    """Samples of one split, held in memory.
+    """Samples of one split, held in memory (:class:`~xaibench.data.annotated.split.DiskSplit` reads them from disk).
 
     Args:
         images: ``[N, C, H, W]`` float32.
@@ -50,9 +50,24 @@ class Split(torch_data.Dataset[Sample]):
                 "expected images [N,C,H,W], masks [N,H,W] and targets [N] of one N, H and W; got "
                 f"{list(images.shape)}, {list(masks.shape)} and {list(targets.shape)}."
             )
-        self.images = images
-        self.masks = masks
-        self.targets = targets
+        self._images = images
+        self._masks = masks
+        self._targets = targets
+
+    @property
+    def images(self) -> Tensor:
+        """``[N, C, H, W]`` float32."""
+        return self._images
+
+    @property
+    def masks(self) -> Tensor:
+        """``[N, H, W]`` bool, ``True`` = important."""
+        return self._masks
+
+    @property
+    def targets(self) -> Tensor:
+        """``[N]`` int64 class indices."""
+        return self._targets
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -86,6 +101,11 @@ class Dataset:
     info: DatasetInfo
     parameters: Mapping[str, object] = field(default_factory=dict)
     batch_size: int = 32
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of their index."""
+        return self.info.classes
 
     def __repr__(self) -> str:
         sizes = f"train={len(self.train)}, val={len(self.val)}, test={len(self.test)}"

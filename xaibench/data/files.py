@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -30,3 +31,19 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def disk_of(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """A disk that fills up inside the block is said to be that of the folder.
+
+    Raises:
+        OSError: If it does.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        message = f"the disk of {os.fspath(folder)} is full; make room on it and try again"
+        raise OSError(error.errno, message) from error

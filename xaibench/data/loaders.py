@@ -26,6 +26,38 @@ DATASETS = Registry(
         for side in ("8x8", "64x64")
         for scenario in ("lin", "mult", "rigid", "xor")
         for background in ("white", "corr", "imagenet")
+    }
+    | {
+        name: f"xaibench.data.annotated.{name}:{name}"
+        for name in ("gender", "scene", "glasses", "sixray", "lidc", "tumor", "pet", "pascal")
+    },
+    aliases={
+        "voc": "pascal",
+        "voc2012": "pascal",
+        "pascal-voc": "pascal",
+        "object": "pascal",
+        "cats-dogs": "pet",
+        "cat-dog": "pet",
+        "oxford-pet": "pet",
+        "oxford-iiit-pet": "pet",
+        "pets": "pet",
+        "coco": "gender",
+        "coco-gender": "gender",
+        "places": "scene",
+        "places365": "scene",
+        "eyeglasses": "glasses",
+        "celeba": "glasses",
+        "celebamask-hq": "glasses",
+        "prohibited": "sixray",
+        "nodule": "lidc",
+        "nodules": "lidc",
+        "lidc-idri": "lidc",
+        "pancreas": "tumor",
+        "tumour": "tumor",
+    },
+    schemes={
+        "published": "xaibench.data.annotated.published:Published",
+        "folder": "xaibench.data.annotated.folder:Folder",
     },
 )
 
@@ -34,10 +66,12 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
     """Load or generate a data set.
 
     Args:
-        name: A name of :data:`DATASETS`, or ``"package.module:attribute"`` of your own.
+        name: A name of :data:`DATASETS`; ``"folder:DIR"`` for your own images and masks, ``"published:DIR"`` for the
+            processed Saliency-Bench release; or ``"package.module:attribute"`` of your own.
         seed: Fixes the samples and their split.
         **parameters: The set's own, such as ``alpha`` and ``n_samples`` of the XAI-TRIS sets
-            (:meth:`xaibench.data.tetromino.Tetromino.__call__`).
+            (:meth:`xaibench.data.tetromino.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of the annotated
+            ones (:meth:`xaibench.data.annotated.base.AnnotatedSet.__call__`).
 
     Returns:
         The set with its ``train``, ``val`` and ``test``, each of ``(image [C,H,W], mask [H,W], target)``.
@@ -46,6 +80,7 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
         UnknownNameError: If no data set has this name.
         TypeError: If the set takes no such parameter; names those it takes.
         ValueError: If a parameter is out of its range.
+        MissingDataError: If an annotated set is not there; says how to get it.
 
     Example:
         >>> data = load("xai-tris/lin-white-8x8", seed=3, n_samples=100)
@@ -64,6 +99,7 @@ def loading(
     *,
     seed: int = 0,
     batch_size: int | None = None,
+    num_workers: int = 0,
     verbose: bool = True,
     **parameters: Any,
 ) -> tuple[DataLoader[Sample], DataLoader[Sample], DataLoader[Sample]]:
@@ -76,6 +112,7 @@ def loading(
         classes: Classes to take, of the sets that let you choose: ``"aeroplane,bicycle"`` or a list.
         seed: Fixes the samples, their split, and the order of the training batches in every epoch.
         batch_size: None = the size that the set was published with (512 for XAI-TRIS).
+        num_workers: Processes that read ahead, for sets that lie on disk; they change no batch.
         verbose: Log the progress to the logger ``"xaibench"``; where no logging is configured, to the terminal.
         **parameters: The set's own, as for :func:`load`.
 
@@ -96,6 +133,8 @@ def loading(
     """
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: expected at least 1.")
+    if num_workers < 0:
+        raise ValueError(f"num_workers={num_workers!r}: expected 0 or more.")
     if classes is not None:
         parameters["classes"] = classes
     with _progress(verbose) as say:
@@ -105,18 +144,25 @@ def loading(
         splits = (dataset.train, dataset.val, dataset.test)
         say("Creating dataloaders...")
         size = dataset.batch_size if batch_size is None else batch_size
-        train, val, test = (_loader(split, size, seed, shuffle=split is dataset.train) for split in splits)
+        train, val, test = (_loader(split, size, seed, num_workers, shuffle=split is dataset.train) for split in splits)
         say("Data loading complete.")
     return train, val, test
 
 
-def _loader(split: Split, batch_size: int, seed: int, *, shuffle: bool) -> DataLoader[Sample]:
+def _loader(split: Split, batch_size: int, seed: int, workers: int, *, shuffle: bool) -> DataLoader[Sample]:
     # A generator of its own for every loader: without one, even an unshuffled loader draws from torch's global state.
     generator = torch.Generator().manual_seed(seed)
-    order = RandomSampler(split, generator=generator) if shuffle else SequentialSampler(split)
+    order = RandomSampler(split, generator=generator) if shuffle and len(split) else SequentialSampler(split)
     # The sampler hands out whole batches of indices, and batch_size=None keeps the loader from collating.
     batches = BatchSampler(order, batch_size, drop_last=False)
-    return DataLoader(split, sampler=batches, batch_size=None, generator=generator)
+    return DataLoader(
+        split,
+        sampler=batches,
+        batch_size=None,
+        generator=generator,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
 
 
 def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dict[str, Any]) -> None:

@@ -1,0 +1,15 @@
+import pytest
+from generators.painted import Painted, PaintedSet
+
+
+@pytest.fixture
+def painted():
+    return Painted
+
+
+@pytest.fixture
+def painted_set(tmp_path):
+    """``painted_set(source)``: the set and a root in which it lies."""
+    (tmp_path / "painted").mkdir()
+    (tmp_path / "painted" / "list.txt").touch()
+    return lambda source=None: (PaintedSet(source), tmp_path)
