@@ -1,12 +1,15 @@
 import logging
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 from xaibench.data import Split, load, loading
+from xaibench.data.threads import ThreadedLoader
 from xaibench.registry import UnknownNameError
 
 LINES = ["Loading data...", "Splitting dataset...", "Creating dataloaders...", "Data loading complete."]
@@ -117,3 +120,51 @@ def test_splits_of_other_shapes(changed, error, message):
     assert len(Split(**parts)) == 3
     with pytest.raises(error, match=message):
         Split(**{**parts, **changed})
+
+
+class Counted(torch.utils.data.Dataset):
+    """Ten samples that are slow to read in turn, and one that cannot be."""
+
+    def __init__(self, broken=None):
+        self.broken, self.read = broken, []
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, indices):
+        time.sleep(0.002 * (indices[0] % 3))
+        if self.broken in indices:
+            raise ValueError("broken.jpg cannot be read")
+        self.read.append(list(indices))
+        return torch.tensor(indices)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_hand_out_batches_in_order_every_epoch(workers):
+    batches = BatchSampler(range(10), 3, drop_last=False)
+    loader = ThreadedLoader(Counted(), batches, workers)
+    assert len(loader) == 4
+    for _ in range(2):
+        assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+def test_an_error_in_a_thread_reaches_the_consumer():
+    loader = ThreadedLoader(Counted(broken=4), BatchSampler(range(10), 3, drop_last=False), 2)
+    batches = iter(loader)
+    assert next(batches).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"broken\.jpg cannot be read"):
+        next(batches)
+
+
+def test_threads_stop_with_the_consumer():
+    before = threading.active_count()
+    data = Counted()
+    batches = iter(ThreadedLoader(data, BatchSampler(range(10), 1, drop_last=False), 2))
+    next(batches)
+    batches.close()
+    for _ in range(100):
+        if threading.active_count() == before:
+            break
+        time.sleep(0.01)
+    assert threading.active_count() == before
+    assert len(data.read) < 10

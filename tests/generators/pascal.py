@@ -7,8 +7,8 @@ from PIL import Image
 from xaibench.data.annotated.pascal import CLASSES
 
 HEIGHT, WIDTH = 60, 80
-#: Two images of each class; every other shows a second class; then more of the first two classes.
-SHOWN = [(n % 20, *([(n + 7) % 20] if n % 2 else [])) for n in range(40)] + [(n % 2,) for n in range(16)]
+#: Three images of each class, every other of which shows a second class; then more of the first two classes.
+SHOWN = [(n % 20, *([(n + 7) % 20] if n % 2 else [])) for n in range(60)] + [(n % 2,) for n in range(16)]
 
 
 def palette():

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
 from xaibench.data.dataset import Dataset, Sample, Split
+from xaibench.data.threads import ThreadedLoader
 from xaibench.registry import Registry
 
 _LOGGER = logging.getLogger("xaibench")
@@ -112,7 +113,8 @@ def loading(
         classes: Classes to take, of the sets that let you choose: ``"aeroplane,bicycle"`` or a list.
         seed: Fixes the samples, their split, and the order of the training batches in every epoch.
         batch_size: None = the size that the set was published with (512 for XAI-TRIS).
-        num_workers: Processes that read ahead, for sets that lie on disk; they change no batch.
+        num_workers: How many batches are read at a time, for sets that lie on disk: by threads, or by processes where
+            there is a ``transform``. They change no batch (of a ``transform`` that draws random numbers, the draws).
         verbose: Log the progress to the logger ``"xaibench"``; where no logging is configured, to the terminal.
         **parameters: The set's own, as for :func:`load`.
 
@@ -155,6 +157,9 @@ def _loader(split: Split, batch_size: int, seed: int, workers: int, *, shuffle: 
     order = RandomSampler(split, generator=generator) if shuffle and len(split) else SequentialSampler(split)
     # The sampler hands out whole batches of indices, and batch_size=None keeps the loader from collating.
     batches = BatchSampler(order, batch_size, drop_last=False)
+    if workers > 0 and getattr(split, "transform", None) is None:
+        return ThreadedLoader(split, batches, workers, generator=generator)
+    # A transform may draw from torch's global generator, of which every process has its own.
     return DataLoader(
         split,
         sampler=batches,

@@ -200,16 +200,19 @@ def test_download_takes_the_address_and_checksum_of_torchvision(tmp_path, monkey
     assert (root, given) == (tmp_path, {"md5": "6cd6e144f989b92b3379bac3b3de84fd", "progress": None})
 
 
+@pytest.mark.parametrize("lent", [True, False], ids=["pixels lent by Pillow", "pixels copied"])
 @pytest.mark.parametrize("shape", [(90, 130), (50, 70), (300, 300), (200, 40)])
-def test_photographs_are_scaled_as_pillow_does(folder, root, shape):
-    """Within two steps of 256: one of rounding, one where a draft would not be taken either."""
+def test_photographs_are_scaled_as_pillow_does(folder, root, shape, lent, monkeypatch):
+    """To within one step of 256, where a JPEG is not decoded at a fraction of its size."""
+    if not lent:
+        monkeypatch.delattr(Image.Image, "__arrow_c_array__", raising=False)
     rng = np.random.default_rng(0)
     for file in (folder / "JPEGImages").glob("2*.jpg"):
         Image.fromarray(photograph(rng, *shape)).save(file, quality=95)
         labels = np.array(Image.open(mask_of(folder, file.stem))) if mask_of(folder, file.stem).exists() else None
         if labels is not None:
             save_labels(np.asarray(Image.fromarray(labels).resize(shape[::-1], 0)), mask_of(folder, file.stem))
-    size = max(min(shape) // 2 + 1, 48)  # above it no JPEG is decoded at a fraction
+    size = max(min(shape) // 2 + 1, 48)
     split = load("pascal", root=root, size=size, classes="aeroplane,bicycle").test
     for note, (image, _, _) in zip(split.meta, (split[i] for i in range(len(split))), strict=True):
         pillow = Image.open(folder / note["file"]).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)

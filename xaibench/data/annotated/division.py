@@ -100,7 +100,9 @@ def _official(source: Source, kept: Indices, splits: str, rng: np.random.Generat
     if splits != "official":
         raise ValueError(f"splits={splits!r}: expected three fractions or 'official'.")
     if source.official is None:
-        raise ValueError("this set has no official splits with these parameters; give fractions, such as splits=(0.6, 0.2, 0.2).")
+        raise ValueError(
+            "this set has no official splits with these parameters; give fractions, such as splits=(0.6, 0.2, 0.2)."
+        )
     lists = {part: np.intersect1d(indices, kept) for part, indices in source.official.items()}
     if "test" not in lists:
         lists["test"] = lists.pop("val")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import numpy as np
+import pyarrow
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import get_worker_info
+from torch.utils.dlpack import from_dlpack
 from torchvision import tv_tensors
 
 from xaibench.data.annotated.source import Source
@@ -174,14 +177,24 @@ def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def _fill(out: Tensor, image: Image.Image) -> None:
     """Write the image, scaled, into ``out`` ``[3, size, size]`` as values in [0, 1]."""
-    values = torch.from_numpy(np.atleast_3d(np.array(image))).permute(2, 0, 1)
+    values = _channels_last(image).permute(2, 0, 1)
     if values.shape[1:] != out.shape[1:]:
-        # The same as Pillow's resize to within one step of 256, in a fifth of its time.
+        # The same as Pillow's resize to within one step of 256, in a third of its time.
         size = (out.shape[1], out.shape[2])
         values = interpolate(values[None], size, mode="bilinear", antialias=True, align_corners=False)[0]
-    out.copy_(values)
+    out.copy_(values[:3])
     if values.dtype == torch.uint8:
         out.div_(255)
+
+
+def _channels_last(image: Image.Image) -> Tensor:
+    """``[h, w, 1 or 3]``, or ``[h, w, 4]`` of which the last channel means nothing."""
+    if image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
+        with suppress(ValueError):  # an image of 16 MB or more lies in several blocks
+            # Pillow's own memory, four bytes a pixel: no copy, and torch scales four channels faster than three.
+            pixels: Tensor = from_dlpack(pyarrow.array(image).values)
+            return pixels.view(image.height, image.width, 4)
+    return torch.from_numpy(np.atleast_3d(np.array(image)))
 
 
 def _statistics(normalize: Normalize) -> tuple[Tensor, Tensor] | None:

@@ -1,0 +1,180 @@
+"""How fast the images of an annotated set are read: ``python benchmarks/loading.py [--root DIR]``.
+
+Compares ``xb.loading("pascal", ...)`` with a plain ``torchvision.datasets.VOCSegmentation`` (images: ``Resize`` to
+224×224 and ``ToTensor``; label maps: ``Resize`` nearest and ``PILToTensor``) in a plain ``DataLoader``; both with two
+workers that stay over the epochs, batches of 32, shuffled, on the same files. Epochs alternate, each pair gives a ratio
+of samples a second, and the median of the ratios counts. An image with two classes is two
+samples of ours, each read by itself.
+
+``--root`` is the folder that has ``VOCdevkit/VOC2012``. Without it, a tree of 400 made-up images is written to a
+temporary folder: 500×375 pixels, noise with the spectrum of photographs, JPEG files of some 115 kB and label maps with
+void rims, sizes that PASCAL VOC 2012 has too (2,913 images, 500 px on the longer side, files of some 110 kB).
+
+Then the peak of memory is measured, of each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+import xaibench as xb
+
+IMAGES, HEIGHT, WIDTH, QUALITY = 400, 375, 500, 90
+BATCH, WORKERS, SIZE, WARM_UP = 32, 2, 224, 1
+
+
+def write_voc(root: Path) -> None:
+    """A made-up VOC 2012, segmented images only."""
+    rng = np.random.default_rng(0)
+    base = root / "VOCdevkit" / "VOC2012"
+    for folder in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
+        (base / folder).mkdir(parents=True)
+    names = [f"2007_{number:06d}" for number in range(IMAGES)]
+    for number, name in enumerate(names):
+        Image.fromarray(photograph(rng)).save(base / "JPEGImages" / f"{name}.jpg", quality=QUALITY)
+        labels = Image.fromarray(drawing(rng, number)).convert("P")
+        labels.putpalette(np.arange(768, dtype=np.uint32).astype(np.uint8).tobytes())
+        labels.save(base / "SegmentationClass" / f"{name}.png")
+    for part, chosen in (("train", names[::2]), ("val", names[1::2]), ("trainval", names)):
+        (base / "ImageSets" / "Segmentation" / f"{part}.txt").write_text("\n".join(chosen) + "\n")
+
+
+def photograph(rng: np.random.Generator) -> np.ndarray:
+    """``[h, w, 3]`` noise whose amplitude falls with the frequency, the same in all colours but for a tenth."""
+    frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH)[None, :])
+    frequency[0, 0] = np.inf
+    planes = np.fft.irfft2(np.fft.rfft2(rng.standard_normal((4, HEIGHT, WIDTH))) / frequency, s=(HEIGHT, WIDTH))
+    planes /= planes.std(axis=(1, 2), keepdims=True)
+    colours = 128 + 50 * planes[0] + 15 * planes[1:]
+    return np.moveaxis(colours, 0, -1).clip(0, 255).astype(np.uint8)
+
+
+def drawing(rng: np.random.Generator, number: int) -> np.ndarray:
+    """``[h, w]`` labels: one or two ragged ellipses of one or two classes with void rims."""
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+    labels = np.zeros((HEIGHT, WIDTH), dtype=np.uint8)
+    for shape in range(1 + number % 2):
+        centre, radii = rng.uniform(0.25, 0.75, 2) * (HEIGHT, WIDTH), rng.uniform(0.1, 0.35, 2) * (HEIGHT, WIDTH)
+        y, x = (rows - centre[0]) / radii[0], (columns - centre[1]) / radii[1]
+        angle = np.arctan2(y, x)
+        distance = np.hypot(y, x) * (1 + 0.1 * np.sin(9 * angle + rng.uniform(0, 6)))
+        labels[distance < 1.06] = 255
+        labels[distance < 1] = 1 + (number + 7 * shape) % 20
+    return labels
+
+
+def ours(root: Path) -> DataLoader:
+    return xb.loading(
+        "pascal", root=root, splits=(1.0, 0.0, 0.0), batch_size=BATCH, num_workers=WORKERS, size=SIZE, verbose=False
+    )[0]
+
+
+def plain(root: Path) -> DataLoader:
+    from torchvision import datasets, transforms
+
+    square = (SIZE, SIZE)
+    nearest = transforms.Resize(square, interpolation=transforms.InterpolationMode.NEAREST)
+    voc = datasets.VOCSegmentation(
+        root,
+        image_set="trainval",
+        transform=transforms.Compose([transforms.Resize(square), transforms.ToTensor()]),
+        target_transform=transforms.Compose([nearest, transforms.PILToTensor()]),
+    )
+    return DataLoader(voc, batch_size=BATCH, shuffle=True, num_workers=WORKERS, persistent_workers=True)
+
+
+LOADERS: dict[str, Callable[[Path], DataLoader]] = {"xaibench": ours, "torchvision": plain}
+
+
+def busy() -> float:
+    """Processor time in seconds of this process and its workers; of the latter where /proc tells it, on Linux."""
+    total = time.process_time()
+    for child in multiprocessing.active_children():
+        status = Path(f"/proc/{child.pid}/stat")
+        if status.exists():
+            user, system = status.read_text().rpartition(")")[2].split()[11:13]
+            total += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def epoch(loader: DataLoader) -> tuple[float, float]:
+    """Samples a second of one epoch, by the clock and of processor time."""
+    start, cpu, count = time.perf_counter(), busy(), 0
+    for images, *_ in loader:
+        count += len(images)
+    return count / (time.perf_counter() - start), count / (busy() - cpu)
+
+
+def compare(root: Path, epochs: int) -> None:
+    loaders = {name: make(root) for name, make in LOADERS.items()}
+    for loader in loaders.values():
+        for _ in range(WARM_UP):
+            epoch(loader)
+    speeds: dict[str, list[tuple[float, float]]] = {name: [] for name in loaders}
+    for turn in range(epochs):
+        for name in sorted(loaders, reverse=turn % 2 == 1):
+            speeds[name].append(epoch(loaders[name]))
+    for kind, what in enumerate(("by the clock", "of processor time")):
+        for name, found in speeds.items():
+            values = sorted(pair[kind] for pair in found)
+            middle = statistics.median(values)
+            print(f"{name:12}{middle:6.0f} samples a second {what} ({values[0]:.0f} to {values[-1]:.0f})")
+        pairs = zip(speeds["xaibench"], speeds["torchvision"], strict=True)
+        ratios = sorted(ours[kind] / plain[kind] for ours, plain in pairs)
+        middle = statistics.median(ratios)
+        print(f"  ratio: median {middle:.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}, {epochs} pairs of epochs")
+
+
+def peak(root: Path, name: str) -> None:
+    """Read one epoch and print the peak of memory of this process and of its largest worker, in MB."""
+    loader = LOADERS[name](root)
+    epoch(loader)
+    del loader  # ends the workers, whose peak is known only then
+    kinds = {"main": resource.RUSAGE_SELF, "worker": resource.RUSAGE_CHILDREN}
+    print(json.dumps({kind: resource.getrusage(who).ru_maxrss / 1024 for kind, who in kinds.items()}))
+
+
+def measure(root: Path, epochs: int) -> None:
+    compare(root, epochs)
+    for name in LOADERS:
+        command = [sys.executable, __file__, "--root", str(root), "--peak", name]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(f"{name:12}peak memory: main process {found['main']:.0f} MB, largest worker {found['worker']:.0f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, help="folder that has VOCdevkit/VOC2012; a made-up one if left out")
+    parser.add_argument("--epochs", type=int, default=9, help="pairs of epochs")
+    parser.add_argument("--peak", choices=list(LOADERS), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.peak:
+        peak(arguments.root, arguments.peak)
+    elif arguments.root:
+        measure(arguments.root, arguments.epochs)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["XAIBENCH_CACHE"] = str(Path(folder, "cache"))
+            write_voc(Path(folder))
+            measure(Path(folder), arguments.epochs)
+
+
+if __name__ == "__main__":
+    main()
