@@ -1,19 +1,23 @@
-"""The metrics that ask the model, on ResNet-18 at 224×224, against the bare forward passes, a loop and peers: one run.
+"""The metrics at 224×224 against the bare forward passes, reference loops and peers, all in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/metrics.py
-    OMP_NUM_THREADS=1 python benchmarks/metrics.py --steps 224 --images 1 --clock cpu
+    OMP_NUM_THREADS=2 python benchmarks/metrics.py                       # all; some 10 minutes
+    OMP_NUM_THREADS=1 python benchmarks/metrics.py --steps 56 --images 4 --clock cpu
     python benchmarks/metrics.py --device cuda --images 16 --rounds 5
 
-Random weights: the time does not depend on them. Four things are set beside ``insertion`` and ``deletion``:
+ResNet-18 with random weights: the time does not depend on them. Four things are set beside ``insertion`` and
+``deletion``:
 
 - *passes*: as many rows as the curves have points, that are there already, through the model in inference mode, in the
   best layout (model and rows channels last) and with the batch size that the metric takes;
 - *loop*: the reference, as RISE's released code is written: one image at a time, a forward pass for each step, pixels
   replaced in numpy, softmax;
-- *Quantus* ``PixelFlipping`` and *pytorch-grad-cam* ``ROADCombined``, where they are installed.
+- *Quantus* ``PixelFlipping`` and, beside ``road``, *pytorch-grad-cam* ``ROADCombined``, where they are installed.
 
 They are timed in turn, round by round, so that a busy machine slows all of them; printed are the median seconds and the
 median of the ratios within the rounds. On a shared machine ``--clock cpu`` times the processor instead of the wall.
+
+The metrics with a ground truth and of the map alone follow: scikit-learn, and Quantus' ``PointingGame``,
+``RelevanceRankAccuracy``, ``AttributionLocalisation`` and their kin (``benchmarks/metrics_ground_truth.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import logging
 import statistics
 import time
 import warnings
@@ -30,12 +35,13 @@ from typing import Any
 import numpy as np
 import torch
 import torchvision
+from metrics_ground_truth import compare_scores
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.metrics.classifier import default_rows
-from xaibench.metrics.faithfulness import deletion, insertion
 from xaibench.metrics.imputation import road
+from xaibench.metrics.insertion_deletion import deletion, insertion
 from xaibench.metrics.perturbation import blurred
 
 Case = tuple[nn.Module, Tensor, Tensor, Tensor]
@@ -166,24 +172,27 @@ def compare_road(case: Case, rounds: int, clock: Callable[[], float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=56)
+    parser.add_argument("--steps", type=int, nargs="+", default=[56, 224])
     parser.add_argument("--images", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave Quantus and grad-cam out")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="passes and loop only")
     options = parser.parse_args()
     clock = time.perf_counter if options.clock == "wall" else time.process_time
     warnings.filterwarnings("ignore")
     case = make_case(options.images, options.size, torch.device(options.device))
-    print(
-        f"ResNet-18, {options.size}×{options.size}, {options.images} images, {options.steps} steps, {options.device}, "
-        f"{torch.get_num_threads()} threads, {options.clock} clock, median of {options.rounds} rounds"
-    )
-    compare_curves(case, options.steps, options.rounds, clock, options.peers)
+    logging.disable(logging.WARNING)
+    for steps in options.steps:
+        print(
+            f"\nResNet-18, {options.size}×{options.size}, {options.images} images, {steps} steps, {options.device}, "
+            f"{torch.get_num_threads()} threads, {options.clock} clock, median of {options.rounds} rounds"
+        )
+        compare_curves(case, steps, options.rounds, clock, options.peers)
     if options.peers:
         compare_road(case, options.rounds, clock)
+        compare_scores(32, options.size, options.rounds)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 Maps are float32, uniform and without ties, masks mark a fifth of the pixels; every contender gets the same arrays in
 memory, with all normalising switched off, and must give the same scores. The time is the best of the rounds.
+`benchmarks/metrics.py` prints these lines too.
 """
 
 from __future__ import annotations
@@ -75,6 +76,19 @@ def seconds(call: Scores) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
+def compare_scores(count: int, size: int, rounds: int) -> None:
+    """Print milliseconds, ratios and the largest difference of the scores, one line for each metric and peer."""
+    print(f"\n{count} maps of {size}×{size}, milliseconds for all, the best of {rounds} rounds\n")
+    print("| metric | peer | peer ms | ours ms | peer / ours | largest difference |\n|---|---|---|---|---|---|")
+    for name, peer, ours, theirs in contenders(count, size):
+        timed = [(seconds(theirs), seconds(ours)) for _ in range(rounds)]
+        slow, fast = (min(turn[side][0] for turn in timed) for side in (0, 1))
+        expected, found = (np.asarray(timed[-1][side][1], dtype=float) for side in (0, 1))
+        difference = np.abs(expected - found).max()
+        row = f"| {name} | {peer} | {slow * 1e3:.1f} | {fast * 1e3:.1f} | {slow / fast:.1f} | {difference:.1e} |"
+        print(row, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=32, help="number of maps (default 32)")
@@ -82,14 +96,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many is printed (default 3)")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    print(f"{options.count} maps of {options.size}×{options.size}, milliseconds for all")
-    print(f"{'metric':18} {'peer':32} {'peer':>9} {'ours':>9} {'ratio':>7} {'largest difference':>20}")
-    for name, peer, ours, theirs in contenders(options.count, options.size):
-        timed = [(seconds(theirs), seconds(ours)) for _ in range(options.rounds)]
-        slow, fast = (min(turn[side][0] for turn in timed) for side in (0, 1))
-        expected, found = (np.asarray(timed[-1][side][1], dtype=float) for side in (0, 1))
-        difference = np.abs(expected - found).max()
-        print(f"{name:18} {peer:32} {slow * 1e3:9.1f} {fast * 1e3:9.1f} {slow / fast:7.1f} {difference:20.1e}")
+    compare_scores(options.count, options.size, options.rounds)
 
 
 if __name__ == "__main__":

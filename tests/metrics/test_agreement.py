@@ -53,6 +53,8 @@ def test_the_two_kinds_differ():
     assert biserial == pytest.approx(oracle.point_biserial(hits, y), rel=1e-12)
     assert spearman == pytest.approx(oracle.spearman(hits, y), rel=1e-12)
     assert biserial < 0.7 < 0.85 < spearman
+    assert coefficient(y, hits) == biserial  # whichever of the two comes first
+    assert agreement({"x": y, "y": hits}, higher_is_better=UP).kind.loc["x", "y"] == "point-biserial"
 
 
 def test_lower_is_better_is_turned_first():

@@ -7,9 +7,9 @@ from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
 from torch import nn
 
+from xaibench.metrics import average_drop, deletion, insertion
 from xaibench.metrics import classifier as module
 from xaibench.metrics.classifier import asked, default_rows
-from xaibench.metrics.faithfulness import average_drop, deletion, insertion
 from xaibench.metrics.samples import check_samples
 
 

@@ -97,10 +97,44 @@ def test_extreme_maps(case):
 
 def test_a_map_of_which_only_tiny_values_are_met_keeps_its_score():
     # Squares of what the disturbances predict would vanish beside the largest value, and beta become infinite.
+    chosen = draw(0, 0).choice(16, 11, replace=False)
+    missed = next(pixel for pixel in range(16) if pixel not in chosen)
     maps = np.ones((1, 4, 4))
-    maps[0, 0, 1] = 6.4e161
+    maps.flat[missed] = 6.4e161
     images, targets = np.ones((1, 1, 4, 4), np.float32), np.array([0])
     model = lambda x: torch.stack([x.sum((1, 2, 3)), x[:, 0, 0, 0] * 2], 1)  # noqa: E731
-    for kind in ("square", "gaussian"):
-        score = infidelity(model, images, maps, targets, n_samples=11, perturbation=kind)
-        assert 0 <= score <= 1
+    score = infidelity(model, images, maps, targets, n_samples=11)
+    assert score == pytest.approx(infidelity(model, images, np.ones((1, 4, 4)), targets, n_samples=11), rel=1e-9)
+    assert 0 <= infidelity(model, images, maps, targets, n_samples=11, perturbation="gaussian") <= 1
+
+
+def test_captum_expansion_cancels_and_ours_does_not():
+    # Captum sums the squares of the expanded difference: of a map that is right the error is what rounding leaves,
+    # negative as well. Here no error is negative, and a right map's is zero to the precision of the scores.
+    weight = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e6
+    model = lambda images: (images[:, 0] * weight).sum((1, 2))[:, None].expand(-1, 2)  # noqa: E731
+    images, targets = torch.ones(1, 1, 4, 4, dtype=torch.float64), torch.tensor([0])
+    score = infidelity(model, images, weight[None], targets, output="identity")
+    assert 0 <= score < 1e-18 * 1e12
+
+
+def test_the_best_scale_is_no_worse_than_none():
+    # Maps that say nothing of the falls 1, -1 and 1: their best scale is zero up to rounding, which lifts the error of
+    # some of them above that of no prediction, and out of the range.
+    falls = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)
+    maps = torch.randn(5000, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    maps -= (maps * falls).mean(2, keepdim=True) * falls
+    model = lambda images: images.flatten(1) @ falls[:, None]  # noqa: E731
+    images, targets = torch.ones(5000, 1, 1, 3, dtype=torch.float64), torch.zeros(5000, dtype=torch.int64)
+    scores = infidelity(model, images, maps, targets, output="identity", reduction="none")
+    assert scores.max() == 1.0
+
+
+def test_without_the_best_scale_the_units_count(case):
+    model, images, maps, targets = case
+    settings = {"rescale": False, "reduction": "none"}
+    one = infidelity(model, images, maps, targets, **settings)
+    two = infidelity(model, images, 2 * maps, targets, **settings)
+    assert (one != two).all()
+    # A zero map predicts nothing, which is a prediction here: the mean square of the falls.
+    assert infidelity(model, images, 0 * maps, targets, **settings).isfinite().all()

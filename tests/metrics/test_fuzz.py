@@ -1,12 +1,14 @@
 """Anything that numpy can hold goes into every metric: a score in its range, a documented ``nan``, or a clear error.
 
-pytest tests/metrics/test_fuzz.py --hypothesis-profile=fuzz      # 10,000 inputs for each metric
+pytest tests/metrics/test_fuzz.py --hypothesis-profile=fuzz                     # 10,000 inputs for each metric
+pytest tests/metrics/test_fuzz.py --hypothesis-profile=fuzz -k "model and road" # of one kind, or of one metric
 """
 
 import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,6 +18,8 @@ from xaibench.metrics import METRICS, undefined_reasons
 THRESHOLDED = ("iou", "precision", "recall", "f1")
 METRICS_OF_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
 METRICS_OF_MAPS = [name for name in METRICS if METRICS.resolve(name).info.kind == "map"]
+METRICS_OF_MODELS = [name for name in METRICS if METRICS.resolve(name).info.kind == "model"]
+METRICS_OF_EXPLAINERS = [name for name in METRICS if METRICS.resolve(name).info.kind == "explainer"]
 
 dtypes = st.sampled_from([np.float16, np.float32, np.float64, np.int8, np.uint8, np.int64, np.bool_])
 few = {np.float16: [0, -0.0, 1, -1, 0.5], np.float32: [0, 1, -1, 0.5], np.float64: [0, 1, -1, 0.5, 5e-324, 1.7e308]}
@@ -86,3 +90,146 @@ def test_any_maps_give_a_score_a_reason_or_an_error(name, maps):
     largest = math.log(maps.shape[-1] * maps.shape[-2]) if name == "complexity" else 1.0
     for score, reason in zip(scores, reasons, strict=True):
         assert math.isnan(score) if reason else in_range(score, metric) and score <= largest
+
+
+baselines = st.sampled_from([0.0, -1.5, "blur"])
+fractions = st.floats(0, 1, exclude_min=True)
+several = st.lists(st.floats(0, 100, exclude_min=True, exclude_max=True), min_size=1, max_size=3)
+seeds = st.integers(0, 5)
+
+#: The parameters of each metric that asks; ``batch_size`` and ``output`` come to all of the model's.
+PARAMETERS = {
+    "deletion": {"steps": st.integers(1, 20), "baseline": baselines},
+    "insertion": {"steps": st.integers(1, 20), "baseline": baselines},
+    "comprehensiveness": {"fraction": fractions, "baseline": baselines},
+    "sufficiency": {"fraction": st.lists(fractions, min_size=1, max_size=3), "baseline": baselines},
+    "average_drop": {},
+    "increase_in_confidence": {},
+    "adversarial": {
+        "fraction": fractions,
+        "epsilon": st.floats(1e-6, 1e3),
+        "steps": st.integers(1, 3),
+        "pixels": st.sampled_from(["top", "random"]),
+        "seed": seeds,
+    },
+    "infidelity": {
+        "perturbation": st.sampled_from(["square", "gaussian"]),
+        "n_samples": st.integers(1, 20),
+        "sigma": st.floats(1e-3, 1e3),
+        "seed": seeds,
+    },
+    "road": {
+        "percentiles": several,
+        "order": st.sampled_from(["both", "morf", "lerf"]),
+        "noise": st.floats(0, 10),
+        "seed": seeds,
+    },
+    "data_consistency": {
+        "fraction": fractions,
+        "n_samples": st.integers(1, 3),
+        "relative": st.booleans(),
+        "seed": seeds,
+    },
+    "sensitivity_max": {"radius": st.floats(1e-6, 10), "n_samples": st.integers(1, 3), "seed": seeds},
+    "parameter_randomisation": {"magnitude": st.booleans(), "seed": seeds},
+}
+
+
+class Steep(torch.nn.Module):
+    """Two classes; the logits reach thousands, so that probabilities are 0 and 1 as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([1.0, -300.0]))
+
+    def forward(self, images):
+        return torch.stack([images.sum((1, 2, 3)), images[:, 0, 0, 0]], 1) * self.scale
+
+
+def draw_samples(data):
+    """Images, targets and the error that they must meet, if any."""
+    shape = data.draw(st.sampled_from([(1, 2), (1, 3), (3, 2), (4, 4)]))
+    count, channels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
+    broken = data.draw(st.sampled_from([None] * 14 + ["images", "targets"]))
+    finite = st.floats(-9, 9, width=32)
+    elements = finite | st.just(math.nan) if broken == "images" else finite
+    images = data.draw(hnp.arrays(np.float32, (count, channels, *shape), elements=elements))
+    classes = st.integers(-3, 3) if broken == "targets" else st.integers(0, 1)
+    targets = data.draw(hnp.arrays(np.int64, count, elements=classes))
+    error = "images must be finite" if not np.isfinite(images).all() else None
+    if error is None and not np.isin(targets, (0, 1)).all():
+        error = "targets must lie in 0 to 1"
+    return images, targets, error
+
+
+def check_scores(scores, count, undefined, metric):
+    assert scores.shape == (count,)
+    assert scores.dtype == np.float64
+    assert np.isnan(scores).tolist() == undefined
+    assert all(in_range(score, metric) for score in scores[~np.isnan(scores)])
+
+
+@pytest.mark.filterwarnings("ignore:the outputs of the model look like probabilities")
+@pytest.mark.parametrize("name", METRICS_OF_MODELS)
+@given(data=st.data())
+@settings(deadline=None)
+def test_any_map_of_a_model_gives_a_score_a_reason_or_an_error(name, data):
+    metric = METRICS.resolve(name)
+    images, targets, error = draw_samples(data)
+    maps = data.draw(arrays((len(images), *images.shape[2:])))
+    parameters = data.draw(st.fixed_dictionaries(PARAMETERS[name] | {"batch_size": st.sampled_from([None, 1, 2])}))
+    if error or not np.isfinite(maps).all():
+        with pytest.raises(ValueError, match=error if error and "images" in error else "maps must be|targets must"):
+            metric(Steep(), images, maps, targets, **parameters)
+        return
+    scores = metric(Steep(), images, maps, targets, reduction="none", **parameters)
+    exact = maps.astype(np.float64) if name in ("average_drop", "increase_in_confidence") else maps
+    undefined = [reason != "" for reason in undefined_reasons(exact, np.ones_like(maps, dtype=bool), name)]
+    if name == "infidelity" and parameters["perturbation"] == "square" and parameters["n_samples"] < 16:
+        undefined = [u or math.isnan(s) for u, s in zip(undefined, scores, strict=True)]  # no square met the map
+    if name == "average_drop":  # from a score of 0 nothing can drop
+        with torch.no_grad():
+            whole = Steep()(torch.from_numpy(images)).double().softmax(1).numpy()[np.arange(len(images)), targets]
+        undefined = [u or score == 0 for u, score in zip(undefined, whole, strict=True)]
+    check_scores(scores, len(images), undefined, metric)
+    mean = metric(Steep(), images, maps, targets, **parameters)
+    assert math.isnan(mean) if all(undefined) else in_range(mean, metric)
+
+
+@pytest.mark.parametrize("name", METRICS_OF_EXPLAINERS)
+@given(data=st.data())
+@settings(deadline=None)
+def test_any_explainer_gives_a_score_a_reason_or_an_error(name, data):
+    metric = METRICS.resolve(name)
+    images, targets, error = draw_samples(data)
+    whole = data.draw(arrays(images.shape[2:]))
+    kind = data.draw(st.sampled_from(["fixed", "fixed", "image", "weights", "zero where dark"]))
+    if np.abs(whole.astype(np.float64)).max() > 1e300:
+        whole = whole.astype(np.float64) / 1e8  # the mean change of such maps is no float
+
+    def explainer(model, inputs, classes):
+        maps = torch.from_numpy(whole).double().expand(len(inputs), *whole.shape)
+        if kind == "image":
+            maps = maps * inputs[:, 0].double() / 9
+        elif kind == "weights":
+            maps = maps * model.scale[1].double() / 1000
+        elif kind == "zero where dark":
+            maps = maps * (inputs[:, 0] > 0)
+        return maps
+
+    parameters = data.draw(st.fixed_dictionaries(PARAMETERS[name] | {"batch_size": st.sampled_from([None, 1, 2])}))
+    if error or not np.isfinite(whole).all():
+        with pytest.raises(ValueError, match=error or "maps of the explainer must be finite"):
+            metric(explainer, Steep(), images, targets, **parameters)
+        return
+    scores = metric(explainer, Steep(), images, targets, reduction="none", **parameters)
+    with torch.no_grad():
+        maps = explainer(Steep(), torch.from_numpy(images), targets).numpy()
+    if name == "parameter_randomisation":  # which draws other parameters, and whose maps may then have no ranks
+        ranked = np.abs(maps) if parameters["magnitude"] else maps
+        undefined = [bool((one == one.flat[0]).all()) for one in ranked]
+    elif name == "data_consistency" and not parameters["relative"]:
+        undefined = [False] * len(images)
+    else:
+        undefined = [not one.any() for one in maps]
+    check_scores(scores, len(images), undefined, metric)

@@ -74,7 +74,7 @@ def test_the_score_step_by_step(case):
         np.testing.assert_allclose(found, scores, atol=1e-5)
 
 
-def test_every_batch_counts(case):
+def test_quantus_road_of_the_first_batch_is_not_that_of_all(case):
     # Quantus averages over the first batch only.
     model, images, maps, targets = case
     whole = road(model, images, maps, targets, reduction="none")
@@ -101,10 +101,35 @@ def test_one_pixel_cannot_be_imputed():
 
 
 def test_pytorch_grad_cam_imputes_the_same():
-    metrics = pytest.importorskip("pytorch_grad_cam.metrics.road")
+    metrics = pytest.importorskip("pytorch_grad_cam.metrics.road", exc_type=ImportError)
     rng = np.random.default_rng(1)
     image, removed = rng.standard_normal((3, 12, 9)), rng.random((12, 9)) < 0.7
     theirs = metrics.NoisyLinearImputer(noise=0.0)(
         torch.from_numpy(image).float(), torch.from_numpy(1.0 - removed).float()
     )
     np.testing.assert_allclose(imputed(image, removed), theirs, atol=1e-5)
+
+
+def test_grad_cam_removes_tied_pixels_together_and_we_do_not(case):
+    # It removes all that lies at or above a percentile: of a map with one small pixel everything else at once.
+    model, images, _, targets = case
+    maps = torch.ones(5, 6, 5)
+    maps[:, 5, 4] = 0
+    _, curves = road(model, images, maps, targets, percentiles=(10,), order="morf", return_curves=True)
+    assert curves.fractions.tolist() == [3 / 30]
+    first = torch.zeros(6, 5)
+    first[0, :3] = 1  # ties in the order of the pixels
+    ordered = first + maps
+    assert torch.equal(
+        curves.values,
+        road(model, images, ordered, targets, percentiles=(10,), order="morf", return_curves=True)[1].values,
+    )
+
+
+def test_one_pixel_is_always_left(case):
+    # 99 percent of 6 pixels are 6, and nothing would be left to impute them by.
+    model, images, maps, targets = case
+    settings = {"order": "morf", "noise": 0.0, "reduction": "none", "return_curves": True}
+    scores, curves = road(model, images[..., :2, :3], maps[:, :2, :3], targets, percentiles=(99,), **settings)
+    assert curves.fractions.tolist() == [5 / 6]
+    assert scores.isfinite().all()

@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 
 from xaibench import metrics
 from xaibench.metrics import inputs, undefined_reasons
-from xaibench.types import MetricInfo
 
 OF_MAGNITUDE = ["emd", "emd_perf", "topk_precision", "mass_accuracy"]
 OF_RANKS = ["topk_precision", "hit", "auc", "average_precision"]
@@ -125,7 +124,7 @@ def test_the_mask_itself_scores_one(metric, masks, factor):
 
 
 @each([name for name in GROUND_TRUTH if metrics.METRICS.resolve(name).info.higher_is_better])
-def test_neighbours_do_not_change_a_score(metric):
+def test_quantus_neighbours_do_not_change_a_score(metric):
     # Quantus scales by the largest value of the whole batch, so that a map's score depends on who is beside it.
     rng = np.random.default_rng(0)
     maps, masks = rng.random((2, 6, 6)), rng.random((2, 6, 6)) < 0.3
@@ -135,7 +134,7 @@ def test_neighbours_do_not_change_a_score(metric):
 
 
 @each(GROUND_TRUTH)
-def test_an_empty_mask_is_no_score_of_zero(metric):
+def test_published_empty_mask_is_no_score_of_zero(metric):
     # The published functions score a sample without annotation as 0, and pull the mean down by it.
     maps, masks = np.random.default_rng(0).random((3, 4, 4)), np.eye(4, dtype=bool)[None].repeat(3, axis=0)
     masks[1] = False
@@ -287,11 +286,17 @@ def test_undefined_reasons_are_those_of_the_metric():
         ask("io")
 
 
-def test_a_metric_of_the_model_has_no_reason_in_maps_and_masks(monkeypatch):
-    monkeypatch.setattr(metrics.iou, "info", MetricInfo("Asks", "model", higher_is_better=True, range=(0.0, 1.0)))
-    target = "xaibench.metrics.overlap:iou"
-    maps = np.array([[[0.0]], [[np.nan]]])
-    assert undefined_reasons(maps, np.zeros((2, 1, 1)), target) == ["", "map is not finite"]
+def test_reasons_of_what_asks_the_model():
+    maps, masks = np.array([[[0.0, 0.0]], [[2.0, 2.0]], [[1.0, 2.0]], [[np.nan, 0.0]]]), np.zeros((4, 1, 2))
+
+    def ask(metric):
+        return undefined_reasons(maps, masks, metric)
+
+    for name in ("deletion", "road", "average_drop"):  # the mask is not theirs
+        assert ask(name) == ["map is constant", "map is constant", "", "map is not finite"]
+    assert ask("infidelity") == ["map is all zero", "", "", "map is not finite"]
+    for name in ("sensitivity_max", "parameter_randomisation"):  # nor are the maps, which they make themselves
+        assert ask(name) == ["", "", "", "map is not finite"]
 
 
 OF_MAPS = each(["sparseness", "complexity"])

@@ -10,6 +10,7 @@ from oracles import localization as oracle
 
 from xaibench.metrics import mass_accuracy, topk_precision
 
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 tiny = st.sampled_from([(1, 1), (1, 5), (2, 3), (3, 2), (6, 1)])
 
 
@@ -40,8 +41,8 @@ def test_topk_precision_without_ties():
     assert topk_precision(maps, masks, reduction="none").tolist() == expected
 
 
-def test_topk_precision_does_not_see_where_the_ties_are():
-    # A sort would give 1 or 0, as the marked pixels come first or last.
+def test_released_topk_precision_sees_where_ties_are_and_ours_does_not():
+    # The sort of the released XAI-TRIS code (and of Quantus) gives 1 or 0, as the marked pixels come first or last.
     constant = np.ones((4, 4))
     for corner in np.ndindex(3, 3):
         mask = np.zeros((4, 4), dtype=bool)
@@ -90,6 +91,19 @@ def test_mass_accuracy_against_the_definition(data):
     masks = data.draw(hnp.arrays(np.bool_, shape))
     expected = oracle.mass_accuracy(maps, masks)
     np.testing.assert_allclose(mass_accuracy(maps, masks), expected, rtol=1e-12, atol=1e-300)
+
+
+def test_quantus_mass_of_signed_maps_leaves_its_range_and_ours_does_not():
+    # Quantus' RelevanceMassAccuracy sums the values with their signs: 3 / (3 - 2) of the mass.
+    maps, masks = np.array([[3.0, 0.0, -2.0, 0.0]]), np.array([[1, 1, 0, 0]])
+    assert (maps * masks).sum() / maps.sum() == 3.0
+    assert mass_accuracy(maps, masks) == pytest.approx(0.6, rel=1e-14)
+
+
+def test_quantus_epsilon_does_not_lower_the_mass_of_small_maps():
+    # Quantus' AttributionLocalisation divides by the sum plus 1e-9.
+    maps, masks = np.array([[3.0, 0.0, 2.0, 0.0]]) * 1e-9, np.array([[1, 1, 0, 0]])
+    assert mass_accuracy(maps, masks) == pytest.approx(0.6, rel=1e-14)
 
 
 @pytest.mark.parametrize("scale", [1e-310, 5e307])

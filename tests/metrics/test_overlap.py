@@ -11,6 +11,7 @@ from oracles import overlap as oracle
 
 from xaibench.metrics import f1, hit, iou, precision, recall
 
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 AT_THRESHOLD = [iou, precision, recall, f1]
 at_threshold = pytest.mark.parametrize("metric", AT_THRESHOLD, ids=lambda metric: metric.__name__)
 values = st.sampled_from([0.0, 0.5, 1.0, -1.0, 0.3])
@@ -56,11 +57,12 @@ def test_the_published_example_of_the_legacy_generator():
         assert [round(score, 2) for score in scores] == [0.5, 0.5, 0.5]
 
 
-def test_defaults_are_the_published_thresholds():
+def test_published_thresholds_are_the_defaults_and_one_may_be_given_to_all():
     maps, mask = np.array([[0.0, 0.4, 0.5, 0.6]]), np.ones((1, 4))
     assert [metric(maps, mask) for metric in (iou, recall)] == [0.75, 0.25]
     assert f1(maps, mask) == pytest.approx(6 / 7, rel=1e-15)
     assert precision(maps, np.array([[1, 1, 0, 0]])) == pytest.approx(1 / 3, rel=1e-15)
+    assert [metric(maps, mask, threshold=0.45) for metric in (iou, recall, precision)] == [0.5, 0.5, 1.0]
 
 
 @at_threshold
@@ -84,6 +86,13 @@ def test_scaling_map_and_threshold_together_changes_nothing(metric):
     maps, masks = rng.standard_normal((8, 5, 5)), rng.random((8, 5, 5)) < 0.4
     scores = metric(maps, masks, threshold=0.25, reduction="none")
     assert np.array_equal(metric(maps * 4, masks, threshold=1.0, reduction="none"), scores, equal_nan=True)
+
+
+def test_published_misprint_of_f1_is_not_followed():
+    # The paper prints a denominator of precision times recall.
+    maps, masks = np.array([[1.0, 1.0, 1.0, 0.0]]), np.array([[1, 1, 0, 1]])
+    p, r = 2 / 3, 2 / 3
+    assert f1(maps, masks) == pytest.approx(2 * p * r / (p + r), rel=1e-15)
 
 
 @given(pair=pairs(), threshold=st.sampled_from([0.0, 0.4]))

@@ -11,6 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from xaibench.metrics import auc, average_precision
 
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 METRICS = [auc, average_precision]
 both = pytest.mark.parametrize("metric", METRICS, ids=["auc", "average_precision"])
 PEER = {auc: roc_auc_score, average_precision: average_precision_score}

@@ -1,4 +1,7 @@
+"""The classes for training loops: the function on all samples, whatever the batches, alone and in a collection."""
+
 import copy
+import inspect
 import math
 import pickle
 import subprocess
@@ -6,6 +9,8 @@ import sys
 
 import pytest
 import torch
+from oracles.networks import batch, small_cnn
+from oracles.simple_explainers import saliency
 
 from xaibench import metrics
 
@@ -14,22 +19,50 @@ from torchmetrics import MetricCollection
 
 from xaibench.metrics import torchmetrics as ours
 
-NAMES = {
-    ours.IoU: "iou",
-    ours.Precision: "precision",
-    ours.Recall: "recall",
-    ours.F1: "f1",
-    ours.Hit: "hit",
-    ours.TopKPrecision: "topk_precision",
-    ours.MassAccuracy: "mass_accuracy",
-    ours.EMD: "emd",
-    ours.EMDPerformance: "emd_perf",
-    ours.AUC: "auc",
-    ours.AveragePrecision: "average_precision",
-    ours.Sparseness: "sparseness",
-    ours.Complexity: "complexity",
+#: Each class, built with few steps where there are any, and the metric behind it.
+CLASSES = {
+    "iou": ours.IoU,
+    "precision": ours.Precision,
+    "recall": ours.Recall,
+    "f1": ours.F1,
+    "hit": ours.Hit,
+    "topk_precision": ours.TopKPrecision,
+    "mass_accuracy": ours.MassAccuracy,
+    "emd": ours.EMD,
+    "emd_perf": ours.EMDPerformance,
+    "auc": ours.AUC,
+    "average_precision": ours.AveragePrecision,
+    "sparseness": ours.Sparseness,
+    "complexity": ours.Complexity,
+    "deletion": ours.Deletion,
+    "insertion": ours.Insertion,
+    "comprehensiveness": ours.Comprehensiveness,
+    "sufficiency": ours.Sufficiency,
+    "average_drop": ours.AverageDrop,
+    "increase_in_confidence": ours.IncreaseInConfidence,
+    "adversarial": ours.Adversarial,
+    "infidelity": ours.Infidelity,
+    "road": ours.ROAD,
+    "data_consistency": ours.DataConsistency,
+    "sensitivity_max": ours.SensitivityMax,
+    "parameter_randomisation": ours.ParameterRandomisation,
 }
-every_class = pytest.mark.parametrize(("build", "name"), NAMES.items(), ids=NAMES.values())
+SMALL = {
+    "deletion": {"steps": 4},
+    "insertion": {"steps": 4},
+    "adversarial": {"steps": 2},
+    "infidelity": {"n_samples": 5},
+    "road": {"percentiles": (50,)},
+    "data_consistency": {"n_samples": 2},
+    "sensitivity_max": {"n_samples": 2},
+}
+TAKES = {
+    "ground-truth": ("maps", "masks"),
+    "map": ("maps",),
+    "model": ("model", "images", "maps", "targets"),
+    "explainer": ("explainer", "model", "images", "targets"),
+}
+every_class = pytest.mark.parametrize("name", CLASSES)
 
 
 @pytest.fixture
@@ -41,27 +74,72 @@ def pairs():
     return maps, masks
 
 
-def inputs(name, *pair):
-    return pair[:1] if metrics.METRICS.resolve(name).info.kind == "map" else pair
+@pytest.fixture
+def everything(pairs):
+    """What metrics of any kind are called with, by name."""
+    images, _, targets = batch(n=11, size=(6, 6))
+    maps, masks = pairs
+    return {
+        "model": small_cnn(),
+        "explainer": saliency,
+        "images": images,
+        "targets": targets,
+        "maps": maps,
+        "masks": masks,
+    }
+
+
+def some(everything, rows):
+    return {name: value[rows] if isinstance(value, torch.Tensor) else value for name, value in everything.items()}
+
+
+def expected(name, everything):
+    function = metrics.METRICS.resolve(name)
+    inputs = (everything[argument] for argument in TAKES[function.info.kind])
+    return function(*inputs, **SMALL.get(name, {}), reduction="none")
+
+
+def build(name):
+    return CLASSES[name](**SMALL.get(name, {}))
 
 
 @every_class
-def test_batches_give_the_function_on_all_samples(build, name, pairs):
-    mean, function = build(), metrics.METRICS.resolve(name)
-    for start, stop in [(0, 1), (1, 5), (5, 5), (5, 11)]:
-        mean.update(*inputs(name, pairs[0][start:stop], pairs[1][start:stop]))
-    assert mean.compute().item() == function(*inputs(name, *pairs))
-    assert mean.compute().dtype == torch.float64
-    assert mean.n_valid == (~function(*inputs(name, *pairs), reduction="none").isnan()).sum()
+def test_batches_give_the_function_on_all_samples(name, everything):
+    mean, function = build(name), metrics.METRICS.resolve(name)
+    exact = function.info.kind in ("ground-truth", "map")
+    whole, cuts = expected(name, everything), [slice(0, 1), slice(1, 5), slice(5, 11)]
+    if exact:
+        cuts.insert(2, slice(5, 5))
+    for rows in cuts:
+        mean.update(*(some(everything, rows)[argument] for argument in TAKES[function.info.kind]))
+    assert mean.compute().dtype == mean.scores.dtype == torch.float64
+    torch.testing.assert_close(mean.scores, whole, rtol=0 if exact else 1e-4, atol=0 if exact else 1e-6, equal_nan=True)
+    assert mean.compute().item() == pytest.approx(whole.nanmean().item(), rel=1e-15 if exact else 1e-4)
+    assert mean.n_valid == (~whole.isnan()).sum()
     assert mean.higher_is_better == function.info.higher_is_better
     mean.reset()
-    mean.update(*inputs(name, pairs[0][:3], pairs[1][:3]))
-    assert mean.compute().item() == function(*inputs(name, pairs[0][:3], pairs[1][:3]))
+    assert mean.n_valid == 0
+    mean.update(*(some(everything, slice(0, 3))[argument] for argument in TAKES[function.info.kind]))
+    assert mean.compute().item() == pytest.approx(expected(name, some(everything, slice(0, 3))).nanmean().item())
 
 
-def test_every_metric_of_maps_has_a_class():
-    registered = {n for n in metrics.METRICS if metrics.METRICS.resolve(n).info.kind in ("ground-truth", "map")}
-    assert registered == set(NAMES.values())
+def test_every_metric_has_a_class():
+    assert set(CLASSES) == set(metrics.METRICS)
+    assert {build.__name__ for build in CLASSES.values()} < set(ours.__all__)
+
+
+@every_class
+def test_the_class_takes_the_parameters_of_the_function(name):
+    function = inspect.signature(metrics.METRICS.resolve(name)).parameters
+    own = inspect.signature(CLASSES[name]).parameters
+    assert {p.kind for p in own.values()} <= {inspect.Parameter.KEYWORD_ONLY}
+    assert {n: p.default for n, p in own.items()} == {n: function[n].default for n in own}
+    if metrics.METRICS.resolve(name).info.kind != "ground-truth":  # those of EMD say how it is solved
+        assert set(function) - set(own) <= {
+            *TAKES[metrics.METRICS.resolve(name).info.kind],
+            "reduction",
+            "return_curves",
+        }
 
 
 @pytest.mark.parametrize(
@@ -81,6 +159,37 @@ def test_parameters_reach_the_function(mean, function, parameters, pairs):
     assert mean.compute().item() == function(*pairs, **parameters) != function(*pairs)
 
 
+#: For each class of a metric that asks, values other than the defaults, one by one.
+OTHER = {
+    "deletion": {"steps": 3, "baseline": 1.0, "output": "identity", "batch_size": 2},
+    "insertion": {"steps": 3, "baseline": 0.0, "output": "identity", "batch_size": 2},
+    "comprehensiveness": {"fraction": 0.5, "baseline": "blur", "output": "identity", "batch_size": 2},
+    "sufficiency": {"fraction": (0.1, 0.5), "baseline": "blur", "output": "identity", "batch_size": 2},
+    "average_drop": {"output": "identity", "batch_size": 2},
+    "increase_in_confidence": {"output": lambda z: -z, "batch_size": 2},
+    "adversarial": {"fraction": 0.5, "epsilon": 0.3, "steps": 3, "step_size": 0.01, "bounds": (-9.0, 9.0)}
+    | {"pixels": "random", "seed": 1, "output": "identity", "batch_size": 2},
+    "infidelity": {"perturbation": "gaussian", "n_samples": 4, "sigma": 0.1, "rescale": False, "seed": 1}
+    | {"output": "identity", "batch_size": 2},
+    "road": {"percentiles": (20, 30), "order": "morf", "noise": 0.5, "seed": 1, "output": "identity", "batch_size": 2},
+    "data_consistency": {"fraction": 0.5, "n_samples": 3, "relative": True, "seed": 1, "batch_size": 2},
+    "sensitivity_max": {"radius": 0.1, "n_samples": 3, "seed": 1, "batch_size": 2},
+    "parameter_randomisation": {"magnitude": True, "seed": 1, "batch_size": 2},
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_parameters_of_what_asks_reach_the_function(name, monkeypatch):
+    seen = []
+    target = metrics.METRICS.target(name)
+    module, _, attribute = target.partition(":")
+    monkeypatch.setattr(sys.modules[module], attribute, lambda *inputs, **given: seen.append(given) or torch.zeros(1))
+    mean = CLASSES[name](**OTHER[name])
+    assert set(OTHER[name]) == set(inspect.signature(CLASSES[name]).parameters)
+    mean.update(*([None] * 4))
+    assert seen == [OTHER[name] | {"reduction": "none"}]
+
+
 def test_forward_gives_the_batch_and_keeps_the_whole(pairs):
     mean = ours.IoU()
     first = mean(pairs[0][:4], pairs[1][:4])
@@ -89,23 +198,62 @@ def test_forward_gives_the_batch_and_keeps_the_whole(pairs):
     assert mean.compute().item() == metrics.iou(*pairs)
 
 
-def test_a_collection_and_copies_work(pairs):
-    both = MetricCollection({"iou": ours.IoU(), "hit": ours.Hit(), "auc": ours.AUC()})
-    both.update(*pairs)
-    expected = {"iou": metrics.iou(*pairs), "hit": metrics.hit(*pairs), "auc": metrics.auc(*pairs)}
-    assert {name: value.item() for name, value in both.compute().items()} == expected
-    for copied in (copy.deepcopy(both["iou"]), pickle.loads(pickle.dumps(both["iou"]))):
-        assert copied.compute().item() == expected["iou"]
+def test_one_collection_of_all_classes(everything):
+    # By name, each takes what it asks for. On positive maps many scores of the first batch are equal.
+    scores = MetricCollection({name: build(name) for name in CLASSES})
+    everything["maps"][:3].abs_()
+    for rows in (slice(0, 3), slice(3, 7), slice(7, 11)):
+        scores.update(**some(everything, rows))
+    found = scores.compute()
+    for name in CLASSES:
+        assert found[name].item() == pytest.approx(expected(name, everything).nanmean().item(), rel=1e-4, abs=1e-6)
+        assert len(scores[name].scores) == 11
+
+
+def test_torchmetrics_does_not_take_equal_first_batches_for_equal_metrics():
+    # A MetricCollection updates only one of the metrics whose states are equal after the first batch. Of positive maps
+    # IoU and precision are equal, and from then on precision would be the IoU.
+    masks = torch.tensor([[[1, 0], [0, 0]]])
+    both = MetricCollection({"iou": ours.IoU(), "precision": ours.Precision(), "cut": ours.Precision(threshold=0.5)})
+    for maps in ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 0.2], [-1.0, -1.0]], [[-1.0, 1.0], [-1.0, -1.0]]):
+        both.update(torch.tensor([maps]), masks)
+    assert both["iou"].scores.tolist() == [0.25, 0.5, 0.0]
+    assert both["precision"].scores.tolist() == [0.25, 0.5, 0.0]
+    assert both["cut"].scores.tolist() == [0.25, 1.0, 0.0]
+    both = MetricCollection({"iou": ours.IoU(), "recall": ours.Recall(), "other": ours.Recall(threshold=2.0)})
+    for maps in ([[3.0, 3.0], [3.0, 3.0]], [[3.0, 1.0], [0.2, -1.0]]):
+        both.update(torch.tensor([maps]), torch.ones_like(masks))
+    found = {name: score.item() for name, score in both.compute().items()}
+    assert found == {"iou": 0.875, "recall": 0.75, "other": 0.625}
+
+
+def test_equal_classes_with_other_tensors_are_two_metrics(everything):
+    one, two = (ours.Deletion(steps=2, baseline=torch.full((2, 60, 60), value)) for value in (0.0, 1.0))
+    other = ours.Deletion(steps=2, baseline=torch.full((2, 60, 60), 0.0))
+    assert set(one._defaults) == set(other._defaults) != set(two._defaults)
+
+
+def test_copies_work(pairs):
+    mean = ours.IoU()
+    mean.update(*pairs)
+    for copied in (copy.deepcopy(mean), pickle.loads(pickle.dumps(mean))):
+        assert copied.compute().item() == metrics.iou(*pairs)
+        copied.update(pairs[0][:1], pairs[1][:1])
+        assert len(copied.scores) == 12
+        assert len(mean.scores) == 11
 
 
 def test_scores_of_several_processes_are_joined(pairs):
-    # What torchmetrics does when it synchronises: the lists of all processes become one tensor.
     parts = [ours.IoU(), ours.IoU()]
-    for part, some in zip(parts, (slice(0, 4), slice(4, 11)), strict=True):
-        part.update(pairs[0][some], pairs[1][some])
-    parts[0].scores = torch.cat([torch.cat(part.scores) for part in parts])
+    for part, rows in zip(parts, (slice(0, 4), slice(4, 11)), strict=True):
+        part.update(pairs[0][rows], pairs[1][rows])
+    # What torchmetrics calls when it synchronises: each process gets the scores of all, and its own again afterwards.
+    parts[0].distributed_available_fn = lambda: True
+    parts[0].dist_sync_fn = lambda scores, group: [scores, parts[1].scores]
     assert parts[0].compute().item() == metrics.iou(*pairs)
-    assert parts[0].n_valid == 10
+    assert torch.equal(parts[0].scores, metrics.iou(pairs[0][:4], pairs[1][:4], reduction="none"))
+    with parts[0].sync_context(dist_sync_fn=parts[0].dist_sync_fn, distributed_available=lambda: True):
+        assert parts[0].n_valid == 10
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")

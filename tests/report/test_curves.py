@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+import xaibench as xb
 from xaibench.report.curves import curve_figure
 
 
@@ -33,3 +34,11 @@ def test_shapes_that_do_not_fit_are_refused(values):
 def test_no_curve_is_refused():
     with pytest.raises(ValueError, match="at least one label"):
         curve_figure({})
+
+
+def test_curves_of_a_metric_go_straight_into_the_figure():
+    model = lambda images: images.flatten(1)  # noqa: E731
+    images, maps, targets = torch.ones(2, 1, 2, 2), torch.arange(8.0).reshape(2, 2, 2), torch.tensor([0, 3])
+    score, curves = xb.deletion(model, images, maps, targets, steps=4, output="identity", return_curves=True)
+    (axes,) = xb.report.curve_figure({"position": curves}).axes
+    assert axes.get_legend().get_texts()[0].get_text() == f"position: {score:.3f} (n=2)"

@@ -32,8 +32,8 @@ class ThreadedLoader(DataLoader[Sample]):
 
     def __iter__(self) -> Iterator[Sample]:  # type: ignore[override]  # DataLoader's own is a class of torch's
         pending: deque[Future[Sample]] = deque()
-        # DataLoader draws a seed for its workers at the start of every epoch; with threads as with none, the order of the
-        # samples, drawn next, must be the same.
+        # DataLoader draws a seed for its workers at the start of every epoch; the order of the samples, drawn next,
+        # must not depend on what the workers are.
         torch.empty((), dtype=torch.int64).random_(generator=self.generator)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="xaibench-loading")
         try:

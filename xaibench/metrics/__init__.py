@@ -25,17 +25,13 @@ from xaibench.registry import Registry
 
 if TYPE_CHECKING:
     from xaibench.metrics.attack import adversarial
+    from xaibench.metrics.confidence import average_drop, increase_in_confidence
     from xaibench.metrics.disturbance import infidelity
-    from xaibench.metrics.faithfulness import (
-        average_drop,
-        comprehensiveness,
-        deletion,
-        increase_in_confidence,
-        insertion,
-        sufficiency,
-    )
+    from xaibench.metrics.erasure import comprehensiveness, sufficiency
     from xaibench.metrics.imputation import road
-    from xaibench.metrics.robustness import data_consistency, parameter_randomisation, sensitivity_max
+    from xaibench.metrics.insertion_deletion import deletion, insertion
+    from xaibench.metrics.randomisation import parameter_randomisation
+    from xaibench.metrics.stability import data_consistency, sensitivity_max
 
 METRICS = Registry(
     "metric",
@@ -53,18 +49,18 @@ METRICS = Registry(
         "average_precision": "xaibench.metrics.ranking:average_precision",
         "sparseness": "xaibench.metrics.concentration:sparseness",
         "complexity": "xaibench.metrics.concentration:complexity",
-        "deletion": "xaibench.metrics.faithfulness:deletion",
-        "insertion": "xaibench.metrics.faithfulness:insertion",
-        "average_drop": "xaibench.metrics.faithfulness:average_drop",
-        "increase_in_confidence": "xaibench.metrics.faithfulness:increase_in_confidence",
-        "comprehensiveness": "xaibench.metrics.faithfulness:comprehensiveness",
-        "sufficiency": "xaibench.metrics.faithfulness:sufficiency",
+        "deletion": "xaibench.metrics.insertion_deletion:deletion",
+        "insertion": "xaibench.metrics.insertion_deletion:insertion",
+        "average_drop": "xaibench.metrics.confidence:average_drop",
+        "increase_in_confidence": "xaibench.metrics.confidence:increase_in_confidence",
+        "comprehensiveness": "xaibench.metrics.erasure:comprehensiveness",
+        "sufficiency": "xaibench.metrics.erasure:sufficiency",
         "adversarial": "xaibench.metrics.attack:adversarial",
         "infidelity": "xaibench.metrics.disturbance:infidelity",
         "road": "xaibench.metrics.imputation:road",
-        "data_consistency": "xaibench.metrics.robustness:data_consistency",
-        "sensitivity_max": "xaibench.metrics.robustness:sensitivity_max",
-        "parameter_randomisation": "xaibench.metrics.robustness:parameter_randomisation",
+        "data_consistency": "xaibench.metrics.stability:data_consistency",
+        "sensitivity_max": "xaibench.metrics.stability:sensitivity_max",
+        "parameter_randomisation": "xaibench.metrics.randomisation:parameter_randomisation",
     },
     aliases={
         "relevance_rank_accuracy": "topk_precision",

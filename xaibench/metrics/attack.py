@@ -66,13 +66,15 @@ def adversarial(
     so the drop is never negative. To be read beside its control, the same attack on as many random pixels
     (``pixels="random"``).
 
-    Source: robustness on relevant features of Hsieh et al. (2021), Section 3. Departures: theirs is the size of the
-    smallest perturbation that changes the prediction, found by search over epsilon (lower is better); here epsilon is
-    fixed, the perturbation is bounded in the maximum norm (theirs in the Euclidean), and the drop counts, which always
-    exists. The attack is projected gradient descent (Madry et al. 2018) without a random start, so nothing is drawn.
-    With ``output="softmax"`` it descends the logit minus the log-sum-exp of the others, whose gradient has the same
-    signs, and does not vanish where the probability is saturated. Captum, Quantus, torch-cam and pytorch-grad-cam have
-    no such metric.
+    Source: robustness on relevant features of Hsieh et al. (2021), Section 3. The attack is projected gradient descent
+    (Madry et al. 2018) without a random start, so nothing is drawn. With ``output="softmax"`` it descends the logit
+    minus the log-sum-exp of the others, whose gradient has the same signs, and does not vanish where the probability is
+    saturated.
+
+    Departures: the authors' number is the size of the smallest perturbation that changes the prediction, found by
+    search over epsilon (lower is better); here epsilon is fixed, the perturbation is bounded in the maximum norm
+    (theirs in the Euclidean), and the drop counts, which always exists. Captum, Quantus, torch-cam and pytorch-grad-cam
+    have no such metric.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``; differentiable.

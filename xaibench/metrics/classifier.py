@@ -114,17 +114,22 @@ class Classifier:
         """Look at what the model returns for the first image, and choose how to run it.
 
         Raises:
+            ValueError: As :meth:`look`, or if the outputs do not fit to ``output``.
+        """
+        outputs = self.look(samples)
+        self._check_output(outputs)
+        self._choose_fastest(samples.images[:1], outputs, rows)
+
+    def look(self, samples: Samples) -> Tensor:
+        """What the model returns for the first image, ``[1, K]`` float64; counts the classes.
+
+        Raises:
             ValueError: If the outputs are no ``[N, K]``, or a target is no class of the model.
         """
-        first = samples.images[:1]
-        with torch.inference_mode():
-            outputs = self.outputs(first)
+        with torch.no_grad():
+            outputs = self.outputs(samples.images[:1])
         self.classes = outputs.shape[1]
-        self._check_classes(samples.targets)
-        self._check_output(outputs)
-        self._choose_fastest(first, outputs, rows)
-
-    def _check_classes(self, targets: Tensor) -> None:
+        targets = samples.targets
         wrong = (targets < 0) | (targets >= self.classes)
         if wrong.any():
             where = int(wrong.int().argmax())
@@ -132,6 +137,7 @@ class Classifier:
                 f"targets must lie in 0 to {self.classes - 1}, since the model returns {self.classes} outputs, "
                 f"got {int(targets[where])} for sample {where}."
             )
+        return outputs
 
     def _check_output(self, outputs: Tensor) -> None:
         if self._output != "softmax":

@@ -154,7 +154,10 @@ def infidelity(
         beta = (predicted * fall).mean(1, keepdim=True) / predicted.square().mean(1, keepdim=True)
     else:
         beta = peak[:, 0]
-    return reduced((beta * predicted - fall).square().mean(1), reduction, maps)
+    error = (beta * predicted - fall).square().mean(1)
+    if rescale:  # to predict nothing is beta = 0, which the best is no worse than; rounding may be
+        error = torch.minimum(error, fall.square().mean(1))
+    return reduced(error, reduction, maps)
 
 
 def _noise(samples: Samples, number: int, seed: int, sigma: float) -> tuple[int, Field]:

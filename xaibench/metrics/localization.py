@@ -37,10 +37,12 @@ def topk_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") 
     The *precision* of XAI-TRIS (Clark et al. 2024), known as relevance rank accuracy elsewhere (Arras et al. 2022).
     In [0, 1], higher is better; random maps score the share of the image that is marked. Recall is the same number.
 
-    Ties at the cut: the released XAI-TRIS code (like most others) takes the order in which a sort leaves equal pixels,
-    so that the score of a map depends on where in the image its ties are. Here it is the expected value over all orders
-    of the tied pixels, :math:`(a + (k - n)\,b/t)/k`, where ``n`` pixels lie above the cut, ``a`` of them inside, and
-    ``t`` on it, ``b`` of them inside. Without ties the two agree.
+    Ties at the cut: the score is the expected value over all orders of the tied pixels, :math:`(a + (k - n)\,b/t)/k`,
+    where ``n`` pixels lie above the cut, ``a`` of them inside, and ``t`` on it, ``b`` of them inside.
+
+    Departures: the released XAI-TRIS code and Quantus (``RelevanceRankAccuracy``) take the order in which a sort leaves
+    equal pixels, so that the score of a map depends on where in the image its ties are; without ties all agree. Quantus
+    ranks by the signed value unless its ``abs`` is switched on, and scores a zero map.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; ranked by magnitude.
@@ -85,6 +87,9 @@ def mass_accuracy(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
 
     Importance mass accuracy in the journal version of XAI-TRIS, relevance mass accuracy of Arras et al. (2022). In
     [0, 1], higher is better; a constant map scores the share of the image that is marked.
+
+    Departures: Quantus (``RelevanceMassAccuracy``) sums signed values unless its ``abs`` is switched on, which may
+    leave the range; its ``AttributionLocalisation`` adds 1e-9 to the sum, so that the scale of the map counts.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; taken by magnitude.

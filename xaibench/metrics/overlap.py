@@ -49,6 +49,7 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
     threshold of 0 every pixel of a positive map is marked, so the score is the share of the image that the mask takes.
 
     Departures: the published function (``xaibenchmark``) counts a sample without annotation as 0, here it is undefined.
+    Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
@@ -86,7 +87,8 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
     Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The *precision* of XAI-TRIS is another one:
     :func:`~xaibench.metrics.topk_precision`.
 
-    Departures: the published function counts a sample without annotation as 0, here it is undefined.
+    Departures: the published function counts a sample without annotation as 0, here it is undefined. Quantus, Captum,
+    torch-cam and pytorch-grad-cam have no such metric (Quantus' ``TopKIntersection`` takes a fixed number of pixels).
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
@@ -124,6 +126,9 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
     Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The published function cuts at 0.5 where
     :func:`iou` and :func:`precision` cut at 0; so do the defaults here.
 
+    Departures: the published function counts a sample without annotation as 0, here it is undefined. Quantus, Captum,
+    torch-cam and pytorch-grad-cam have no such metric.
+
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
         masks: Of the same shape, binary, ``True`` = important.
@@ -158,10 +163,12 @@ def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reductio
 
     .. math:: 2\,|M \cap F^+| \,/\, (|M| + |F^+|), \qquad M = \{s > \tau\}
 
-    Zhang et al. (2023), Section 5.1 (where the denominator is misprinted); also called the Dice coefficient, and equal
-    to ``2 * iou / (1 + iou)`` of the same sample. In [0, 1], higher is better. Precision and recall have different
-    defaults; the default here is that of :func:`iou`. The score of a batch is the mean of the samples' F1, not the F1
-    of their mean precision and recall.
+    Zhang et al. (2023), Section 5.1; also called the Dice coefficient, and equal to ``2 * iou / (1 + iou)`` of the same
+    sample. In [0, 1], higher is better. Precision and recall have different defaults; the default here is that of
+    :func:`iou`. The score of a batch is the mean of the samples' F1, not the F1 of their mean precision and recall.
+
+    Departures: the paper misprints the denominator. Quantus, Captum, torch-cam and pytorch-grad-cam have no such
+    metric.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.

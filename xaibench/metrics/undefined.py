@@ -16,6 +16,7 @@ NOT_FINITE = "map is not finite"
 EMPTY_MASK = "mask is empty"
 FULL_MASK = "mask covers the whole image"
 ZERO_MAP = "map is all zero"
+CONSTANT_MAP = "map is constant"
 NOTHING_ABOVE = "no pixel above the threshold"
 
 #: The causes of the metrics that do not have the usual two (for a ground truth), in the order they are named.
@@ -25,8 +26,9 @@ _CAUSES = {
     "recall": (EMPTY_MASK,),
     "f1": (EMPTY_MASK,),
     "auc": (EMPTY_MASK, FULL_MASK, ZERO_MAP),
+    "infidelity": (ZERO_MAP,),
 }
-_CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,)}
+_CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}
 
 
 def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, threshold: float = 0.0) -> list[str]:
@@ -39,13 +41,13 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
         maps: ``[N, H, W]`` or ``[H, W]``.
         masks: Of the same shape, binary.
         metric: Registered name of the metric whose reasons are asked, or ``"package.module:name"``; by default those
-            that most metrics with a ground truth share. A metric that asks a model has reasons of its own, which maps
-            and masks do not show.
+            that most metrics with a ground truth share. A metric that asks a model or an explainer may have others,
+            which maps and masks do not show.
         threshold: Of the metric ``"precision"``; the others take no notice.
 
     Returns:
         For each sample ``"map is not finite"``, ``"mask is empty"``, ``"mask covers the whole image"``, ``"map is all
-        zero"``, ``"no pixel above the threshold"``, or ``""``.
+        zero"``, ``"map is constant"``, ``"no pixel above the threshold"``, or ``""``.
 
     Raises:
         UnknownNameError: If there is no such metric.
@@ -85,6 +87,8 @@ def _holds(cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], th
         holds = np.all(truth, axis=(1, 2))
     elif cause == ZERO_MAP:
         holds = ~np.any(values, axis=(1, 2))
+    elif cause == CONSTANT_MAP:
+        holds = np.all(values == values[:, :1, :1], axis=(1, 2))
     else:
         holds = ~np.any(values.astype(np.float64) > threshold, axis=(1, 2))
     return np.asarray(holds)

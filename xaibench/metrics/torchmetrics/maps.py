@@ -1,0 +1,104 @@
+"""Classes of the metrics with a ground truth, and of those of the map alone.
+
+``update(maps, masks)`` and ``update(maps)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xaibench.metrics.torchmetrics.base import MapScore, TruthScore
+
+if TYPE_CHECKING:
+    from xaibench.metrics.transport import Diameter
+
+
+class IoU(TruthScore):
+    """Mean :func:`xaibench.metrics.iou`."""
+
+    def __init__(self, *, threshold: float = 0.0) -> None:
+        super().__init__("iou", {"threshold": threshold})
+
+
+class Precision(TruthScore):
+    """Mean :func:`xaibench.metrics.precision`."""
+
+    def __init__(self, *, threshold: float = 0.0) -> None:
+        super().__init__("precision", {"threshold": threshold})
+
+
+class Recall(TruthScore):
+    """Mean :func:`xaibench.metrics.recall`."""
+
+    def __init__(self, *, threshold: float = 0.5) -> None:
+        super().__init__("recall", {"threshold": threshold})
+
+
+class F1(TruthScore):
+    """Mean :func:`xaibench.metrics.f1`."""
+
+    def __init__(self, *, threshold: float = 0.0) -> None:
+        super().__init__("f1", {"threshold": threshold})
+
+
+class Hit(TruthScore):
+    """Accuracy in the pointing game, :func:`xaibench.metrics.hit`."""
+
+    def __init__(self, *, tolerance: float = 0) -> None:
+        super().__init__("hit", {"tolerance": tolerance})
+
+
+class TopKPrecision(TruthScore):
+    """Mean :func:`xaibench.metrics.topk_precision`."""
+
+    def __init__(self) -> None:
+        super().__init__("topk_precision")
+
+
+class MassAccuracy(TruthScore):
+    """Mean :func:`xaibench.metrics.mass_accuracy`."""
+
+    def __init__(self) -> None:
+        super().__init__("mass_accuracy")
+
+
+class EMD(TruthScore):
+    """Mean :func:`xaibench.metrics.emd`."""
+
+    def __init__(self) -> None:
+        super().__init__("emd")
+
+
+class EMDPerformance(TruthScore):
+    """Mean :func:`xaibench.metrics.emd_perf`."""
+
+    def __init__(self, *, diameter: Diameter = "image") -> None:
+        super().__init__("emd_perf", {"diameter": diameter})
+
+
+class AUC(TruthScore):
+    """Mean :func:`xaibench.metrics.auc`."""
+
+    def __init__(self) -> None:
+        super().__init__("auc")
+
+
+class AveragePrecision(TruthScore):
+    """Mean :func:`xaibench.metrics.average_precision`."""
+
+    def __init__(self) -> None:
+        super().__init__("average_precision")
+
+
+class Sparseness(MapScore):
+    """Mean :func:`xaibench.metrics.sparseness`."""
+
+    def __init__(self) -> None:
+        super().__init__("sparseness")
+
+
+class Complexity(MapScore):
+    """Mean :func:`xaibench.metrics.complexity`."""
+
+    def __init__(self) -> None:
+        super().__init__("complexity")
