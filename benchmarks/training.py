@@ -25,8 +25,8 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.models import accuracy, build, fit_many
-from xaibench.runner.job import network_seed
 from xaibench.runner.plan import DataJob
+from xaibench.runner.training import network_seed
 
 #: Mean test accuracy (%) of Table 3, appendix A of the paper.
 PAPER = {

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "metrics": FOUNDATION,
     "significance": set(),
     "suites": set(),
-    "runner": FOUNDATION | PARTS | {"suites", "significance"},
+    "runner": FOUNDATION | PARTS | {"suites", "significance", "evaluation"},
     "evaluation": FOUNDATION | PARTS | {"significance"},
     "report": {"types", "_version", "significance"},
     "cli": FOUNDATION | PARTS | {"suites", "significance", "evaluation", "runner", "report"},

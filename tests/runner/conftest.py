@@ -57,3 +57,9 @@ def tiny_run(tiny_suite, tmp_path_factory):
     result = run(tiny_suite, tmp_path_factory.mktemp("run") / "undisturbed", engine="serial")
     assert result.failures == {}
     return result.folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Costs are remembered, but not among those of whoever runs the tests."""
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 import xaibench as xb
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
-from xaibench.runner.job import network_seed
 from xaibench.runner.plan import DataJob, make_plan
+from xaibench.runner.training import network_seed
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "examples.safetensors")
 
@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"engine": "threads"}, "unknown engine 'threads'; known: serial, processes"),
+        ({"engine": "threads"}, "unknown engine 'threads'; known: serial, processes, ray"),
         ({"workers": 0, "engine": "processes"}, "workers is 0; expected 1 or more"),
         ({"device": "abacus"}, "there is no device 'abacus' here"),
     ],
@@ -204,7 +204,7 @@ def test_bad_arguments(tiny_suite, tmp_path, arguments, message):
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):
-    from xaibench.runner import store as module
+    from xaibench.runner import files as module
 
     written = []
     real = module.write_atomic

@@ -34,8 +34,11 @@ class PretendEngine:
         self.behaviour = {name: list(outcomes) for name, outcomes in (behaviour or {}).items()}
         self.running, self.order, self.random = [], [], random.Random(seed)
 
+    def has_room(self, job):
+        return len(self.running) < self.capacity
+
     def submit(self, job):
-        assert len(self.running) < self.capacity
+        assert self.has_room(job)
         self.running.append(job)
 
     def wait(self):
@@ -48,9 +51,7 @@ class PretendEngine:
         if act == "well":
             for need in job.needs:
                 assert self.store.has(need.stage, need.key), f"{job} ran before {need}"
-            path = self.store.path(job.stage, job.key)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(job.name)
+            self.store.files.write(self.store.name(job.stage, job.key), job.name.encode())
             return [Outcome(job)]
         return [Outcome(job, f"it {act}", fatal=act == "filled the disk", died=act == "died")]
 
@@ -115,7 +116,7 @@ def test_an_input_that_turns_out_damaged_is_made_again(store):
     def lose(*lost):
         def act(job):
             for one in lost:
-                store.path(one.stage, one.key).unlink()
+                store.files.remove(store.name(one.stage, one.key))
             return "found its input damaged"
 
         return act
@@ -126,7 +127,7 @@ def test_an_input_that_turns_out_damaged_is_made_again(store):
     assert engine.order[-1] == "d"
 
     # At one remove: d reads what b needed, and both are gone.
-    store.path(d.stage, d.key).unlink()
+    store.files.remove(store.name(d.stage, d.key))
     engine = PretendEngine(store, {"d": [lose(a, b)]})
     assert Schedule(jobs, store).run(engine) == {}
     assert engine.order == ["d", "a", "b", "d"]

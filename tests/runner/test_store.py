@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from xaibench.runner.store import CorruptResultError, Store, StoreError, to_parquet, write_atomic
+from xaibench.runner.files import write_atomic
+from xaibench.runner.store import CorruptResultError, Store, StoreError, to_parquet
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_damaged_file_is_set_aside_not_read(store, stage, damage):
     else:
         store.save_tensors(stage, "k", {"maps": torch.arange(500.0)}, {})
         load = store.load_tensors
-    path = store.path(stage, "k")
+    path = store.root / store.name(stage, "k")
     data = bytearray(path.read_bytes())
     if damage == "flip":
         data[len(data) // 2 if stage == "explain" else 300] ^= 1

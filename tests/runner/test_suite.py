@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from xaibench.registry import UnknownNameError
-from xaibench.runner.suite import SUITES, SuiteError, load_suite, parse_suite, to_toml
+from xaibench.runner.suite import SUITES, SuiteError, check_variables, load_suite, parse_suite, to_toml
 
 MINIMAL = {
     "name": "s",
@@ -34,6 +34,35 @@ def test_paper_suite_has_the_papers_numbers():
     rigid = {cell.models: dict(cell.training) for cell in suite.cells if "rigid" in cell.datasets[0]}
     assert rigid == {("mlp",): {"lr": 0.0004}, ("cnn",): {}}
     assert len({dataset for cell in suite.cells for dataset in cell.datasets}) == 8
+
+
+def test_64x64_paper_suite_has_the_papers_numbers():
+    suite, _ = load_suite("xai-tris-64x64-paper")
+    assert dict(suite.data.parameters) == {"n_samples": 40_000}
+    assert (suite.explaining.samples, suite.explaining.trainings, len(suite.training.seeds)) == ("all", "all", 5)
+    assert (suite.training.epochs, suite.training.batch_size, suite.training.lr) == (500, 512, 0.0005)
+    assert (len(suite.explainers), len(suite.metrics)) == (20, 2)
+    cells = {(dataset, model) for cell in suite.cells for dataset in cell.datasets for model in cell.models}
+    assert len(cells) == 12 * 2 + 3, "MLP and CNN everywhere, LLR for LIN"
+    assert len({dataset for dataset, _ in cells}) == 12
+    imagenet = [cell for cell in suite.cells if "imagenet" in cell.datasets[0]]
+    assert {dict(cell.data)["images_dir"] for cell in imagenet} == {"$XAIBENCH_IMAGES"}
+
+
+def test_64x64_suite_needs_no_images_and_trains_once():
+    suite, _ = load_suite("xai-tris-64x64")
+    assert (suite.training.seeds, suite.explaining.samples) == ((0,), 100)
+    assert len({dataset for cell in suite.cells for dataset in cell.datasets}) == 8
+    check_variables(suite)
+
+
+def test_a_variable_that_is_not_set_is_named(monkeypatch):
+    suite, _ = load_suite("xai-tris-64x64-paper")
+    monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
+    with pytest.raises(SuiteError, match=r"images_dir is '\$XAIBENCH_IMAGES', but the environment has no"):
+        check_variables(suite)
+    monkeypatch.setenv("XAIBENCH_IMAGES", "/images")
+    check_variables(suite)
 
 
 def test_quick_changes_only_what_its_table_names():

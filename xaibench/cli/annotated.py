@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xaibench.cli.app import app
-from xaibench.cli.terminal import clear_errors, count_bar, print_table
+from xaibench.cli.terminal import Root, clear_errors, count_bar, print_table
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet
-
-Root = Annotated[
-    Path | None,
-    typer.Option(help="The folder below which the sets lie. [default: $XAIBENCH_DATA]", show_default=False),
-]
 
 
 @app.command()

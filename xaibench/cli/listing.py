@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from xaibench.cli.app import app
+from xaibench.cli.terminal import Root
 from xaibench.types import DatasetInfo
 
 
@@ -26,9 +27,7 @@ class Kind(enum.StrEnum):
 @app.command(name="list")
 def list_parts(
     kind: Annotated[Kind | None, typer.Argument(help="What to list; all when left out.")] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Where annotated sets lie. [default: $XAIBENCH_DATA]", show_default=False)
-    ] = None,
+    root: Root = None,
 ) -> None:
     """List the data sets, models, explainers, metrics and suites that a suite or a call can name.
 

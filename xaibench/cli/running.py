@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import enum
+import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xaibench._version import __version__
 from xaibench.cli.app import app
-from xaibench.cli.terminal import clear_errors, print_table, progress_bars
+from xaibench.cli.terminal import Root, clear_errors, names, print_table, progress_bars
+
+if TYPE_CHECKING:
+    from xaibench.runner import Estimate
 
 
 class EngineChoice(enum.StrEnum):
@@ -18,6 +22,7 @@ class EngineChoice(enum.StrEnum):
 
     serial = enum.auto()
     processes = enum.auto()
+    ray = enum.auto()
 
 
 @app.command()
@@ -32,16 +37,69 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     quick: Annotated[bool, typer.Option("--quick", help="A small form of the suite, to try it in a minute.")] = False,
+    root: Root = None,
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these sets, such as pet,pascal.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Instead of the suite's, such as resnet50.", show_default=False)
+    ] = None,
+    finetune: Annotated[
+        str | None, typer.Option(help="head or all, of suites with pretrained networks.", show_default=False)
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="How maps are cut by IoU and its kin: scaled or published.", show_default=False)
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Where results lie: a folder or a URL. [default: OUT/store]", show_default=False)
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The Ray cluster: auto, or HOST:PORT.", show_default=False)
+    ] = None,
+    device_workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the GPUs.", show_default=False)
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it will cost, and stop.")] = False,
 ) -> None:
     """Run a suite: generate, train, explain, score, report. Stop it at any time: the same command goes on."""
     with clear_errors():
         from xaibench import runner
 
+        if plan:
+            _say_cost(
+                runner.estimate(
+                    suite,
+                    out,
+                    quick=quick,
+                    workers=workers,
+                    device=device,
+                    store=store,
+                    device_workers=device_workers,
+                    say=typer.echo,
+                )
+            )
+            return
         typer.echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
         with progress_bars() as progress:
             result = runner.run(
-                suite, out, engine=str(engine), workers=workers, device=device, quick=quick, progress=progress
+                suite,
+                out,
+                engine=str(engine),
+                workers=workers,
+                device=device,
+                quick=quick,
+                progress=progress,
+                store=store,
+                address=address,
+                device_workers=device_workers,
+                root=root,
+                datasets=names(datasets),
+                models=names(model),
+                finetune=finetune,
+                protocol=protocol,
             )
+        for name, advice in result.missing.items():
+            typer.echo(f"Left out: {name}.\n{textwrap.indent(advice, '  ')}\n")
         typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")
     _finish(result.folder)
     if result.failures:
@@ -81,6 +139,14 @@ def compare(
             typer.echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
         if out is not None:
             table.to_csv(out, index=False)
+
+
+def _say_cost(found: Estimate) -> None:
+    typer.echo(found.stages.round(1).to_string())
+    typer.echo(
+        f"{_duration(found.seconds)} on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at most, "
+        f"{found.disk_mb / 1024:.1f} GiB of disk; {found.unmeasured} jobs of unknown cost"
+    )
 
 
 def _duration(seconds: float) -> str:

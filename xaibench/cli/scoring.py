@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xaibench.cli.annotated import Root
 from xaibench.cli.app import app
-from xaibench.cli.terminal import clear_errors, count_bar
+from xaibench.cli.terminal import Root, clear_errors, count_bar, names
 
 if TYPE_CHECKING:
     from xaibench.data import Split
@@ -44,12 +43,11 @@ def score(
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
             return
         found = evaluation.read_maps(maps, evaluation.sample_ids(samples))
-        names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
         with count_bar("scoring", unit="sample") as progress:
             result = _evaluated(
                 found,
                 samples,
-                metrics=names,
+                metrics=names(metrics),
                 model=_model(model),
                 protocol=protocol,
                 label=maps.stem,

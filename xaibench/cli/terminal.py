@@ -5,12 +5,25 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Never
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Never
 
 import typer
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+#: The option ``--root`` of all commands that read annotated sets.
+Root = Annotated[
+    Path | None,
+    typer.Option(help="The folder below which annotated sets lie. [default: $XAIBENCH_DATA]", show_default=False),
+]
+
+
+def names(text: str | None) -> list[str] | None:
+    """The names in ``"a, b"``; None stays None."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def print_table(table: pd.DataFrame) -> None:
@@ -69,14 +82,14 @@ def clear_errors() -> Iterator[None]:
     from xaibench.evaluation.mapfile import MapFileError
     from xaibench.registry import UnknownNameError
     from xaibench.report import RunFolderError
-    from xaibench.runner import ArgumentError, StoreError, SuiteError
+    from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
 
     try:
         yield
     except (UnknownNameError, SuiteError, ArgumentError, RunFolderError, MapFileError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
-    except (StoreError, MissingDataError, DataFileError) as error:
+    except (StoreError, DataChangedError, MissingDataError, DataFileError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt:

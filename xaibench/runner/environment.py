@@ -40,7 +40,7 @@ def environment() -> dict[str, Any]:
         "versions": {name: version for name in _PACKAGES if (version := _version(name))},
         "machine": {
             "system": platform.platform(),
-            "processor": _processor(),
+            "processor": processor(),
             "cpus": os.cpu_count(),
             "gpus": _gpus(),
         },
@@ -66,7 +66,8 @@ def _commit() -> str | None:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
+    """What the machine calls its processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

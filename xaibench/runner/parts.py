@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from xaibench.registry import Registry, import_target
@@ -57,5 +58,17 @@ def has_convolution(model: str, dataset: str) -> bool:
     from xaibench.models import build
 
     info = part_info("dataset", dataset)
-    network = build(model, in_shape=info.image_shape, num_classes=len(info.classes))
+    # Weights decide nothing here, and may have to be downloaded.
+    untrained: dict[str, Any] = {"weights": None} if "weights" in _taken(registry("model").resolve(model)) else {}
+    try:
+        network = build(model, info.image_shape, len(info.classes), **untrained)
+    except ValueError:
+        return True  # the job that needs the network says what is wrong with it, and the others go on
     return any(isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in network.modules())
+
+
+def _taken(part: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(part).parameters
+    except (TypeError, ValueError):  # what is no function has none
+        return {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from xaibench.runner.parts import has_convolution, part_info, revision
-from xaibench.runner.suite import Cell, Parameters, Part, Suite, SuiteError, Training
+from xaibench.runner.suite import Cell, Parameters, Part, Suite, SuiteError, Training, freeze
 
 Stage = Literal["data", "train", "explain", "score"]
 STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
@@ -27,6 +27,11 @@ class Job:
     """What all jobs share: a stage, the jobs it needs, and the key of its result."""
 
     stage: ClassVar[Stage]
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether a GPU would be used: the job trains or asks a network."""
+        return False
 
     @property
     def needs(self) -> tuple[Job, ...]:
@@ -63,7 +68,13 @@ class TrainJob(Job):
     model: str
     seeds: tuple[int, ...]
     parameters: Parameters
+    build: Parameters
     revision: str
+
+    @property
+    def uses_device(self) -> bool:
+        """Always."""
+        return True
 
     def __str__(self) -> str:
         return f"{self.model} on {self.data}, seeds {', '.join(map(str, self.seeds))}"
@@ -98,6 +109,11 @@ class ExplainJob(Job):
     explain_seed: int
     revision: str
 
+    @property
+    def uses_device(self) -> bool:
+        """All but the controls, which know no network."""
+        return self.network is not None
+
     def __str__(self) -> str:
         network = f"{self.network} on " if self.network else ""
         return f"{self.explainer.name} for {network}{self.data}"
@@ -111,7 +127,13 @@ class ScoreJob(Job):
     explain: ExplainJob
     network: Network | None
     metric: Part
+    protocol: str
     revision: str
+
+    @property
+    def uses_device(self) -> bool:
+        """Only a metric that asks the model."""
+        return self.network is not None
 
     def __str__(self) -> str:
         return f"{self.metric.name} of {self.explain}"
@@ -119,12 +141,16 @@ class ScoreJob(Job):
 
 @dataclass(frozen=True)
 class CellPlan:
-    """One data set with one architecture: all its trainings, and the scores of every explained network."""
+    """One data set with one architecture: all its trainings, and the scores of every explained network.
+
+    ``label`` names the set in tables; empty = its own name.
+    """
 
     data: DataJob
     model: str
     trainings: tuple[TrainJob, ...]
     scores: tuple[tuple[Network, ScoreJob], ...]
+    label: str = ""
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -175,11 +201,14 @@ def _add(job: Job, jobs: dict[Job, None]) -> None:
 
 
 def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
-    data = DataJob(dataset, data_seed, suite.data.parameters, revision("dataset", dataset))
+    made = freeze(dict(suite.data.parameters) | dict(cell.data))
+    data = DataJob(dataset, data_seed, made, revision("dataset", dataset))
     training = _training(suite, cell)
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
-    parameters = tuple((name, getattr(training, name)) for name in ("batch_size", "epochs", "loss", "lr"))
-    trainings = tuple(TrainJob(data, model, seeds, parameters, revision("model", model)) for seeds in stacks)
+    parameters = tuple((name, getattr(training, name)) for name in ("batch_size", "epochs", "loss", "lr", "method"))
+    trainings = tuple(
+        TrainJob(data, model, seeds, parameters, cell.build, revision("model", model)) for seeds in stacks
+    )
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
@@ -189,7 +218,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
         for explainer in suite.explainers
         for score in _plan_scores(suite, data, network, explainer)
     )
-    return CellPlan(data, model, trainings, scores)
+    return CellPlan(data, model, trainings, scores, cell.label)
 
 
 def _training(suite: Suite, cell: Cell) -> Training:
@@ -212,7 +241,7 @@ def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Part)
     for metric in suite.metrics:
         kind = getattr(part_info("metric", metric.use), "kind", "ground-truth")
         asked = network if kind in ("model", "explainer") else None
-        yield ScoreJob(explain, asked, metric, revision("metric", metric.use))
+        yield ScoreJob(explain, asked, metric, how.protocol, revision("metric", metric.use))
 
 
 def _jobs_in(value: Any) -> Iterator[Job]:

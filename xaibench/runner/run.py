@@ -6,22 +6,26 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from xaibench.runner.calibrate import learn
 from xaibench.runner.collect import collect
-from xaibench.runner.engines import Engine, Processes, Serial, available_cpus
+from xaibench.runner.engines import Engine, Outcome, Processes, Serial, available_cpus, devices_of
 from xaibench.runner.environment import environment
+from xaibench.runner.files import write_atomic
+from xaibench.runner.narrow import narrowed, without_missing
 from xaibench.runner.plan import STAGES, Job, Plan, Stage, make_plan
+from xaibench.runner.records import Records
 from xaibench.runner.schedule import Schedule
-from xaibench.runner.store import CorruptResultError, Store, write_atomic
-from xaibench.runner.suite import load_suite
+from xaibench.runner.store import CorruptResultError, Store
+from xaibench.runner.suite import check_variables, load_suite
 
 #: Where jobs can run.
-ENGINES = ("serial", "processes")
+ENGINES = ("serial", "processes", "ray")
 
 #: Called with a stage, how many of its jobs are done, and how many there are.
 Progress = Callable[[Stage, int, int], None]
@@ -40,12 +44,14 @@ class Run:
         failures: ``{job: error}`` in words; empty when all went well.
         jobs: How many jobs the suite has.
         seconds: How long it took this time.
+        missing: ``{data set: how to get it}`` of the annotated sets that were left out because they are not there.
     """
 
     folder: Path
     failures: dict[str, str]
     jobs: int
     seconds: float
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -57,6 +63,14 @@ def run(
     device: str = "auto",
     quick: bool = False,
     progress: Progress | None = None,
+    store: str | Path | None = None,
+    address: str | None = None,
+    device_workers: int | None = None,
+    root: str | Path | None = None,
+    datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    finetune: str | None = None,
+    protocol: str | None = None,
 ) -> Run:
     """Run a suite: generate, train, explain, score, and write the tables of the run folder.
 
@@ -67,14 +81,26 @@ def run(
     Args:
         suite: Name of a built-in suite, or path of a TOML file.
         out: The run folder; default ``runs/<name of the suite>``.
-        engine: ``"processes"`` runs jobs side by side, ``"serial"`` one after the other in this process.
-        workers: Number of processes; default one a CPU.
+        engine: ``"processes"`` runs jobs side by side, ``"serial"`` one after the other in this process, ``"ray"`` on
+            the machines of a Ray cluster (extra ``ray``).
+        workers: The most jobs to run at a time on CPUs; default one a CPU, of the cluster with ``"ray"``.
         device: ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
         quick: Run the suite's small form.
         progress: Called as jobs end.
+        store: Where the results of the jobs lie: a folder, or a URL that fsspec knows (``"s3://bucket/run"``); default
+            ``store`` in the run folder. With ``"ray"`` every machine must reach it under this name.
+        address: Of the Ray cluster, or ``"auto"`` for the one that this machine is part of; default a new one on this
+            machine alone.
+        device_workers: Processes that share the GPUs; default one each. With ``"ray"``, jobs that share one GPU.
+        root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
+        datasets: Only these of the suite's data sets, by name or by their cell's label.
+        models: These instead of the suite's.
+        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
+        protocol: How maps are cut, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
 
     Returns:
-        The run folder and what failed. Failed jobs are tried again by the next run.
+        The run folder, what failed, and which annotated sets were left out because they are not there. Failed jobs are
+        tried again by the next run.
 
     Raises:
         UnknownNameError: If the suite, or a part that it names, is not known.
@@ -83,38 +109,75 @@ def run(
         StoreError: If the disk is full or goes away while it runs; what is finished is kept.
     """
     start = time.monotonic()
-    _check_device(device)
+    if engine != "ray":  # whose machines may have what this one has not
+        _check_device(device)
     loaded, text = load_suite(suite, quick=quick)
-    plan = make_plan(loaded)
-    folder = Path(out) if out is not None else Path("runs") / loaded.name
-    store = Store(folder / "store")
-    with _sole_use(folder):
-        write_atomic(folder / "suite.toml", text.encode())
-        count = _counted(plan, progress)
-        with _engine(engine, store, device, workers) as runner:
-            failures = _compute(plan, store, folder, runner, count)
-        seconds = time.monotonic() - start
-        conditions = {
-            "engine": engine,
-            "workers": (workers or available_cpus()) if engine == "processes" else 1,
-            "device": device,
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(seconds, 1),
-            "seeds": {
-                "data": loaded.data.seeds,
-                "training": loaded.training.seeds,
-                "explaining": loaded.explaining.seed,
-            },
-            "jobs": {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES},
-        }
-        write_atomic(folder / "environment.json", json.dumps(environment() | conditions, indent=2).encode())
-    return Run(folder, {str(job): error for job, error in failures.items()}, len(plan.jobs), seconds)
+    choices: dict[str, Any] = {"datasets": datasets, "models": models, "finetune": finetune, "protocol": protocol}
+    with _data_root(root):
+        loaded = narrowed(loaded, **choices)
+        check_variables(loaded)
+        loaded, missing = without_missing(loaded)
+        plan = make_plan(loaded)
+        folder = Path(out) if out is not None else Path("runs") / loaded.name
+        results = Store(store if store is not None else folder / "store")
+        with _sole_use(folder):
+            write_atomic(folder / "suite.toml", text.encode())
+            count = _counted(plan, progress)
+            with (
+                _engine(engine, results, device, workers, address, device_workers) as runner,
+                Records(folder) as records,
+            ):
+                failures = _compute(plan, results, folder, runner, count, records.add)
+            if engine != "ray":  # whose machines are others
+                learn(records.outcomes, devices_of(device)[0].partition(":")[0])
+            seconds = time.monotonic() - start
+            conditions = {
+                "engine": engine,
+                "workers": 1 if engine == "serial" else workers or available_cpus(),
+                "device": device,
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "seconds": round(seconds, 1),
+                "seeds": {
+                    "data": loaded.data.seeds,
+                    "training": loaded.training.seeds,
+                    "explaining": loaded.explaining.seed,
+                },
+                "jobs": {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES},
+                "choices": {name: choice for name, choice in choices.items() if choice is not None},
+                "missing": list(missing),
+            }
+            write_atomic(folder / "environment.json", json.dumps(environment() | conditions, indent=2).encode())
+    return Run(folder, {str(job): error for job, error in failures.items()}, len(plan.jobs), seconds, missing)
 
 
-def _compute(plan: Plan, store: Store, folder: Path, engine: Engine, count: Callable[[Job], None]) -> Mapping[Job, str]:
+@contextlib.contextmanager
+def _data_root(root: str | Path | None) -> Iterator[None]:
+    """``root`` as ``$XAIBENCH_DATA``, which suites name and worker processes inherit."""
+    if root is None:
+        yield
+        return
+    before = os.environ.get("XAIBENCH_DATA")
+    os.environ["XAIBENCH_DATA"] = str(Path(root).expanduser())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XAIBENCH_DATA"]
+        else:
+            os.environ["XAIBENCH_DATA"] = before
+
+
+def _compute(
+    plan: Plan,
+    store: Store,
+    folder: Path,
+    engine: Engine,
+    count: Callable[[Job], None],
+    ended: Callable[[Outcome], None],
+) -> Mapping[Job, str]:
     """Run what is missing and gather the tables; again when a result turns out damaged only as it is gathered."""
     for last in (False, False, True):
-        failures = Schedule(plan.jobs, store, count).run(engine)
+        failures = Schedule(plan.jobs, store, count, ended).run(engine)
         try:
             collect(plan, store, folder, failures)
         except CorruptResultError:
@@ -142,14 +205,32 @@ def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:
     return count
 
 
-def _engine(name: str, store: Store, device: str, workers: int | None) -> Engine:
-    if workers is not None and workers < 1:
-        raise ArgumentError(f"workers is {workers}; expected 1 or more.")
+def _engine(
+    name: str, store: Store, device: str, workers: int | None, address: str | None, device_workers: int | None
+) -> Engine:
+    for what, count in (("workers", workers), ("device_workers", device_workers)):
+        if count is not None and count < 1:
+            raise ArgumentError(f"{what} is {count}; expected 1 or more.")
+    if address is not None and name != "ray":
+        raise ArgumentError(f'address is for engine "ray", not for {name!r}.')
     if name == "serial":
         return Serial(store, device)
     if name == "processes":
-        return Processes(store, device, workers)
+        return Processes(store, device, workers, device_workers)
+    if name == "ray":
+        return _ray_engine(store, device, workers, address, device_workers or 1)
     raise ArgumentError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}.")
+
+
+def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
+    try:
+        from xaibench.runner.ray import Ray, RayError
+    except ImportError as error:
+        raise ArgumentError(f'engine "ray" needs Ray ({error}): pip install "xaibench[ray]".') from error
+    try:
+        return Ray(store, device, workers, address=address, jobs_per_gpu=share)
+    except RayError as error:
+        raise ArgumentError(str(error)) from error
 
 
 def _check_device(device: str) -> None:

@@ -23,23 +23,34 @@ class Schedule:
         jobs: All jobs, each after those it needs.
         store: Says which results are there already.
         progress: Called with each job whose result is there: at the start for those found, then as they end.
+        ended: Called with the outcome of each job that was run.
     """
 
-    def __init__(self, jobs: Iterable[Job], store: Store, progress: Callable[[Job], None] = lambda job: None) -> None:
-        self._store, self._progress = store, progress
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        store: Store,
+        progress: Callable[[Job], None] = lambda job: None,
+        ended: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> None:
+        self._store, self._progress, self._ended = store, progress, ended
         self._order = {job: i for i, job in enumerate(jobs)}
         self._dependents: dict[Job, list[Job]] = {job: [] for job in self._order}
         self._open: dict[Job, set[Job]] = {}
-        self._ready: list[tuple[int, int, Job]] = []
+        # Jobs that use the device stand in a line of their own, so that neither kind keeps the other waiting.
+        self._ready: dict[bool, list[tuple[int, int, Job]]] = {True: [], False: []}
         self._running = 0
         self._tries: dict[Job, int] = {}
         self._skipped: set[Job] = set()
         self.failures: dict[Job, str] = {}
+        # One listing a stage: where the store is far away, asking for every job takes longer than many jobs do.
+        self._there = {(stage, key) for stage in {job.stage for job in self._order} for key in store.keys(stage)}
+        self._blamed = store.failed()
 
         for job in self._order:
             for need in job.needs:
                 self._dependents[need].append(job)
-            if store.has(job.stage, job.key):
+            if self._has(job):
                 self._progress(job)
             else:
                 self._await(job)
@@ -53,28 +64,37 @@ class Schedule:
         Raises:
             StoreError: If nothing can be written any more. What is finished is kept.
         """
-        while self._ready or self._running:
-            while self._ready and self._running < engine.capacity:
-                job = heapq.heappop(self._ready)[-1]
-                self._store.forgive(job.stage, job.key)
+        while any(self._ready.values()) or self._running:
+            while lines := [line for line in self._ready.values() if line and engine.has_room(line[0][-1])]:
+                job = heapq.heappop(min(lines, key=lambda line: line[0][:2]))[-1]
+                if (job.stage, job.key) in self._blamed:
+                    self._store.forgive(job.stage, job.key)
                 engine.submit(job)
                 self._running += 1
             for outcome in engine.wait():
                 self._running -= 1
+                self._ended(outcome)
                 self._take(outcome)
         return self.failures
 
+    def _has(self, job: Job) -> bool:
+        return (job.stage, job.key) in self._there
+
+    def _line_up(self, job: Job) -> None:
+        """Earlier stages first, as more depends on them; within a stage in the order of the plan."""
+        heapq.heappush(self._ready[job.uses_device], (STAGES.index(job.stage), self._order[job], job))
+
     def _await(self, job: Job, also: Iterable[Job] = ()) -> None:
         """Put the job in line behind those of its needs that are not there, and behind ``also``."""
-        self._open[job] = {need for need in job.needs if not self._store.has(need.stage, need.key)} | set(also)
+        self._open[job] = {need for need in job.needs if not self._has(need)} | set(also)
         if not self._open[job]:
-            # Earlier stages first, as more depends on them; within a stage in the order of the plan.
-            heapq.heappush(self._ready, (STAGES.index(job.stage), self._order[job], job))
+            self._line_up(job)
 
     def _take(self, outcome: Outcome) -> None:
         job = outcome.job
         if not outcome.error:
             self._open.pop(job, None)
+            self._there.add((job.stage, job.key))
             self._progress(job)
             self._release(job)
         elif outcome.fatal:
@@ -90,7 +110,7 @@ class Schedule:
             if waiting and job in waiting:
                 waiting.discard(job)
                 if not waiting:
-                    heapq.heappush(self._ready, (STAGES.index(dependent.stage), self._order[dependent], dependent))
+                    self._line_up(dependent)
 
     def _missing(self, job: Job) -> list[Job]:
         """What the job needs, at any remove, that was found damaged and set aside while it was read."""
@@ -98,6 +118,7 @@ class Schedule:
         for need in job.needs:
             found.update(dict.fromkeys(self._missing(need)))
             if not self._store.has(need.stage, need.key):
+                self._there.discard((need.stage, need.key))
                 found[need] = None
         return list(found)
 
@@ -120,6 +141,7 @@ class Schedule:
             error += f" ({dependents} jobs that need it were not run)"
         self.failures[job] = error
         self._store.fail(job.stage, job.key, error)
+        self._blamed.add((job.stage, job.key))
 
     def _skip(self, failed: Job) -> int:
         """Take what needs a failed job out of the line; returns how many."""

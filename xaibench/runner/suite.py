@@ -18,9 +18,10 @@ A suite names data sets, models, seeds, explainers and metrics with their parame
     samples = 200                   # the first test samples; "all" for the whole test split
     trainings = "best"              # the one of lowest validation loss, or "all"
 
-    [[cells]]                       # every data set with every model; a cell may change how it is trained
+    [[cells]]                       # every data set with every model; a cell may change how it is made and trained
     datasets = ["xai-tris/rigid-white-8x8"]
     models = ["mlp", "cnn"]
+    data = { alpha = 0.7 }
     training = { lr = 0.0004 }
 
     [explainers]                    # name = parameters; `use` when the name is not the part's own
@@ -39,6 +40,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,6 +49,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from xaibench.evaluation.protocol import PROTOCOLS, Protocol
 from xaibench.registry import Registry
 from xaibench.types import Output
 
@@ -55,8 +59,15 @@ SUITES = Registry(
     {
         "xai-tris-8x8": "xai-tris-8x8.toml",
         "xai-tris-8x8-paper": "xai-tris-8x8-paper.toml",
+        "xai-tris-64x64": "xai-tris-64x64.toml",
+        "xai-tris-64x64-paper": "xai-tris-64x64-paper.toml",
+        "saliency-bench": "saliency-bench.toml",
+        "pets-offline": "pets-offline.toml",
     },
 )
+
+#: How a network comes to its weights.
+METHODS = ("fit", "head", "all", "none")
 
 #: Parameters of a part: sorted pairs, so that they can be hashed; lists become tuples, tables become pairs.
 Parameters = tuple[tuple[str, Any], ...]
@@ -95,7 +106,9 @@ class Data:
 class Training:
     """How each network is trained, once for each seed; see :func:`xaibench.models.fit`.
 
-    ``stack`` networks of one data set and architecture are trained in one go, as one job.
+    ``stack`` networks of one data set and architecture are trained in one go, as one job. ``method`` is ``"fit"``
+    (from scratch), ``"head"`` (the last layer of a pretrained network), ``"all"`` (the whole of one) or ``"none"`` (as
+    it is).
     """
 
     seeds: tuple[int, ...] = (0,)
@@ -104,28 +117,41 @@ class Training:
     batch_size: int = 512
     loss: str = "logits"
     stack: int = 3
+    method: str = "fit"
 
 
 @dataclass(frozen=True)
 class Explaining:
     """Which samples and networks are explained, and what of the network (see :func:`xaibench.explain`).
 
-    ``output="default"`` leaves it to each explainer.
+    ``output="default"`` leaves it to each explainer. ``scored="correct"`` restricts tables to the samples that every
+    explained network classifies correctly; ``"all"`` takes all. ``protocol`` says how maps are cut by IoU, precision,
+    recall and F1 (:mod:`xaibench.evaluation.protocol`).
     """
 
     samples: int | Literal["all"] = 200
     trainings: Literal["best", "all"] = "best"
     output: str = "default"
     seed: int = 0
+    scored: Literal["correct", "all"] = "correct"
+    protocol: Protocol = "published"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Data sets and models that are combined, and what is different about their training."""
+    """Data sets and models that are combined, and what is different about their making and their training.
+
+    A text in ``data`` may name variables of the environment, as ``images_dir = "$XAIBENCH_IMAGES"`` does. ``build``
+    holds parameters of the models, such as ``fold = "pet"``; ``label`` names the cell's set in tables, where the same
+    set stands in two cells.
+    """
 
     datasets: tuple[str, ...]
     models: tuple[str, ...]
+    data: Parameters = ()
     training: Parameters = ()
+    build: Parameters = ()
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,9 +235,35 @@ def _check(suite: Suite, origin: str) -> None:
     if explaining.output not in ("default", *get_args(Output)):
         known = ", ".join(("default", *get_args(Output)))
         raise SuiteError(f"{origin}: explaining.output is {explaining.output!r}; expected one of {known}.")
+    choices = {
+        "training.method": (training.method, METHODS),
+        "explaining.scored": (explaining.scored, ("correct", "all")),
+        "explaining.protocol": (explaining.protocol, PROTOCOLS),
+    }
+    for name, (given, known_ones) in choices.items():
+        if given not in known_ones:
+            raise SuiteError(f"{origin}: {name} is {given!r}; expected one of {', '.join(known_ones)}.")
     for name, seeds in (("data", suite.data.seeds), ("training", training.seeds)):
         if not seeds or len(set(seeds)) < len(seeds):
             raise SuiteError(f"{origin}: {name}.seeds is {list(seeds)}; expected one or more different whole numbers.")
+
+
+def check_variables(suite: Suite) -> None:
+    """Look whether the variables of the environment that the suite's data name are set.
+
+    Raises:
+        SuiteError: If one is not; names it and where it stands.
+    """
+    places = [("[data] parameters", suite.data.parameters)]
+    places += [(f"the cell of {', '.join(cell.datasets)}", cell.data) for cell in suite.cells]
+    for place, parameters in places:
+        for name, value in parameters:
+            for variable in re.findall(r"\$\{?(\w+)", value) if isinstance(value, str) else ():
+                if variable not in os.environ:
+                    raise SuiteError(
+                        f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
+                        f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
+                    )
 
 
 def _read(source: str | Path) -> tuple[str, str]:
@@ -299,6 +351,11 @@ def freeze(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(freeze(item) for item in value)
     return value
+
+
+def thaw(parameters: Parameters) -> dict[str, Any]:
+    """Frozen parameters as keyword arguments; nested tables stay pairs, lists stay tuples."""
+    return dict(parameters)
 
 
 def to_toml(tables: Mapping[str, Any]) -> str:

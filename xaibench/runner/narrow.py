@@ -1,0 +1,95 @@
+"""A suite made to fit: other models, fewer sets, and without the sets that are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from xaibench.runner.parts import registry
+from xaibench.runner.samples import with_variables
+from xaibench.runner.suite import Cell, Suite, SuiteError, freeze, thaw
+
+
+def narrowed(
+    suite: Suite,
+    *,
+    datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    finetune: str | None = None,
+    protocol: str | None = None,
+) -> Suite:
+    """The suite with some of its data sets, with other models, or with another training.
+
+    Args:
+        suite: As written.
+        datasets: Names or labels of the sets to keep; None = all.
+        models: Instead of each cell's own; None = those.
+        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
+        protocol: How maps are cut, ``"scaled"`` or ``"published"``.
+
+    Raises:
+        SuiteError: If a set is not in the suite, or its networks are not pretrained ones.
+    """
+    cells: list[Cell] = list(suite.cells)
+    if datasets is not None:
+        cells = _chosen(suite, [registry("dataset").canonical(name) for name in datasets])
+    if models is not None:
+        cells = [dataclasses.replace(cell, models=tuple(models)) for cell in cells]
+    training, explaining = suite.training, suite.explaining
+    if finetune is not None:
+        if training.method not in ("head", "all"):
+            raise SuiteError(f"{suite.name} trains no pretrained networks (method {training.method!r}): no finetune.")
+        if finetune not in ("head", "all"):
+            raise SuiteError(f"finetune is {finetune!r}; expected 'head' or 'all'.")
+        training = dataclasses.replace(training, method=finetune)
+    if protocol is not None:
+        if protocol not in ("scaled", "published"):
+            raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
+        explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
+    return dataclasses.replace(suite, cells=tuple(cells), training=training, explaining=explaining)
+
+
+def _chosen(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
+    known = {name for cell in suite.cells for name in (*cell.datasets, *([cell.label] if cell.label else []))}
+    for name in wanted:
+        if name not in known:
+            raise SuiteError(f"{suite.name} has no data set {name!r}; it has: {', '.join(sorted(known))}.")
+    kept = []
+    for cell in suite.cells:
+        names = cell.datasets if cell.label in wanted else tuple(name for name in cell.datasets if name in wanted)
+        if names:
+            kept.append(dataclasses.replace(cell, datasets=names))
+    return kept
+
+
+def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
+    """The suite without the annotated sets that are not there, and for each of those, how to get it.
+
+    Raises:
+        SuiteError: If none of its sets is there; says how to get them.
+    """
+    from xaibench.data.annotated import AnnotatedSet, MissingDataError
+
+    missing: dict[str, str] = {}
+    for name in dict.fromkeys(name for cell in suite.cells for name in cell.datasets):
+        part = registry("dataset").resolve(name)
+        if isinstance(part, AnnotatedSet):
+            root = with_variables(thaw(suite.data.parameters)).get("root")
+            try:
+                part.find(root)
+            except MissingDataError as error:
+                missing[name] = str(error)
+    cells = [
+        dataclasses.replace(cell, datasets=tuple(name for name in cell.datasets if name not in missing))
+        for cell in suite.cells
+    ]
+    kept = tuple(cell for cell in cells if cell.datasets)
+    if not kept:
+        raise SuiteError(f"{suite.name}: none of its data sets is there.\n\n" + "\n\n".join(missing.values()))
+    return dataclasses.replace(suite, cells=kept), missing
+
+
+def with_parameters(suite: Suite, **parameters: object) -> Suite:
+    """The suite with other parameters of all its data sets."""
+    changed = freeze(dict(suite.data.parameters) | parameters)
+    return dataclasses.replace(suite, data=dataclasses.replace(suite.data, parameters=changed))
