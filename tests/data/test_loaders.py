@@ -157,14 +157,16 @@ def test_an_error_in_a_thread_reaches_the_consumer():
 
 
 def test_threads_stop_with_the_consumer():
-    before = threading.active_count()
+    def threads():
+        return [thread for thread in threading.enumerate() if thread.name.startswith("xaibench-loading")]
+
     data = Counted()
     batches = iter(ThreadedLoader(data, BatchSampler(range(10), 1, drop_last=False), 2))
     next(batches)
     batches.close()
     for _ in range(100):
-        if threading.active_count() == before:
+        if not threads():
             break
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threads() == []
     assert len(data.read) < 10

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-#: ``"scaled"``: iou, precision, recall and f1 see |map| / max |map| and cut it above 0.5. ``"published"``: they see the
-#: map as it is and cut it by their own defaults (0, 0, 0.5, 0), with which the published example was made.
+#: ``"scaled"``: iou, precision, recall and f1 see |map| stretched to [0, 1] and cut it above 0.5. ``"published"``: they
+#: see the map as it is and cut it by their own defaults (0, 0, 0.5, 0), with which the published example was made.
 Protocol: TypeAlias = Literal["scaled", "published"]
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
@@ -20,19 +20,22 @@ THRESHOLD = 0.5
 
 
 def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Magnitudes ``[N, H, W]`` in [0, 1], each map by its own largest; a map of zeros stays one.
+    """Magnitudes ``[N, H, W]`` stretched to [0, 1], each map by its own smallest and largest; a constant one is 0.
 
-    Not by minimum and maximum: that would lift the zeros of a signed map to some 0.5, and so decide by one extreme
-    pixel whether half of the image is marked.
+    The sign is dropped first: stretching a signed map would lift its zeros to some 0.5, so that one extreme pixel
+    decides whether half of the image is marked.
 
     Example:
         >>> scaled(np.array([[[0.0, -4.0], [1.0, 0.0]]])).tolist()
         [[[0.0, 1.0], [0.25, 0.0]]]
+        >>> scaled(np.array([[[0.8, 0.9], [1.0, 0.8]]])).round(6).tolist()  # such as RISE, whose level is high
+        [[[0.0, 0.5], [1.0, 0.0]]]
     """
     magnitude = np.abs(maps)
-    largest = magnitude.max(axis=(1, 2), keepdims=True)
+    smallest = magnitude.min(axis=(1, 2), keepdims=True)
+    width = magnitude.max(axis=(1, 2), keepdims=True) - smallest
     shares: NDArray[np.floating[Any]] = np.zeros_like(magnitude)
-    np.divide(magnitude, largest, out=shares, where=largest > 0)
+    np.divide(magnitude - smallest, width, out=shares, where=width > 0)
     return shares
 
 

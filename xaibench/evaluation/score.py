@@ -54,8 +54,8 @@ def evaluate(
             precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
         controls: Add the rows of uniform noise, Sobel, Laplace, the input and the centre prior; or the names of some.
         samples: Only the first so many; None = all.
-        protocol: How maps are cut by IoU, precision, recall and F1: ``"scaled"`` at half of their largest magnitude,
-            ``"published"`` by the functions' own defaults (:mod:`xaibench.evaluation.protocol`).
+        protocol: How maps are cut by IoU, precision, recall and F1: ``"scaled"`` halfway between their smallest and
+            largest magnitude, ``"published"`` by the functions' own defaults (:mod:`xaibench.evaluation.protocol`).
         batch_size: Samples read, explained and scored at a time; changes no score.
         seed: Of explainers that draw random numbers.
         device: ``"auto"``: the GPU when there is one.
