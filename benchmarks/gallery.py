@@ -6,11 +6,17 @@ writes docs/images/explainers.png and docs/explainers.md from what is registered
 XAI-TRIS set of 8×8 pixels: the paper's CNN for most explainers, one that ends in global average pooling for the CAM
 family (CAM asks for it, and the CNN's last feature map is a single pixel), and a vision transformer for attention
 rollout.
+
+    OMP_NUM_THREADS=2 python benchmarks/gallery.py --networks
+
+writes the page's last section instead: every explainer on each ImageNet network, with random weights, plain and with
+the classes folded to cat and dog (some minutes).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +65,29 @@ a little (Integrated Gradients 0.988, Input × Gradient and LRP epsilon 0.977), 
 |---|---|---|---|---|
 """
 
+NETWORKS = """
+## Networks
+
+Which explainers explain which of the ImageNet networks of `xaibench.models`, plain and with their classes folded to cat
+and dog (those that only run forwards, Integrated Gradients, SmoothGrad and the patterns: plain): ✓, or the number of
+the message that `UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with `dtype=torch.float64`: through many layers their maps leave the range of float32.
+Controls look at no network. Made by `python benchmarks/gallery.py --networks` with random weights.
+
+"""
+#: The side of the images: as small as each network takes with a last feature map of several positions.
+SIDES = {
+    "resnet18": 64, "resnet50": 64, "vgg16": 64, "densenet121": 64, "efficientnet_lite0": 64, "efficientnet_b0": 64,
+    "vit_b_16": 32,
+}  # fmt: skip
+#: What makes the slow ones quick; they are run on the plain networks only.
+QUICK: dict[str, dict[str, Any]] = {
+    **{name: {"n_samples": 50, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
+    "pfi": {"feature_mask": "grid"}, "shapley_sampling": {"n_samples": 1, "feature_mask": "grid"},
+    "integrated_gradients": {"n_steps": 4}, "smoothgrad": {"n_samples": 2}, "rise": {"N": 20},
+    "occlusion": {"window": 16}, "scorecam": {},
+    **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
+}  # fmt: skip
+
 
 class Transformer(nn.Module):
     """A vision transformer of two layers on patches of 2×2 grey pixels."""
@@ -100,9 +129,48 @@ def row(name: str) -> str:
     return f"| `{name}` | {part.info.label} | {explains} | {written} | {part.info.citation} |"
 
 
-def page() -> str:
-    """docs/explainers.md."""
-    return HEAD.format(dataset=DATASET, alpha=ALPHA) + "\n".join(row(name) for name in EXPLAINERS) + "\n"
+def page(networks: str = "") -> str:
+    """docs/explainers.md; its last section is kept unless there is another."""
+    present = (DOCS / "explainers.md").read_text(encoding="utf-8").partition("\n## Networks")
+    rows = "\n".join(row(name) for name in EXPLAINERS) + "\n"
+    return HEAD.format(dataset=DATASET, alpha=ALPHA) + rows + (networks or "".join(present[1:]))
+
+
+def refusal(name: str, model: nn.Module, side: int) -> str:
+    """Why an explainer does not explain a network; nothing if it does."""
+    images = torch.rand(2, 3, side, side)
+    explainer: Any = xb.explainers.build(name)
+    try:
+        if hasattr(explainer, "fit"):
+            explainer = explainer.fit(model, [images])
+        if name == "scorecam":
+            images = images[:1]  # hundreds of forward passes each
+        targets = torch.ones(len(images), dtype=torch.int64)
+        xb.explain(explainer, model, images, targets, device="cpu", **QUICK.get(name, {}))
+    except xb.explainers.UnsupportedModelError as error:
+        return str(error).removeprefix(f"{name}: ")
+    return ""
+
+
+def networks_section() -> str:
+    """The table of explainers and networks, and the messages of those that do not go together."""
+    names = [name for name in EXPLAINERS if not EXPLAINERS.resolve(name).info.control]
+    cells: dict[tuple[str, str], str] = {}
+    messages: dict[str, int] = {}
+    for network, side in SIDES.items():
+        with isolated_rng(0):
+            plain, folded = (build(network, (3, side, side), 2, weights=None, fold=fold) for fold in (None, "pet"))
+            for name in names:
+                message = refusal(name, plain, side)
+                if name not in QUICK and bool(message) != bool(refusal(name, folded, side)):
+                    raise RuntimeError(f"{name} on {network}: not the same with its classes folded.")
+                number = messages.setdefault(message, len(messages) + 1) if message else 0
+                cells[name, network] = f"{number}" if message else "✓"
+                print(network, name, cells[name, network], flush=True)
+    lines = [f"| | {' | '.join(f'`{network}`' for network in SIDES)} |", "|---" * (len(SIDES) + 1) + "|"]
+    lines += [f"| `{name}` | {' | '.join(cells[name, network] for network in SIDES)} |" for name in names]
+    lines += ["", *(f"{number}. {message}" for message, number in messages.items())]
+    return NETWORKS + "\n".join(lines) + "\n"
 
 
 def networks(data: Any) -> dict[str, nn.Module]:
@@ -149,6 +217,9 @@ def draw(maps: dict[str, Tensor], image: Tensor, mask: Tensor, path: Path) -> No
 
 
 def main() -> None:
+    if "--networks" in sys.argv[1:]:
+        (DOCS / "explainers.md").write_text(page(networks_section()), encoding="utf-8")
+        return
     data = xb.load(DATASET, seed=0, n_samples=4000, alpha=ALPHA)
     models = networks(data)
     images, targets = data.test.images[:10], data.test.targets[:10]

@@ -109,3 +109,12 @@ def captum_draws():
     """Captum draws from the global generator: seed it like ours, and put it back."""
     with torch.random.fork_rng():
         yield torch.manual_seed
+
+
+@pytest.fixture
+def two_layers():
+    """x = (2, 1); hidden = relu(W x) = relu(4, -1, 1); logit = 1 h1 + 5 h2 - 2 h3."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False)).double()
+    model[1].weight.data = torch.tensor([[1.0, 2.0], [-1.0, 1.0], [1.0, -1.0]], dtype=torch.float64)
+    model[3].weight.data = torch.tensor([[1.0, 5.0, -2.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    return model, torch.tensor([2.0, 1.0], dtype=torch.float64).reshape(1, 1, 1, 2), torch.tensor([0])

@@ -155,9 +155,10 @@ def test_the_suites_of_the_paper_state_what_the_released_runs_took():
         "kernel_shap": {"n_samples": 25},
         "lime": {"n_samples": 50, "alpha": 0.01},
     }
-    for suite in (Path(xaibench.__file__).parent / "suites").glob("xai-tris-*.toml"):
+    for name in ("xai-tris-8x8", "xai-tris-8x8-paper", "xai-tris-64x64-paper"):  # xai-tris-64x64 is for a laptop
+        suite = Path(xaibench.__file__).parent / "suites" / f"{name}.toml"
         stated = tomllib.loads(suite.read_text())["explainers"]
-        assert {name: stated[name] for name in published} == published
+        assert {part: stated[part] for part in published} == published
 
 
 def blend(model, images, targets, strength=1.0):

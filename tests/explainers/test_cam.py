@@ -10,6 +10,7 @@ from torchvision.models import VisionTransformer, resnet18
 from xaibench.explainers import ExplainedOutput, UnsupportedModelError, explain
 from xaibench.explainers.cam import CAM, EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from xaibench.explainers.layers import resized
+from xaibench.models import Folded
 
 ALL = (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, EigenCAM)
 HERE = "xaibench.explainers.cam:"
@@ -71,6 +72,57 @@ def test_cam_oracle_and_its_mean_is_the_logit():
     torch.testing.assert_close(maps.mean((1, 2)) + head.bias[targets], logits)
     assert (maps < 0).any()
     torch.testing.assert_close(GradCAM(resize=None)(model, images, targets), maps.relu() / maps[0].numel())
+
+
+def test_cam_of_a_function_of_the_logits_is_the_gradient_weighted_sum():
+    images, targets = batch()
+    targets, plain = targets % 2, build(pool=True).double()
+    plain[-1] = nn.Linear(5, 6).double()
+    groups = {"a": [0, 3], "b": [1, 2, 4]}
+    for weighting in ("mean", "sum"):
+        maps = CAM(resize=None)(Folded(plain, groups, weighting), images, targets)
+        for found, image, target in zip(maps, images, targets.tolist(), strict=True):
+            members = groups[("a", "b")[target]]
+            shares = plain(image[None])[0, members].softmax(0)
+            each = [oracle.cam(pieces(plain)[0], plain[-1].weight, image, j) for j in members]
+            torch.testing.assert_close(found, sum(s * m for s, m in zip(shares, each, strict=True)).detach())
+    # A function that does nothing changes nothing.
+    doubled = CAM(resize=None)(nn.Sequential(plain, Scaled()), images, targets)
+    torch.testing.assert_close(doubled, 2 * CAM(resize=None)(plain, images, targets))
+    # Grad-CAM of the same is its ReLU, as it is of a plain network.
+    maps = CAM(resize=None)(Folded(plain, groups), images, targets)
+    gradcam = GradCAM(resize=None)(Folded(plain, groups), images, targets)
+    torch.testing.assert_close(gradcam, maps.relu() / maps[0].numel())
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+class PastTheHead(nn.Module):
+    """Its logits depend on the features not only through the linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = build()
+
+    def forward(self, x):
+        return self.head(x) + x.mean((1, 2, 3))[:, None]
+
+
+def test_cam_of_large_activations_in_single_precision():
+    """Rounding grows with the largest activation, also where positive and negative ones cancel in the mean."""
+    images, targets = batch(8, dtype=torch.float32)
+    for seed in range(5):
+        model = build(seed)
+        model[0][3] = nn.Identity()
+        with torch.no_grad():
+            model[0][2].weight.mul_(1e6)
+            model[0][2].bias.sub_(model[0](images[:1]).mean((0, 2, 3)))
+        maps = CAM(resize=None)(model, images, targets)
+        expected = CAM(resize=None)(model.double(), images.double(), targets).float()
+        torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -258,7 +310,8 @@ def test_model_comes_back_unharmed(explainer):
     ("model", "message"),
     [
         (build(pool=False), r"inputs of '2' \(Linear\) are not the means of layer '0' \(Sequential\).*gradcam"),
-        (nn.Sequential(build(), nn.Identity(), nn.Tanh()), r"the network goes on after '0.3' \(Linear\)"),
+        (PastTheHead(), r"the network goes on after 'head.3' \(Linear\), with something else than its outputs"),
+        (nn.Sequential(build(), nn.ReLU(), nn.Linear(3, 3)), r"inputs of '2' \(Linear\) are not the means"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()), r"found no nn.Linear"),
     ],
 )

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.pattern import NotFittedError, NotFittedForModelError, PatternAttribution, PatternNet
+from xaibench.models import Folded
 
 
 def made(*layers, seed=0):
@@ -243,7 +244,9 @@ def test_only_relu_networks_have_patterns():
     network = made(nn.Flatten(), nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 3)).train()
     images, _ = data(mlp)
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    with pytest.raises(UnsupportedModelError, match=r"layer '2' \(Tanh\): .* tanh\. Patterns are defined for ReLU"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"layer '2' \(Tanh\): .* tanh\. Patterns are defined for networks of ReLU"
+    ):
         PatternNet().fit(network, [images])
     with pytest.raises(ValueError, match=r"signal='both'\): expected one of 'two_component', 'linear'"):
         PatternNet(signal="both")
@@ -253,3 +256,20 @@ def test_only_relu_networks_have_patterns():
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
     assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("method", [PatternNet, PatternAttribution])
+def test_classes_taken_together_share_the_signal_and_relu6_is_a_relu(method):
+    """The signal starts at each member with the sign of its logit, by its share of the group."""
+    network = made(nn.Flatten(), nn.Linear(16, 9), nn.ReLU6(), nn.Linear(9, 5))
+    images = torch.randn(40, 1, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    groups = {"a": [0, 3], "b": [1, 2, 4]}
+    fitted = method(channels="sum").fit(network, [images])
+    together = method(channels="sum").fit(Folded(network, groups), [images])
+    x = images[:2]
+    found = together(Folded(network, groups), x, torch.tensor([1, 1]))
+    shares = network(x)[:, groups["b"]].softmax(1).detach()
+    each = [fitted(network, x, torch.tensor([j, j])) for j in groups["b"]]
+    expected = sum(share[:, None, None] * map_ for share, map_ in zip(shares.T, each, strict=True))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+    assert found.abs().max() > 1e-3

@@ -8,6 +8,7 @@ from torch.nn import functional
 import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.propagation import DeepTaylor, LayerwiseRelevance, LRPAlphaBeta, LRPEpsilon, LRPGamma
+from xaibench.models import Folded
 
 
 def made(*layers, seed=0):
@@ -285,6 +286,72 @@ def test_batch_normalisation_is_folded_into_the_layer_before():
         torch.testing.assert_close(maps, explained(explainer, folded, images, targets), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("explainer", [LRPEpsilon(), LRPGamma(), LRPAlphaBeta(), DeepTaylor(), DeepTaylor(bias=True)])
+def test_batch_normalisation_alone_is_a_convolution_of_each_channel(explainer):
+    """As in a DenseNet, where it comes before the convolution."""
+    norm, depthwise = nn.BatchNorm2d(4).double().eval(), nn.Conv2d(4, 4, 1, groups=4).double()
+    norm.running_mean.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
+    norm.running_var.uniform_(0.5, 2, generator=torch.Generator().manual_seed(2))
+    scale = (norm.running_var + norm.eps).rsqrt()
+    depthwise.weight.data, depthwise.bias.data = scale.reshape(4, 1, 1, 1), -norm.running_mean * scale
+    before, after = made(nn.Conv2d(2, 4, 3), nn.ReLU()), made(nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    images, targets = data(6)
+    maps, expected = (
+        explained(explainer, nn.Sequential(before, layer, after).eval(), images, targets) for layer in (norm, depthwise)
+    )
+    torch.testing.assert_close(maps, expected, rtol=1e-9, atol=1e-11)
+    assert maps.abs().max() > 1e-3
+
+
+GROUPS = {"a": [0, 3], "b": [1, 2, 4]}
+
+
+@pytest.mark.parametrize("weighting", ["sum", "mean"])
+@pytest.mark.parametrize("explainer", [LRPEpsilon(), LRPGamma(), LRPAlphaBeta(), DeepTaylor()])
+def test_classes_taken_together_share_by_their_probabilities(explainer, weighting):
+    network = made(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+    images, targets = data(6)
+    targets = targets % 2
+    maps = explained(explainer, Folded(network, GROUPS, weighting), images, targets)
+    logits = network(images).detach()
+    for found, image, row, target in zip(maps, images, logits, targets.tolist(), strict=True):
+        members = GROUPS[("a", "b")[target]]
+        shares = row[members].softmax(0)
+        each = explained(explainer, network, image.expand(len(members), -1, -1, -1), torch.tensor(members))
+        torch.testing.assert_close(found, (shares[:, None, None] * each).sum(0), rtol=1e-9, atol=1e-11)
+    assert maps.abs().max() > 1e-3
+
+
+def test_a_group_has_its_logit_less_the_entropy_and_input_times_gradient():
+    network = made(nn.Flatten(), nn.Linear(18, 7, bias=False), nn.ReLU(), nn.Linear(7, 5, bias=False))
+    folded, (images, _) = Folded(network, GROUPS, "sum"), data(3)
+    targets = torch.arange(6) % 2
+    maps = explained(LRPEpsilon(epsilon=0), folded, images, targets)
+    gradient = xb.explain("input_x_gradient", folded, images, targets, output="logit", device="cpu")
+    torch.testing.assert_close(maps, gradient, rtol=1e-9, atol=1e-11)
+    for total, row, target in zip(maps.sum((1, 2)), network(images).detach(), targets.tolist(), strict=True):
+        members = row[GROUPS[("a", "b")[target]]]
+        entropy = -(members.softmax(0) * members.log_softmax(0)).sum()
+        torch.testing.assert_close(total, members.logsumexp(0) - entropy)
+
+
+@pytest.mark.parametrize("relu6", [nn.ReLU6(), nn.ReLU6(inplace=True)])
+@pytest.mark.parametrize("explainer", [LRPEpsilon(), LRPGamma(), DeepTaylor()])
+def test_relevance_passes_unchanged_through_relu6(explainer, relu6):
+    """Where nothing is cut off it is ReLU; where it is, relevance starts from what is left."""
+    first, last = nn.Linear(18, 7, bias=False), nn.Linear(7, 3, bias=False)
+    network, (images, targets) = made(nn.Flatten(), first, relu6, last), data(3)
+    relu = nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)
+    torch.testing.assert_close(
+        explained(explainer, network, images, targets), explained(explainer, relu, images, targets)
+    )
+    maps = explained(explainer, network, 30 * images, targets)
+    logits = logits_of(network, 30 * images, targets)
+    assert (network[1](30 * images.flatten(1)) > 6).any()
+    expected = logits.clamp(min=0) if isinstance(explainer, DeepTaylor) else logits
+    torch.testing.assert_close(maps.sum((1, 2)), expected, rtol=1e-5, atol=1e-4)
+
+
 def test_rules_are_chosen_by_layer():
     network, (images, targets) = cnn(), data(6)
     everywhere = explained(LayerwiseRelevance(rule="z+"), network, images, targets)
@@ -364,9 +431,10 @@ class Called(nn.Module):
         (lambda x: functional.layer_norm(x, x.shape[1:]), r"layer 'layers.odd' \(Called\): .* layer_norm"),
         (nn.BatchNorm2d(3, track_running_stats=False), r"layer 'layers.odd.function' \(BatchNorm2d\): .* of the batch"),
         (
-            nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3)),
-            r"layer 'layers.odd.function.1' \(BatchNorm2d\): .* not come right after",
+            lambda x: x.flatten(2).logsumexp(2).repeat_interleave(16, 1),
+            r"layer 'layers.odd' .* log-sum-exp .* \(repeat_inter",
         ),
+        (lambda x: functional.relu(x.logsumexp(3, keepdim=True)), r"layer 'layers.odd' .* log-sum-exp .* \(relu\)"),
         (lambda x: functional.conv2d(x, x[:1].expand(3, 3, 4, 4)), r"depends on the image"),
         (lambda x: x + torch.zeros(2, 1, 1, 1, 1), r"add.* changes the shape"),
     ],

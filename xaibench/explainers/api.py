@@ -293,7 +293,12 @@ def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str)
         raise ValueError(f"{name} returned maps {tuple(result.shape)}, expected {expected} ([N, H, W]).")
     finite = result.isfinite().flatten(1).all(1)
     if not finite.all():
-        raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.")
+        hint = (
+            ""
+            if result.dtype == torch.float64
+            else " They may have left the range of its precision: dtype=torch.float64."
+        )
+        raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.{hint}")
     return result.contiguous()
 
 

@@ -93,34 +93,72 @@ class CAM(_FeatureMaps):
 
     For networks that end in global average pooling and one linear layer. The mean of the map before it is resized, plus
     the bias, is the logit. Signed: the paper has no ReLU. Whatever ``output`` is asked for, the logit is explained.
+
+    Beyond the paper, the network may go on with a differentiable function of the outputs s_j of that linear layer, such
+    as the log-sum-exp of classes taken together: then w_k = sum over j of (dz/ds_j) w_jk, z the logit of the target.
     """
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features = activations(model, layer, images)
-        return _weighted(self._head(model, layer, images, features).weight[targets], features)
+        head, is_last = self._head(model, layer, images, features)
+        if is_last:
+            return _weighted(head.weight[targets], features)
+        shares = _gradients_by(network_of(model), head, images, targets)[0]
+        assert shares is not None
+        return _weighted(shares.to(head.weight.dtype) @ head.weight, features)
 
-    def _head(self, model: nn.Module, layer: Layer, images: Tensor, features: Tensor) -> nn.Linear:
-        """The linear layer, whose inputs are found to be the means of the feature maps and whose outputs the logits."""
-        runs = run_layers(network_of(model), images)
+    def _head(self, model: nn.Module, layer: Layer, images: Tensor, features: Tensor) -> tuple[nn.Linear, bool]:
+        """The linear layer, whose inputs are found to be the means of the feature maps, and whether it is the end."""
+        network = network_of(model)
+        runs = run_layers(network, images)
         last = next((run for run in reversed(runs) if isinstance(run.module, nn.Linear)), None)
         if last is None:
             found = "no nn.Linear"
-        elif not _close(last.output, runs[-1].output):
-            found = f"that the network goes on after {last.name!r} (Linear)"
-        elif not _close(last.inputs[0], features[:1].mean((2, 3))):
+        elif not _close(last.inputs[0], features[:1].mean((2, 3)), features[:1].abs().amax()):
             found = f"that the inputs of {last.name!r} (Linear) are not the means of {layer}"
         else:
-            return cast(nn.Linear, last.module)
+            head = cast(nn.Linear, last.module)
+            if _close(last.output, runs[-1].output, torch.as_tensor(last.output).abs().amax()):
+                return head, True
+            by_head, by_images = _gradients_by(network, head, images[:1], torch.zeros_like(images[:1, 0, 0, 0]).long())
+            if by_head is not None and by_images is None:
+                return head, False
+            found = f"that the network goes on after {last.name!r} (Linear), with something else than its outputs"
         raise UnsupportedModelError(
             f"CAM: expected a network that ends in global average pooling and one linear layer, such as a ResNet; "
             f"found {found}. gradcam, which generalises it, explains any network with a convolution."
         )
 
 
-def _close(one: object, other: object) -> bool:
+def _gradients_by(
+    network: nn.Module, head: nn.Linear, images: Tensor, targets: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the target's logit by the outputs of a layer, and by the images past it; ``None`` if unrelated."""
+    leaves: list[Tensor] = []
+
+    def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = head.register_forward_hook(cut)
+    try:
+        with torch.enable_grad():
+            images = images.detach().clone().requires_grad_()
+            logits = network(images).gather(1, targets[:, None])
+    finally:
+        handle.remove()
+    if not logits.requires_grad:
+        return None, None
+    by_head, by_images = torch.autograd.grad(logits.sum(), [leaves[-1], images], allow_unused=True)
+    return by_head, by_images
+
+
+def _close(one: object, other: object, largest: Tensor) -> bool:
+    """Whether two tensors are the same up to rounding, of numbers as large as ``largest``."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
         return False
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-5)
+    precision = max(torch.finfo(x.dtype).eps for x in (one, other))
+    return bool((one - other).abs().amax() <= max(1e-5, 4 * precision) * largest)
 
 
 @described(

@@ -19,8 +19,9 @@ LINEAR = _names("linear conv1d conv2d conv3d")
 #: Those that only move or select numbers, or do nothing in evaluation mode: their gradient is all there is to say.
 MOVES = _names("""
     flatten unflatten reshape reshape_as view view_as permute transpose movedim moveaxis swapaxes swapdims t __getitem__
-    expand expand_as squeeze squeeze_ unsqueeze unsqueeze_ contiguous clone alias narrow select chunk split tensor_split
-    unbind cat concat concatenate stack hstack vstack flip roll pixel_shuffle pixel_unshuffle channel_shuffle
+    expand expand_as squeeze squeeze_ unsqueeze unsqueeze_ contiguous clone alias narrow select index_select gather
+    chunk split tensor_split unbind cat concat concatenate stack hstack vstack flip roll
+    pixel_shuffle pixel_unshuffle channel_shuffle
     pad constant_pad_nd to type type_as float double half bfloat16 cpu cuda requires_grad_ __get__
     dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout amax
     max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
@@ -29,8 +30,13 @@ MOVES = _names("""
 """)
 _ACTIVATIONS = _names("""
     relu relu_ relu6 leaky_relu leaky_relu_ elu elu_ celu celu_ selu selu_ gelu silu mish softplus softsign
-    tanh tanh_ sigmoid sigmoid_ hardtanh hardtanh_ hardswish hardsigmoid
+    tanh tanh_ sigmoid sigmoid_ hardtanh hardtanh_ hardswish hardsigmoid prelu rrelu rrelu_ logsigmoid
+    threshold threshold_ hardshrink softshrink tanhshrink
 """)
+#: Activations in which each output depends on several inputs.
+NORMALISING = _names("softmax log_softmax softmin glu")
+# max(x, 0), cut off above or not: those of which a neuron is either active, and linear, or not.
+_RECTIFIERS = _names("relu relu_ relu6")
 # Weighted sums whose weights are all positive.
 _AVERAGES = _names("""
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum
@@ -42,7 +48,7 @@ _AFFINE = _ADDITIONS | _names("""
     div div_ true_divide __truediv__ __itruediv__ neg __neg__
 """)
 
-Kind: TypeAlias = Literal["linear", "sum", "activation", "affine"]
+Kind: TypeAlias = Literal["linear", "sum", "activation", "affine", "group"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +58,7 @@ class Operation:
     Attributes:
         kind: ``"linear"``: a linear layer or convolution, linear in its weight too. ``"sum"``: a weighted sum whose
             weights are positive (average pooling, the addition of branches). ``"activation"``: elementwise, nonlinear.
-            ``"affine"``: elementwise, with constants.
+            ``"affine"``: elementwise, with constants. ``"group"``: the log-sum-exp of logits (classes taken together).
         name: Of the layer, as in ``model.named_modules()``; ``"#2"`` is appended to the second call of the same layer.
         function: ``function(*inputs, weight)``, without bias; ``weight`` is ``None`` unless the kind is ``"linear"``.
         called: Name of the function that the network called.
@@ -60,6 +66,7 @@ class Operation:
         weight: ``[out, in, ...]``, a batch normalisation that follows folded in.
         bias: Broadcasts with the output.
         is_input: True for the first linear operation to run: the one that sees the image.
+        rectifies: True for ReLU, ReLU6 and their like: max(x, 0), cut off above or not.
     """
 
     kind: Kind
@@ -70,6 +77,7 @@ class Operation:
     weight: Tensor | None = None
     bias: Tensor | None = None
     is_input: bool = False
+    rectifies: bool = False
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The output of the forward pass."""
@@ -95,6 +103,13 @@ def kind_of(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kind 
     if sum(operands) == 1 and ("div" not in called or operands[0]):
         return "affine"
     return "sum" if called in _ADDITIONS and kwargs.get("alpha", 1) > 0 else None
+
+
+def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is max(x, 0), cut off above or not; ``nn.ReLU6`` calls ``hardtanh`` from 0 to 6."""
+    if called.rstrip("_") == "hardtanh":
+        return bool(kwargs.get("min_val", args[1] if len(args) > 1 else -1.0) == 0)
+    return called in _RECTIFIERS
 
 
 def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor]:

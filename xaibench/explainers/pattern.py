@@ -12,24 +12,19 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.explainers.base import Attribution, Channels, check_choice
 from xaibench.explainers.operations import Operation
-from xaibench.explainers.walk import propagate, unsupported, walk, with_backward
+from xaibench.explainers.pattern_sums import PatternSums, Signal, gradient, record
+from xaibench.explainers.walk import propagate, with_backward
 from xaibench.types import ExplainerInfo, Output, described
-
-#: Estimator of the signal: ``"two_component"`` for neurons before a ReLU (S_a+-), ``"linear"`` for any (S_a).
-Signal: TypeAlias = Literal["two_component", "linear"]
 
 # Rows of one pass that fits, at least.
 _FEWEST_ROWS = 32
-
-# A variance this much smaller than the second moment is the rounding of a constant.
-_CONSTANT = 1e-12
 
 
 class NotFittedError(ValueError):
@@ -85,13 +80,13 @@ class _Patterns(Attribution):
             ValueError: If the loader is empty, or yields single images.
             UnsupportedModelError: If the network has a layer that the method does not know.
         """
-        sums: dict[str, _Sums] = {}
+        sums: dict[str, PatternSums] = {}
         with torch.inference_mode(False):
             network = _in_own_precision(model)
             for batch in loader:
                 for images in self._placed(batch, network):
-                    for name, found in _record(network, images).items():
-                        sums.setdefault(name, _Sums(found.operation, self.signal)).add(found)
+                    for name, found in record(network, images).items():
+                        sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
             patterns = {name: total.pattern() for name, total in sums.items()}
         if not patterns:
             raise ValueError(f"{type(self).__name__}.fit: the loader yielded no batch, expected at least one.")
@@ -121,7 +116,7 @@ class _Patterns(Attribution):
 
         def treat(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
             if operation.kind != "linear":
-                return _gradient(operation, inputs)
+                return gradient(operation, inputs)
             return with_backward(operation, inputs, partial(back, operation))
 
         return self.by_chunk(lambda x, y: propagate(model, x, y, treat, torch.sign), images, targets)
@@ -229,84 +224,6 @@ class PatternAttribution(_Patterns):
     def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:
         assert operation.weight is not None
         return pattern * operation.weight
-
-
-@dataclass(frozen=True, eq=False)
-class _Recorded:
-    """A linear operation, its output y without bias, and the copy of its weight that y has a gradient by."""
-
-    operation: Operation
-    y: Tensor
-    weight: Tensor
-
-
-class _Sums:
-    """Running sums of one layer, from which its patterns follow."""
-
-    def __init__(self, operation: Operation, signal: Signal) -> None:
-        assert operation.weight is not None
-        self.operation, self.signal = operation, signal
-        self.weight = operation.weight.detach().double()
-        self.active_x = torch.zeros_like(self.weight)
-        self.active_xy = torch.zeros_like(self.weight)
-        self.y = self.weight.new_zeros(len(self.weight))
-        self.count = 0
-
-    def add(self, found: _Recorded) -> None:
-        """Count in a batch."""
-        y, bias = found.y.detach(), self.operation.bias
-        active = torch.ones_like(y)
-        if self.signal == "two_component":
-            active = ((y if bias is None else y + bias) > 0).to(y)
-        # The gradient by the weight sums x times a cotangent over samples and positions: no patches are cut out.
-        self.active_x += torch.autograd.grad(found.y, found.weight, active, retain_graph=True)[0]
-        self.active_xy += torch.autograd.grad(found.y, found.weight, active * y)[0]
-        neuron = y.ndim - 1 if self.operation.called == "linear" else 1
-        self.y += y.movedim(neuron, 0).flatten(1).sum(1, dtype=torch.float64)
-        self.count += y.numel() // len(self.weight)
-
-    def pattern(self) -> Tensor:
-        """Shaped as the weight. The number of active samples cancels in the quotient, so it is not kept."""
-        mean_y = (self.y / self.count).reshape(-1, *[1] * (self.weight.ndim - 1))
-        covariance = self.active_xy - self.active_x * mean_y
-        variance = _response(self.weight, covariance)
-        constant = variance.abs() <= _CONSTANT * _response(self.weight, self.active_xy).abs()
-        return torch.where(constant, 0.0, covariance / torch.where(constant, 1.0, variance))
-
-
-def _response(weight: Tensor, pattern: Tensor) -> Tensor:
-    """wᵀa of each neuron, broadcasting with the weight."""
-    return (weight * pattern).flatten(1).sum(1).reshape(-1, *[1] * (weight.ndim - 1))
-
-
-def _record(network: nn.Module, images: Tensor) -> dict[str, _Recorded]:
-    """Each linear operation of one forward pass."""
-    seen: dict[str, _Recorded] = {}
-
-    def treat(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
-        if operation.kind != "linear":
-            return _gradient(operation, inputs)
-        assert operation.weight is not None
-        weight = operation.weight.detach().clone().requires_grad_()
-        y = operation.function(inputs[0].detach(), weight)
-        # A batch normalisation comes as the same operation once more, with its weights folded in.
-        seen[operation.name] = _Recorded(operation, y, weight)
-        output = y.detach() if operation.bias is None else y.detach() + operation.bias
-        return output.requires_grad_()
-
-    walk(network, images.detach().clone().requires_grad_(), treat)
-    return seen
-
-
-def _gradient(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
-    """The plain output, where the method takes the gradient."""
-    if operation.kind == "activation" and operation.called.rstrip("_") != "relu":
-        raise unsupported(
-            operation.where,
-            operation.called,
-            "Patterns are defined for ReLU networks; lrp_epsilon knows other activations, and so does saliency.",
-        )
-    return operation(*inputs)
 
 
 def _in_own_precision(model: nn.Module) -> nn.Module:

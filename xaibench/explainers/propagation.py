@@ -3,9 +3,12 @@
 The relevance R_j of the outputs of a layer is shared among its inputs in proportion to what each contributed,
 c_ij = x_i w_ij; the rules differ in which contributions count. What every rule has in common:
 
-- The logit of the target is explained, whatever output is asked for: rules know no softmax.
-- Relevance passes unchanged through an elementwise activation, to the largest input of a max-pooling, and through
-  average pooling and the sum of branches in proportion to the inputs (with ``z+`` to the positive ones).
+- The logit of the target is explained, whatever output is asked for: rules know no softmax. Where a network takes
+  classes together by a log-sum-exp, relevance starts at the members j of the target's group g, with z_j dz_g/dz_j; that
+  sums to z_g less the entropy of the members' shares.
+- Relevance passes unchanged through an elementwise activation (ReLU6, SiLU and GELU as well as ReLU), to the largest
+  input of a max-pooling, and through average pooling and the sum of branches in proportion to the inputs (with ``z+``
+  to the positive ones).
 - Batch normalisation is folded into the linear layer before it.
 - An output without any contribution (0/0) passes nothing on.
 
@@ -256,9 +259,12 @@ class DeepTaylor(LayerwiseRelevance):
         return logits.clamp(min=0)
 
     def _check_elementwise(self, operation: Operation, inputs: tuple[Tensor, ...]) -> None:
-        if operation.kind == "activation" and operation.called.rstrip("_") != "relu":
+        if operation.kind == "activation" and not operation.rectifies:
             raise unsupported(
-                operation.where, operation.called, "Deep Taylor decomposition is for ReLU networks; use lrp_epsilon."
+                operation.where,
+                operation.called,
+                "Deep Taylor decomposition is for networks of ReLU and ReLU6; use lrp_epsilon, or saliency or "
+                "integrated_gradients.",
             )
         super()._check_elementwise(operation, inputs)
 

@@ -1,10 +1,14 @@
 """The walk over a network's layers that PatternNet, deep Taylor and LRP share.
 
-The network runs forward under a ``TorchFunctionMode``, which sees every operation, called by a module or as a function.
+The network runs forward under a watch, which sees every operation, called by a module or as a function.
 Those that compute something new from the image (linear layers, activations, poolings, sums) are handed to a treatment,
 which returns their output with a backward pass of its own; those that only move numbers (flatten, max-pooling,
 concatenation) keep their gradient, which passes each number back to where it came from. Autograd then carries relevance
 or signal from the logit to the image. An operation that is neither is an error that names its layer.
+
+A network may end by taking logits z_j together to groups, z_g = log sum_j exp(z_j), as :class:`xaibench.models.Folded`
+does: relevance or signal then starts at the members, each by dz_g/dz_j (its share within the group) of what it would
+start with alone. For the epsilon rule with epsilon 0 that is Input×Gradient of z_g, as it is for a single logit.
 """
 
 from __future__ import annotations
@@ -12,16 +16,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from xaibench.explainers.base import UnsupportedModelError
-from xaibench.explainers.guard import unharmed
-from xaibench.explainers.operations import LINEAR, MOVES, Operation, kind_of, out_of_place, tensors_in
-from xaibench.explainers.output import ExplainedOutput
+from xaibench.explainers.operations import LINEAR, MOVES, Operation, tensors_in
+from xaibench.explainers.watch import Watch, watching
 
 #: Returns the operation's output with the backward pass that it wants (see :func:`with_backward`).
 Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]
@@ -37,7 +40,7 @@ def propagate(
         images: ``[N, C, H, W]``.
         targets: ``[N]``.
         treat: Called for each operation.
-        start: What the backward pass starts with, from the logits ``[N, 1]``.
+        start: What the backward pass starts with at a logit, elementwise.
 
     Returns:
         ``[N, C, H, W]``.
@@ -45,32 +48,23 @@ def propagate(
     Raises:
         UnsupportedModelError: If an operation cannot be treated; the message names its layer.
     """
-    with torch.enable_grad():
+    with watching(model, lambda network: _Walk(network, treat, start)) as walking:
         images = images.detach().clone().requires_grad_()
-        logits = walk(model, images, treat)
+        logits = walking.logits(images)
         chosen = targets[:, None]
-        head = torch.zeros_like(logits).scatter_(1, chosen, start(logits.detach().gather(1, chosen)))
+        first = start(logits.detach().gather(1, chosen))
+        head = torch.zeros_like(logits).scatter_(1, chosen, torch.ones_like(first) if walking.head else first)
         return torch.autograd.grad(logits, images, head)[0]
 
 
-def walk(model: nn.Module, images: Tensor, treat: Treatment) -> Tensor:
-    """Logits ``[N, K]`` of images that require a gradient, with the backward pass of the treatment.
+def walk(model: nn.Module, images: Tensor, treat: Treatment) -> None:
+    """Show every operation on images that require a gradient to a treatment.
 
     Raises:
         UnsupportedModelError: If an operation cannot be treated, or there is no linear layer between image and logit.
     """
-    network = model.network if isinstance(model, ExplainedOutput) else model
-    # The guard takes the hooks away again, and freezes the parameters: what requires a gradient depends on the image.
-    with unharmed(network):
-        mode = _Walk(network, treat)
-        with mode:
-            logits: Tensor = network(images)
-    if not mode.calls:
-        raise UnsupportedModelError(
-            f"{type(network).__name__}: no linear or convolutional layer works on the images. A compiled, scripted or "
-            "traced network hides its layers: give the one it was made from."
-        )
-    return logits
+    with watching(model, lambda network: _Walk(network, treat, torch.ones_like)) as walking:
+        walking.logits(images)
 
 
 def with_backward(
@@ -96,52 +90,69 @@ class _WithBackward(torch.autograd.Function):
 def unsupported(where: str, called: str, advice: str = "") -> UnsupportedModelError:
     """The error for an operation that nothing can be carried back through."""
     advice = advice or (
-        "Known are linear and convolutional layers, batch normalisation right after them, elementwise activations, "
-        "max- and average pooling, sums of branches and flattening; a softmax at the end must be left out. Any network "
+        "Known are linear and convolutional layers, batch normalisation, elementwise activations, max- "
+        "and average pooling, sums of branches and flattening; a softmax at the end must be left out. Any network "
         "can be explained by saliency or integrated_gradients, or by shapley_sampling or lime, which only perturb."
     )
     return UnsupportedModelError(f"{where}: relevance cannot be carried back through {called}. {advice}")
 
 
-class _Walk(TorchFunctionMode):
-    def __init__(self, network: nn.Module, treat: Treatment) -> None:
-        super().__init__()
-        self.treat = treat
+class _Walk(Watch):
+    def __init__(self, network: nn.Module, treat: Treatment, start: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(network)
+        self.treat, self.start = treat, start
         self.calls: Counter[str] = Counter()
-        self.running: list[tuple[str, nn.Module]] = []
+        #: Where logits were taken together, after which nothing but sums may come.
+        self.head = ""
         # The linear operation that made a tensor, its input, and the tensor itself, so that its id stays its own: for a
         # batch normalisation that follows.
         self.origin: dict[int, tuple[Operation, Tensor, Tensor]] = {}
-        for name, module in network.named_modules():
-            module.register_forward_pre_hook(self._enter(name))
-            module.register_forward_hook(self._leave)
 
-    def _enter(self, name: str) -> Callable[[nn.Module, Any], None]:
-        return lambda module, _: self.running.append((name, module))
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits ``[N, K]``, with the backward pass of the treatment."""
+        logits = self.run(self.network, images)
+        if not self.calls:
+            raise UnsupportedModelError(
+                f"{type(self.network).__name__}: no linear or convolutional layer works on the images, so there is "
+                "nothing to carry back. saliency and integrated_gradients explain any differentiable network."
+            )
+        return logits
 
-    def _leave(self, *_: Any) -> None:
-        self.running.pop()
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def see(
+        self,
+        func: Callable[..., Any],
+        called: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        carriers: tuple[Tensor, ...],
     ) -> Any:
-        kwargs = kwargs or {}
-        called = getattr(func, "__name__", str(func))
-        carriers = tuple(x for x in tensors_in((args, kwargs)) if x.requires_grad)
-        if not carriers or called in MOVES:
+        if called in MOVES:
+            return func(*args, **kwargs)
+        operation = self.operation(func, called, args, kwargs, kind="group" if called == "logsumexp" else None)
+        if operation is not None and operation.kind == "group":
+            self.head = self.where()
+            return with_backward(operation, carriers, partial(self._members, operation))
+        if self.head:
+            if operation is None or operation.kind == "activation":
+                raise unsupported(self.head, f"a log-sum-exp that another layer follows ({called})")
             return func(*args, **kwargs)
         if called in LINEAR:
             return self._linear(func, called, *args, **kwargs)
         if called == "batch_norm":
             return self._batch_norm(*args, **kwargs)
-        kind = kind_of(called, args, kwargs)
-        if kind is not None:
-            function = out_of_place(func, args, kwargs)
-            return self.treat(Operation(kind, self._name(called), function, called, self._where()), carriers)
+        if operation is not None:
+            return self.treat(operation, carriers)
         result = func(*args, **kwargs)
         if any(x.requires_grad for x in tensors_in(result)):
-            raise unsupported(self._where(), called)
+            raise unsupported(self.where(), called)
         return result  # a size, a comparison, a detached value
+
+    def _members(self, group: Operation, signal: Tensor, logits: Tensor) -> tuple[Tensor, ...]:
+        """What the members of a group start with: as their logit alone would, by their share of the group's gradient.
+
+        ``signal`` is 1 for the target, because nothing is started at the logit of the group itself.
+        """
+        return tuple(share * self.start(logits.detach()) for share in group.pullback(None, signal, logits))
 
     def _linear(
         self,
@@ -154,10 +165,10 @@ class _Walk(TorchFunctionMode):
         **named: Any,
     ) -> Tensor:
         if weight.requires_grad or (bias is not None and bias.requires_grad):
-            raise unsupported(self._where(), f"{called} with a weight that depends on the image")
-        if bias is not None:
+            raise unsupported(self.where(), f"{called} with a weight that depends on the image")
+        if bias is not None and bias.ndim == 1:
             bias = bias.reshape(-1, *[1] * (weight.ndim - 2))
-        name = self._name(called)
+        name = self.name(called)
         first = not self.calls
         self.calls[name] += 1
         if self.calls[name] > 1:
@@ -167,13 +178,14 @@ class _Walk(TorchFunctionMode):
             name,
             lambda x, w: func(x, w, None, *rest, **named),
             called,
-            self._where(),
+            self.where(),
             weight,
             bias,
             is_input=first,
         )
         output = self.treat(operation, (input,))
-        self.origin[id(output)] = operation, input, output
+        if called in LINEAR:
+            self.origin[id(output)] = operation, input, output
         return output
 
     def _batch_norm(
@@ -187,22 +199,22 @@ class _Walk(TorchFunctionMode):
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Tensor:
-        """Treat the linear operation before again, with the normalisation folded in."""
-        known = self.origin.get(id(input))
-        if known is None or (known[0].called == "linear" and input.ndim != 2):
-            raise unsupported(
-                self._where(), "batch normalisation that does not come right after a linear or convolutional layer"
-            )
-        operation, x, _ = known
-        assert operation.weight is not None
+        """Treat the linear operation before again, with the normalisation folded in; alone it is linear by itself."""
         if training or running_mean is None or running_var is None:
             raise unsupported(
-                self._where(),
+                self.where(),
                 "batch normalisation by the statistics of the batch",
                 "Give it running statistics (track_running_stats=True), so that each image is explained by itself.",
             )
         scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
+        known = self.origin.get(id(input))
+        if known is None and input.ndim == 4:
+            return self._linear(_scaled, "batch_norm", input, scale[:, None, None], shift[:, None, None])
+        if known is None or (known[0].called == "linear" and input.ndim != 2):
+            raise unsupported(self.where(), "batch normalisation of something else than images or a linear layer")
+        operation, x, _ = known
+        assert operation.weight is not None
         ones = [1] * (operation.weight.ndim - 2)
         if operation.bias is not None:
             shift = shift + operation.bias.flatten() * scale
@@ -211,11 +223,7 @@ class _Walk(TorchFunctionMode):
         )
         return self.treat(folded, (x,))
 
-    def _name(self, called: str) -> str:
-        name, module = self.running[-1]
-        own = isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d)
-        return name if own and name else f"{name}.{called}".lstrip(".")
 
-    def _where(self) -> str:
-        name, module = self.running[-1]
-        return f"layer {name!r} ({type(module).__name__})" if name else type(module).__name__
+def _scaled(x: Tensor, weight: Tensor, bias: None) -> Tensor:
+    """A batch normalisation without its shift: each output has one input."""
+    return x * weight
