@@ -70,8 +70,9 @@ NETWORKS = """
 
 Which explainers explain which of the ImageNet networks of `xaibench.models`, plain and with their classes folded to cat
 and dog (those that only run forwards, Integrated Gradients, SmoothGrad and the patterns: plain): ✓, or the number of
-the message that `UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with `dtype=torch.float64`: through many layers their maps leave the range of float32.
-Controls look at no network. Made by `python benchmarks/gallery.py --networks` with random weights.
+the message that `UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with
+`dtype=torch.float64`: through many layers their maps leave the range of float32. Controls look at no network. Made by
+`python benchmarks/gallery.py --networks` with random weights.
 
 """
 #: The side of the images: as small as each network takes with a last feature map of several positions.

@@ -1,5 +1,6 @@
-"""The report's summary again: one score after the other, no pandas, no shared code, only the definitions."""
+"""The report's numbers again: one score after the other, no pandas, no shared code, only the definitions."""
 
+import itertools
 import math
 
 
@@ -59,3 +60,49 @@ def _beats(one: dict, other: dict) -> bool:
     if math.isclose(one["mean"], other["mean"], rel_tol=0, abs_tol=1e-12):
         return False
     return sign * one["mean"] > sign * other["mean"]
+
+
+def ranks_over_samples(rows: list[dict]) -> tuple[dict[str, float], int]:
+    """Mean rank of each explainer over the rows (sample, training) on which all have a defined score; one cell."""
+    table: dict[tuple, dict[str, float]] = {}
+    for row in rows:
+        if row["correct"] and not math.isnan(row["value"]):
+            table.setdefault((row["data_seed"], row["seed"], row["sample"]), {})[row["explainer"]] = row["value"]
+    names = {name for scores in table.values() for name in scores}
+    whole = [scores for scores in table.values() if set(scores) == names]
+    sign = 1 if rows[0]["higher_is_better"] else -1
+    totals = dict.fromkeys(names, 0.0)
+    for scores in whole:
+        for name, value in scores.items():
+            better = sum(sign * other > sign * value for other in scores.values())
+            level = sum(other == value for other in scores.values())
+            totals[name] += better + (level + 1) / 2
+    return {name: total / len(whole) for name, total in totals.items()}, len(whole)
+
+
+def sign_flip(rows: list[dict], first: str, second: str, group: dict[int, str]) -> tuple[float, float]:
+    """Mean difference of two explainers on one cell and metric, and its p-value over every pattern of signs."""
+    scores = {(row["explainer"], row["seed"], row["sample"]): row["value"] for row in rows if row["correct"]}
+    sums: dict[str, float] = {}
+    differences = []
+    for (name, seed, sample), value in scores.items():
+        other = scores.get((second, seed, sample), math.nan)
+        if name == first and not math.isnan(value - other):
+            differences.append(value - other)
+            sums[group[sample]] = sums.get(group[sample], 0.0) + value - other
+    observed = abs(math.fsum(sums.values()))
+    patterns = list(itertools.product((-1, 1), repeat=len(sums)))
+    extreme = sum(
+        abs(math.fsum(sign * value for sign, value in zip(signs, sums.values(), strict=True))) >= observed - 1e-12
+        for signs in patterns
+    )
+    return math.fsum(differences) / len(differences), extreme / len(patterns)
+
+
+def holm(p: list[float]) -> list[float]:
+    """Step down: the smallest times their number, the next times one less, never falling, never above one."""
+    adjusted, reached = [0.0] * len(p), 0.0
+    for place, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        reached = max(reached, min(1.0, p[index] * (len(p) - place)))
+        adjusted[index] = reached
+    return adjusted

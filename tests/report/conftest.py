@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from report.annotated import CONTROLS, write_annotated_run
 from safetensors.numpy import save_file
 
 from xaibench.report import page
@@ -26,7 +27,6 @@ METHODS = {
     "lime": "LIME",
     "lrp": "LRP",
 }
-CONTROLS = {"sobel": "Sobel", "laplace": "Laplace", "uniform": "Uniform", "input": "Input"}
 MODELS = {"llr": "LLR", "mlp": "MLP", "cnn": "CNN"}
 METRICS = {"emd_perf": "EMD_perf", "topk_precision": "Precision"}
 PAPER = {
@@ -173,6 +173,18 @@ def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     (folder / "suite.toml").write_text('name = "xai-tris-8x8"\nseed = 0\n')
     save_file(make_examples(cells), folder / "examples.safetensors")
     return folder
+
+
+@pytest.fixture(scope="session")
+def annotated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on annotated sets for tests that only read it (or write the report into it)."""
+    return write_annotated_run(tmp_path_factory.mktemp("annotated") / "run")
+
+
+@pytest.fixture
+def fresh_annotated_run(tmp_path: Path, empty_png: None) -> Path:
+    """A run on annotated sets of one's own, to change; PNG files stay empty."""
+    return write_annotated_run(tmp_path / "annotated", samples=24)
 
 
 @pytest.fixture(scope="session")

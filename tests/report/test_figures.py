@@ -1,13 +1,17 @@
+import base64
+import io
 import re
 
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
 from xaibench.report.figures import THEME, panel_grid, save, score_figure
 from xaibench.report.folder import read_run
-from xaibench.report.inline import inline_svg, png_uri, shrink
+from xaibench.report.inline import inline_svg, shrink, tile_uri
 from xaibench.report.maps import colour_tile, map_figure, map_kinds
 from xaibench.report.tables import summarise
 
@@ -100,7 +104,9 @@ def test_inline_svg_follows_the_page(run, summary):
     assert not any(colour in svg for colour in THEME.values())
     assert "var(--series-1)" in svg
     assert "http" not in svg
-    assert "<style" not in svg
+    assert " style=" not in svg.partition(">")[2]
+    used = set(re.findall(r'class="([^"]+)"', svg))
+    assert used == set(re.findall(r"\.(\w+)\{", svg))
     ids = re.findall(r'id="([^"]+)"', svg)
     assert len(ids) == len(set(ids)) > 0
     assert all(name.startswith("box-emd-") for name in ids)
@@ -131,7 +137,38 @@ def test_large_maps_are_reduced_by_block_means():
     assert small.shape == (32, 32)
     assert small[3, 5] == pytest.approx(array[6:8, 10:12].mean())
     assert shrink(np.ones((70, 33))).shape == (24, 11)
-    assert png_uri(colour_tile(small, "map")).startswith("data:image/png;base64,")
+    assert tile_uri(colour_tile(small, "map")).startswith("data:image/webp;base64,")
+
+
+def test_small_tiles_are_exact_and_large_ones_near():
+    colours = colour_tile(np.random.default_rng(0).random((16, 16)), "map")
+    kind, _, data = tile_uri(colours).partition(";base64,")
+    assert kind == "data:image/png"
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), colours)
+    ramp = np.add.outer(np.arange(32.0), np.arange(32.0))
+    data = tile_uri(colour_tile(ramp, "map")).partition(";base64,")[2]
+    near = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")).astype(int)
+    assert np.abs(near - colour_tile(ramp, "map")).mean() < 8
+
+
+def test_a_drawing_made_lighter_is_the_same_drawing():
+    figure = Figure(figsize=(2, 1))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    axes.plot([0, 0.123456, 1], [0, 0.654321, 1])
+    axes.text(0.5, 0.5, "0.123456")
+    raw = save(figure, "svg").decode()
+    svg = inline_svg(raw.encode(), "p", "t")
+    assert ">0.123456<" in svg  # text is text
+
+    def line(text):
+        path = next(tag for tag in re.findall(r"<path[^>]*>", text, re.S) if "clip-path" in tag and "d=" in tag)
+        return [float(number) for number in re.findall(r"-?[\d.]+", re.search(r' d="([^"]*)"', path).group(1))]
+
+    assert line(svg) == [round(number, 1) for number in line(raw)]
+    assert line(svg) != line(raw)
+    assert svg.count("<g") == svg.count("</g>")
+    assert 'style="--width: 144px"' in svg
 
 
 def test_a_dollar_sign_in_a_label_is_a_dollar_sign(fresh_run):

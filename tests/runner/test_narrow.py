@@ -1,7 +1,10 @@
+import tomllib
+
 import pytest
 
 from xaibench.runner import SuiteError, load_suite
-from xaibench.runner.narrow import narrowed, without_missing
+from xaibench.runner.narrow import narrowed, narrowed_text, without_missing
+from xaibench.runner.suite import parse_suite
 
 
 @pytest.fixture
@@ -38,6 +41,14 @@ def test_models_training_and_protocol_are_exchanged(bench):
             narrowed(bench, **bad)
     with pytest.raises(SuiteError, match="trains no pretrained networks"):
         narrowed(load_suite("xai-tris-8x8")[0], finetune="all")
+
+
+def test_the_suite_as_run_is_written_down(bench):
+    text = load_suite("saliency-bench")[1]
+    assert narrowed_text(text, bench, changed=False) == text
+    other = narrowed(bench, datasets=["pet", "object-1"], models=["vgg16"], finetune="all", protocol="published")
+    read = parse_suite(tomllib.loads(narrowed_text(text, other, changed=True)))
+    assert read == other
 
 
 def test_sets_that_are_not_there_are_left_out_with_advice(bench, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -36,7 +35,7 @@ def counts(run: Run, summary: pd.DataFrame) -> dict[str, int]:
         "cells": int(summary.groupby(tables.CELL, observed=True).ngroups) if len(summary) else len(run.accuracy),
         "methods": sum(not part.control for part in run.explainers.values()),
         "controls": sum(part.control for part in run.explainers.values()),
-        "trainings": len(run.trainings),
+        "trainings": 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings),
         "scores": len(run.scores),
         "correct": int(run.scores["correct"].sum()),
         "failures": len(run.failures),
@@ -93,100 +92,58 @@ def _duration(seconds: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
+#: Of more metrics than this the verdict has one sentence for all.
+_SPELLED_OUT = 3
+
+
 def verdict(run: Run, board: pd.DataFrame) -> list[str]:
     """For each metric, the best method over all cells, and which methods never beat the controls."""
     placed = records(board.dropna(subset=["place"]))
-    sentences = []
-    for metric, part in run.metrics.items() if placed else ():
-        best = min(placed, key=lambda row: _or_last(row[f"mean_rank:{metric}"]))
-        if best[f"mean_rank:{metric}"] is None:
-            continue
-        sentence = (
-            f"By {part.label}, {run.explainers[best['explainer']].label} ranks best over all cells (mean rank "
-            f"{best[f'mean_rank:{metric}']:.1f})"
+    metrics = run.metrics if placed else ()
+    best = {metric: min(placed, key=lambda row: _or_last(row[f"mean_rank:{metric}"])) for metric in metrics}
+    best = {metric: row for metric, row in best.items() if row[f"mean_rank:{metric}"] is not None}
+    if len(run.metrics) <= _SPELLED_OUT:
+        return [_sentence(run, metric, row, placed) for metric, row in best.items()]
+    if not placed:
+        return []
+    label, rank = run.explainers[placed[0]["explainer"]].label, placed[0]["mean_rank"]
+    sentences = [f"{label} ranks best over all cells and metrics (mean rank {rank:.1f})."]
+    winners: dict[str, list[str]] = {}
+    for metric, row in best.items():
+        winners.setdefault(run.explainers[row["explainer"]].label, []).append(run.metrics[metric].label)
+    named = "; ".join(f"{label} by {', '.join(metrics)}" for label, metrics in winners.items())
+    if named:
+        sentences.append(f"Metric by metric, the best are {named}.")
+    lost = {
+        run.explainers[row["explainer"]].label: sum(
+            bool(row[f"against:{m}"]) and not row[f"exceeds:{m}"] for m in run.metrics
         )
-        if best[f"against:{metric}"]:
-            beats, against = best[f"beats:{metric}"], best[f"against:{metric}"]
-            sentence += f"; it beats every control in {beats} of {against} cells"
-        judged = [row for row in placed if row[f"against:{metric}"]]
-        never = [run.explainers[row["explainer"]].label for row in judged if row[f"beats:{metric}"] == 0]
-        if never:
-            sentence += f". Never better than the best control: {', '.join(never)}"
-        sentence += "."
-        sentences.append(sentence)
+        for row in placed
+    }
+    named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
+    if named:
+        of = f"of {len(run.metrics)} metrics"
+        sentences.append(f"In no cell better than every control by more than chance, by so many {of}: {named}.")
     return sentences
+
+
+def _sentence(run: Run, metric: str, best: Mapping[str, Any], placed: list[dict[str, Any]]) -> str:
+    sentence = (
+        f"By {run.metrics[metric].label}, {run.explainers[best['explainer']].label} ranks best over all cells "
+        f"(mean rank {best[f'mean_rank:{metric}']:.1f})"
+    )
+    if best[f"against:{metric}"]:
+        beats, against, exceeds = (best[f"{what}:{metric}"] for what in ("beats", "against", "exceeds"))
+        sentence += f"; it beats every control in {beats} of {against} cells, in {exceeds} by more than chance"
+    judged = [row for row in placed if row[f"against:{metric}"]]
+    never = [run.explainers[row["explainer"]].label for row in judged if row[f"beats:{metric}"] == 0]
+    if never:
+        sentence += f". Never better than the best control: {', '.join(never)}"
+    return sentence + "."
 
 
 def _or_last(rank: float | None) -> float:
     return float("inf") if rank is None else rank
-
-
-@dataclass(frozen=True)
-class HeatCell:
-    """A median in the table of cells.
-
-    Attributes:
-        value: Median score, or None.
-        strength: From 0 to 1 over the medians of the table; turned where lower is better.
-        best: True for the best of its cell.
-        beats: True, False, or None for controls and where there is no control.
-        bar: True for the best control of its cell: what a method must beat.
-    """
-
-    value: float | None
-    strength: float
-    best: bool
-    beats: bool | None
-    bar: bool
-
-
-@dataclass(frozen=True)
-class Heat:
-    """Medians of one metric: explainers in rows, cells in columns, None where nothing was scored."""
-
-    metric: str
-    cells: list[tuple[str, str, str]]
-    rows: dict[str, list[HeatCell | None]]
-
-
-def _cell(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    return row["scenario"], row["background"], row["model"]
-
-
-def heat(run: Run, summary: pd.DataFrame, metric: str) -> Heat:
-    """The medians of one metric as a table of explainers and cells."""
-    rows = records(summary[summary["metric"] == metric])
-    medians = [row["median"] for row in rows if row["median"] is not None]
-    low, span = min(medians, default=0.0), max(medians, default=0.0) - min(medians, default=0.0)
-    best: dict[tuple[str, ...], float] = {}
-    bars: dict[tuple[str, ...], float] = {}
-    for row in rows:
-        if row["rank"] is not None:
-            best[_cell(row)] = min(row["rank"], best.get(_cell(row), row["rank"]))
-        if row["rank"] is not None and row["control"]:
-            bars[_cell(row)] = min(row["rank"], bars.get(_cell(row), row["rank"]))
-
-    def cell_of(row: dict[str, Any]) -> HeatCell:
-        value, rank = row["median"], row["rank"]
-        strength = 0.0 if value is None or not span else float((value - low) / span)
-        if not row["higher_is_better"]:
-            strength = 1 - strength
-        return HeatCell(
-            value=value,
-            strength=round(strength, 2),
-            best=rank is not None and rank == best[_cell(row)],
-            beats=row["beats_controls"],
-            bar=bool(row["control"]) and rank is not None and rank == bars[_cell(row)],
-        )
-
-    cells = list(dict.fromkeys(_cell(row) for row in rows))
-    found = {(row["explainer"], *_cell(row)): row for row in rows}
-    table: dict[str, list[HeatCell | None]] = {}
-    for name in run.explainers:
-        line = [found.get((name, *cell)) for cell in cells]
-        if any(line):
-            table[name] = [None if row is None else cell_of(row) for row in line]
-    return Heat(metric, cells, table)
 
 
 def accuracy(run: Run) -> list[dict[str, Any]]:
@@ -207,8 +164,15 @@ def accuracy(run: Run) -> list[dict[str, Any]]:
 
 def alternative(run: Run, name: str) -> str:
     """Text alternative of a figure."""
-    kind, _, metric = name.partition("-")
+    kind, _, rest = name.partition("-")
+    label = run.metrics[rest].label if rest in run.metrics else rest
     if kind == "maps":
-        return f"Saliency maps ({metric})"
+        return f"Saliency maps ({rest})"
+    if kind == "ranks":
+        return f"Critical-difference diagram of the mean ranks by {label}; the numbers stand in it."
+    if kind == "agreement":
+        return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers stand in it."
+    if kind == "curves":
+        return "A curve for each method with the area under it in its title."
     what = "Box plots" if kind == "box" else "Means and standard deviations"
-    return f"{what} of {run.metrics[metric].label} by scenario, model, explainer and background; numbers in the table."
+    return f"{what} of {label} by scenario, model, explainer and background; numbers in the table."

@@ -68,11 +68,13 @@ def house_style() -> Iterator[None]:
 
 
 def save(figure: Figure, kind: str) -> bytes:
-    """The figure as ``"png"`` (150 dpi) or ``"svg"``; the same bytes for the same figure."""
+    """The figure as ``"png"``, ``"jpg"`` (150 dpi) or ``"svg"``; the same bytes for the same figure."""
     buffer = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    options: dict[str, Any] = {"metadata": {"Date": None} if kind == "svg" else {"Software": None}}
+    if kind == "jpg":
+        options = {"pil_kwargs": {"quality": 88}}
     with house_style():
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=150, **options)
     return buffer.getvalue()
 
 
@@ -200,6 +202,7 @@ def _legend(run: Run, figure: Figure, layout: _Layout, style: Style) -> None:
     handles: list[Any] = [
         Patch(facecolor=(_colour(run, name), 0.35), edgecolor=_colour(run, name), label=place(name))
         for name in run.backgrounds
+        if run.has_backgrounds
     ]
     handles += [
         Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label=centre),

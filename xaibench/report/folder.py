@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,21 +15,26 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pandas.errors import EmptyDataError
+from safetensors import safe_open
 from safetensors.numpy import load_file
 
 #: What identifies a group of scores.
 KEYS = ("scenario", "background", "model", "explainer", "metric")
+#: Columns of ``curves.parquet``.
+CURVE_COLUMNS = ("dataset", "model", "explainer", "metric", "fraction", "mean", "low", "high", "n")
 _SCENARIOS = ("lin", "mult", "rigid", "xor")
 _BACKGROUNDS = ("white", "corr", "imagenet")
 
 
 def place(name: str) -> str:
-    """A scenario or background as shown: the papers' names in capitals, others as they are.
+    """A scenario or background as shown: the papers' names in capitals, others as they are, ``"-"`` (none) as nothing.
 
     Example:
-        >>> place("lin"), place("oxford-pet")
-        ('LIN', 'oxford-pet')
+        >>> place("lin"), place("oxford-pet"), place("-")
+        ('LIN', 'oxford-pet', '')
     """
+    if name == "-":
+        return ""
     return name.upper() if name in (*_SCENARIOS, *_BACKGROUNDS) else name
 
 
@@ -69,8 +75,8 @@ class Run:
         metrics: Name to part, in the order to show.
         scenarios: Names in the order to show.
         backgrounds: Names in the order to show.
-        scores: A row for each sample and metric: :data:`KEYS` (categorical, in the orders above), ``correct``,
-            ``value``, ``reason`` (categorical).
+        scores: A row for each sample and metric: :data:`KEYS` (categorical, in the orders above), ``dataset``,
+            ``data_seed``, ``seed``, ``sample``, ``correct``, ``value``, ``reason`` (categorical).
         accuracy: A row for each cell; empty when the file is.
         trainings: A row for each training; empty when the file is.
         failures: A row for each failed job.
@@ -93,6 +99,50 @@ class Run:
     failures: pd.DataFrame
     environment: Mapping[str, Any]
     suite_toml: str
+
+    @cached_property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The suite's tables, as ``settings["explaining"]["protocol"]``; empty where there is none to read."""
+        try:
+            return {key: table for key, table in tomllib.loads(self.suite_toml).items() if isinstance(table, dict)}
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    @property
+    def has_backgrounds(self) -> bool:
+        """False for a run of annotated sets alone: its scenarios are then the sets."""
+        return any(name != "-" for name in self.backgrounds)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """``dataset, data_seed, sample, id, group, file`` of the samples; empty without ``samples.csv``."""
+        table = _read_csv(self.path / "samples.csv", text=("dataset", "id", "group", "file"))
+        return _with_columns(self.path / "samples.csv", table, ("dataset", "data_seed", "sample"))
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """``dataset, model, explainer, metric, fraction, mean, low, high, n``; empty without ``curves.parquet``."""
+        file = self.path / "curves.parquet"
+        if not file.exists():
+            return pd.DataFrame()
+        try:
+            table: pd.DataFrame = pq.read_table(file).to_pandas()
+        except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
+            raise _damaged(file, error) from error
+        return _with_columns(file, table, CURVE_COLUMNS)
+
+    @cached_property
+    def sheet(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+        """Samples to look at by key (``pet/resnet18/0/map/gradcam``), and their labels; empty without the file."""
+        file = self.path / "sheet.safetensors"
+        if not file.exists():
+            return {}, {}
+        try:
+            with safe_open(file, framework="numpy") as opened:
+                names = list(opened.keys())
+                return {name: opened.get_tensor(name) for name in names}, dict(opened.metadata() or {})
+        except Exception as error:  # safetensors raises a bare Exception subclass of its own
+            raise _damaged(file, error) from error
 
     @cached_property
     def examples(self) -> dict[str, NDArray[np.float64]]:
@@ -156,8 +206,8 @@ def read_run(run_dir: Path) -> Run:
 
 def _read_scores(file: Path) -> pd.DataFrame:
     """The columns the report needs, text ones as categories: a large suite has tens of millions of rows."""
-    text = [*KEYS, "reason"]
-    columns = [*text, "correct", "value", "higher_is_better"]
+    text, whole = [*KEYS, "reason", "dataset"], ["data_seed", "seed", "sample"]
+    columns = [*text, "correct", "value", "higher_is_better", *whole]
     try:
         there = pq.read_schema(file).names
         if missing := [name for name in columns if name not in there]:
@@ -169,14 +219,20 @@ def _read_scores(file: Path) -> pd.DataFrame:
         raise _damaged(file, error) from error
     frame: pd.DataFrame = table.to_pandas()
     frame[text] = frame[text].astype("category")
-    return frame.astype({"correct": bool, "value": float, "higher_is_better": bool})
+    return frame.astype({"correct": bool, "value": float, "higher_is_better": bool} | dict.fromkeys(whole, np.int64))
 
 
-def _read_csv(file: Path) -> pd.DataFrame:
+def _with_columns(file: Path, table: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
+    if missing := [name for name in columns if len(table) and name not in table]:
+        raise RunFolderError(f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, table))}.")
+    return table
+
+
+def _read_csv(file: Path, text: Iterable[str] = ()) -> pd.DataFrame:
     if not file.exists():
         return pd.DataFrame()
     try:
-        return pd.read_csv(file)
+        return pd.read_csv(file, dtype=dict.fromkeys(text, str))
     except EmptyDataError:
         return pd.DataFrame()
     except (ValueError, UnicodeError) as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import re
+from collections.abc import Callable
 from html import escape
 
 import numpy as np
@@ -37,21 +39,59 @@ def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
     text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the sheet itself: the page has its own
     for role, colour in THEME.items():
         text = text.replace(colour, f"var(--{role})")
-    box = re.search(r'viewBox="[^"]*"', text)
-    body = text[text.index(">") + 1 :]
-    opening = f'<svg {box.group() if box else ""} role="img" aria-label="{escape(title)}">'
+    box = re.search(r'viewBox="0 0 (\S+)[^"]*"', text)
+    body, styles = _classes(_without_plain_groups(_rounded(text[text.index(">") + 1 :])))
+    size = f'{box.group()} style="--width: {float(box.group(1)):.0f}px"' if box else ""
+    opening = f'<svg {size} role="img" aria-label="{escape(title)}">'
     # Safe as it is: matplotlib has escaped every label.
-    return Markup(opening + re.sub(r"\s*\n\s*", "\n", body))
+    return Markup(f"{opening}<style>{styles}</style>" + re.sub(r"\s*\n\s*", "\n", body))
 
 
-def png_uri(colours: NDArray[np.uint8]) -> str:
-    """``[H, W, 3]`` as a ``data:`` address. Small images keep their colours, large ones get a palette of 64."""
-    image = Image.fromarray(colours)
-    if max(image.size) > 16:
-        image = image.quantize(64)
+def _rounded(svg: str) -> str:
+    """Coordinates to a tenth of a point: what is beyond cannot be seen and is half of the file."""
+
+    def attribute(match: re.Match[str]) -> str:
+        return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number.group()):.1f}".removesuffix(".0"), match.group())
+
+    return re.sub(r'<[a-z][^>]*? (?:d|x|y|transform)="[^>]*>', _attributes(attribute), svg)
+
+
+def _attributes(change: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
+    return lambda tag: re.sub(r' (?:d|x|y|transform)="[^"]*"', change, tag.group())
+
+
+def _without_plain_groups(svg: str) -> str:
+    """Leave out the groups that have no attribute: they change nothing."""
+    kept: list[bool] = []
+
+    def group(match: re.Match[str]) -> str:
+        if match.group() == "</g>":
+            return "</g>" if kept.pop() else ""
+        kept.append(match.group() != "<g>")
+        return match.group() if kept[-1] else ""
+
+    return re.sub(r"<g\b[^>]*(?<!/)>|</g>", group, svg)
+
+
+def _classes(svg: str) -> tuple[str, str]:
+    """Give equal styles one class, named after what it holds, so that drawings do not meet on one page."""
+    rules: dict[str, str] = {}
+
+    def named(match: re.Match[str]) -> str:
+        name = "s" + hashlib.sha256(match.group(1).encode()).hexdigest()[:7]
+        rules[name] = match.group(1)
+        return f' class="{name}"'
+
+    svg = re.sub(r'(?<=[a-z"]) style="([^"<>{}]*)"(?=[^<>]*>)', named, svg)
+    return svg, "".join(f".{name}{{{rule}}}" for name, rule in rules.items())
+
+
+def tile_uri(colours: NDArray[np.uint8]) -> str:
+    """``[H, W, 3]`` as a ``data:`` address: PNG, exact, up to 16 pixels a side; WebP, a third of it, above."""
+    kind, options = ("png", {"optimize": True}) if max(colours.shape[:2]) <= 16 else ("webp", {"quality": 75})
     buffer = io.BytesIO()
-    image.save(buffer, format="png", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    Image.fromarray(colours).save(buffer, format=kind, **options)
+    return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def shrink(array: NDArray[np.float64], side: int = TILE) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xaibench.report.figures import THEME, house_style, short
 from xaibench.report.folder import Run, place
-from xaibench.report.inline import png_uri, shrink
+from xaibench.report.inline import shrink, tile_uri
 
 
 def map_kinds(run: Run) -> dict[str, list[tuple[str, str, str]]]:
@@ -98,7 +98,7 @@ def map_figure(run: Run, kind: str, rows: Sequence[tuple[str, str, str]]) -> Fig
 
 def row_label(run: Run, row: tuple[str, str, str]) -> str:
     """A cell in words, ``LIN · WHITE · MLP``."""
-    return f"{place(row[0])} · {place(row[1])} · {run.models[row[2]].label}"
+    return " · ".join(word for word in (place(row[0]), place(row[1]), run.models[row[2]].label) if word)
 
 
 def tile_key(row: tuple[str, str, str], name: str, kind: str) -> str:
@@ -137,7 +137,7 @@ def map_table(run: Run, kind: str, rows: Sequence[tuple[str, str, str]]) -> list
     """The maps of ``kind`` (``"example"`` or ``"global"``) as a table, grouped by scenario and background."""
     groups: dict[tuple[str, str], MapGroup] = {}
     for row in rows:
-        head = f"{place(row[0])} {place(row[1])}"
+        head = f"{place(row[0])} {place(row[1])}".strip()
         if row[:2] not in groups:
             image = _tile(run, tile_key(row, "image", kind), "image", f"Sample of {head}")
             mask = _tile(run, tile_key(row, "mask", kind), "mask", f"Ground truth of {head}")
@@ -146,7 +146,7 @@ def map_table(run: Run, kind: str, rows: Sequence[tuple[str, str, str]]) -> list
         tiles = []
         for name, part in run.explainers.items():
             key = tile_key(row, name, kind)
-            alt = f"{part.label}, {row_label(run, row)}{_share(run.examples.get(key), truth)}"
+            alt = f"{part.label}, {row_label(run, row)}{inside_share(run.examples.get(key), truth)}"
             tiles.append(_tile(run, key, "map", alt))
         groups[row[:2]].rows.append(MapRow(run.models[row[2]].label, tiles))
     return list(groups.values())
@@ -156,10 +156,10 @@ def _tile(run: Run, key: str, kind: str, alt: str) -> Tile | None:
     array = run.examples.get(key)
     if array is None or array.ndim != 2:
         return None
-    return Tile(png_uri(colour_tile(shrink(np.abs(array) if kind == "map" else array), kind)), alt)
+    return Tile(tile_uri(colour_tile(shrink(np.abs(array) if kind == "map" else array), kind)), alt)
 
 
-def _share(array: NDArray[np.float64] | None, mask: NDArray[np.float64] | None) -> str:
+def inside_share(array: NDArray[np.float64] | None, mask: NDArray[np.float64] | None) -> str:
     """In words, how much of the map lies inside the ground truth; empty where that is not defined."""
     if array is None or mask is None or array.shape != mask.shape:
         return ""

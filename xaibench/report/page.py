@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pandas as pd
+from matplotlib.figure import Figure
 
-from xaibench.report import tables
-from xaibench.report.content import TOLERANCE, accuracy, alternative, citations, counts, facts, heat, records, verdict
+from xaibench.report import published, tables
+from xaibench.report.agreement import agreement_figure
+from xaibench.report.bands import band_figure, curve_sets
+from xaibench.report.content import TOLERANCE, accuracy, alternative, citations, counts, facts, records, verdict
 from xaibench.report.figures import draw, save
 from xaibench.report.folder import Run, place, read_run
+from xaibench.report.grids import grids
+from xaibench.report.inference import ALL_PAIRS, BUNDLES, INFERENCE_COLUMNS, infer
 from xaibench.report.inline import inline_svg
 from xaibench.report.maps import map_figure, map_kinds, map_table
-
-#: What a score means, for the metrics of the papers; others are described by their direction alone.
-_MEANING = {
-    "emd_perf": "One minus the earth mover’s distance between the map and the ground truth, both scaled to sum one, "
-    "divided by the largest distance of two pixels. 1: all importance lies on the ground truth.",
-    "topk_precision": "Of the k most important pixels, the share that lies in the ground truth, k being the number of "
-    "pixels of the ground truth. 1: all of them.",
-}
+from xaibench.report.meanings import MEANINGS
+from xaibench.report.overlays import SheetRow, overlay_figure, overlay_tables, sheet_rows
+from xaibench.report.ranks import Ranking, ranking_figure, rankings
+from xaibench.report.reliability import Agreement, agreements, mean_agreements, table_4
 
 
 def write_report(run_dir: Path) -> Path:
     """Write tables, figures and the page of a run into its folder.
 
-    Writes ``summary.csv``, ``figures/*.png``, ``figures/*.svg`` and ``report.html``, each to a temporary name and then
-    renamed: there is never half a file, and a report that fails leaves the earlier one as it was.
+    Writes ``summary.csv``, ``comparisons.csv`` (methods tested against each other), ``figures/*.png``,
+    ``figures/*.svg`` (photographs: ``.jpg``) and ``report.html``, each to a temporary name and then renamed: there is
+    never half a file, and a report that fails leaves the earlier one as it was.
 
     Args:
         run_dir: Folder that ``xaibench run`` wrote; only ``scores.parquet`` must be there.
@@ -44,20 +48,58 @@ def write_report(run_dir: Path) -> Path:
         OSError: If the folder cannot be written.
     """
     run = read_run(run_dir)
-    summary = tables.summarise(run)
-    _write(run.path / "summary.csv", summary[tables.SUMMARY_COLUMNS].to_csv(index=False).encode())
+    found = _findings(run)
+    columns = [*tables.SUMMARY_COLUMNS, *INFERENCE_COLUMNS]
+    _write(run.path / "summary.csv", found.summary[columns].to_csv(index=False).encode())
+    _write(run.path / "comparisons.csv", found.pairs.to_csv(index=False).encode())
     drawings: dict[str, bytes] = {}
-    kinds = map_kinds(run)
-    figures = draw(run, summary) | {f"maps-{kind}": map_figure(run, kind, rows) for kind, rows in kinds.items()}
-    for name, figure in figures.items():
+    for name, figure in _figures(run, found).items():
         if figure is None:
+            continue
+        if name.startswith("sheet-"):  # photographs
+            _write(run.path / "figures" / f"{name}.jpg", save(figure, "jpg"))
             continue
         drawings[name] = save(figure, "svg")
         _write(run.path / "figures" / f"{name}.svg", drawings[name])
         _write(run.path / "figures" / f"{name}.png", save(figure, "png"))
-    page = _render(run, summary, drawings)
+    page = _render(run, found, drawings)
     _write(run.path / "report.html", page.encode())
     return run.path / "report.html"
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What is worked out once and shown in several places."""
+
+    summary: pd.DataFrame
+    pairs: pd.DataFrame
+    ranks: dict[str, Ranking]
+    agreements: dict[tuple[str, str, str, str], Agreement]
+    sheets: dict[tuple[str, str], list[SheetRow]]
+    curves: dict[tuple[str, str, str], pd.DataFrame]
+
+
+def _findings(run: Run) -> _Findings:
+    summary, pairs = infer(run, tables.summarise(run))
+    return _Findings(summary, pairs, rankings(run, summary), agreements(run), sheet_rows(run), curve_sets(run))
+
+
+def _figures(run: Run, found: _Findings) -> dict[str, Figure | None]:
+    """Every figure by its file name without suffix."""
+    figures = draw(run, found.summary)
+    figures |= {f"maps-{kind}": map_figure(run, kind, rows) for kind, rows in map_kinds(run).items()}
+    figures |= {f"ranks-{metric}": ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
+    labels = {name: part.label for name, part in run.metrics.items()}
+    for explainer, matrix in mean_agreements(found.agreements).items():
+        figures[f"agreement-{explainer}"] = agreement_figure(matrix, labels)
+    figures |= {_file("curves", *key): band_figure(run, part, key[2]) for key, part in found.curves.items()}
+    figures |= {_file("sheet", *key): overlay_figure(run, rows) for key, rows in found.sheets.items()}
+    return figures
+
+
+def _file(*words: str) -> str:
+    """A name that any file system takes."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_.+-]", ".", word) for word in words)
 
 
 def best_methods(run_dir: Path) -> pd.DataFrame:
@@ -88,7 +130,7 @@ def _write(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _render(run: Run, summary: pd.DataFrame, drawings: Mapping[str, bytes]) -> str:
+def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -96,26 +138,47 @@ def _render(run: Run, summary: pd.DataFrame, drawings: Mapping[str, bytes]) -> s
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _number, "place": place}
-    board = tables.leaderboard(run, summary)
+    environment.filters |= {"number": _number, "p": _p_value, "place": place}
+    board = tables.leaderboard(run, found.summary)
     return environment.get_template("report.html.j2").render(
         run=run,
         facts=facts(run),
         verdict=verdict(run, board),
-        counts=counts(run, summary),
-        meanings=_MEANING,
+        counts=counts(run, found.summary),
+        meanings=MEANINGS,
         board=records(board),
-        heat=[heat(run, summary, metric) for metric in run.metrics],
+        grids=grids(run, found.summary),
+        ranks=found.ranks,
+        all_scored=run.settings.get("explaining", {}).get("scored") == "all",
+        limits={"pairs": ALL_PAIRS, "bundles": BUNDLES},
+        paper={
+            "metrics": published.shown_metrics(run),
+            "scores": published.scores(run, found.summary),
+            "accuracies": published.accuracies(run),
+            "thresholding": published.thresholding(run),
+        },
+        agreement={
+            "table": table_4(run, found.agreements),
+            "explainers": list(mean_agreements(found.agreements)),
+            "cells": len({key[:3] for key in found.agreements}),
+        },
+        curves=[(key, _file("curves", *key)) for key in found.curves],
+        sheets=overlay_tables(run, found.sheets),
         accuracy=accuracy(run),
         trainings=records(run.trainings),
         tolerance=TOLERANCE,
         drawings={name: inline_svg(svg, name, alternative(run, name)) for name, svg in drawings.items()},
         maps={kind: map_table(run, kind, rows) for kind, rows in map_kinds(run).items()},
-        summary=records(summary.drop(columns=["outliers"])),
+        summary=records(found.summary.drop(columns=["outliers"])),
         undefined=records(tables.undefined(run)),
         failures=records(run.failures),
         citations=citations(run),
     )
+
+
+def _p_value(p: float | None) -> str:
+    """A p-value to three decimals, and no smaller than can be said."""
+    return "–" if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _number(value: Any, digits: int = 3) -> str:

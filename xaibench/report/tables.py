@@ -16,7 +16,7 @@ from xaibench.report.folder import KEYS, Run, place
 from xaibench.report.statistics import Distribution, describe, groups, lexicographic_rank
 
 CELL = ["scenario", "background", "model"]
-#: Columns of ``summary.csv``.
+#: Columns of :func:`summarise`; ``summary.csv`` has those of :func:`xaibench.report.inference.infer` behind them.
 SUMMARY_COLUMNS = [
     *KEYS,
     *("n", "n_valid", "mean", "std", "min", "q25", "median", "q75", "max"),
@@ -90,6 +90,8 @@ def leaderboard(run: Run, summary: pd.DataFrame) -> pd.DataFrame:
         - for each metric, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's median),
           ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``beats:METRIC`` (cells in
           which it beats every control) and ``against:METRIC`` (cells in which that can be asked; 0 for controls).
+        - where the summary is one of :func:`xaibench.report.inference.infer`, ``sample_rank`` (mean over cells and
+          metrics) and ``exceeds:METRIC`` (cells in which it beats every control by more than chance).
     """
     ranked = summary.dropna(subset=["rank"])
     of = int(ranked.groupby(CELL, observed=True).ngroups) if len(ranked) else 0
@@ -114,10 +116,14 @@ def leaderboard(run: Run, summary: pd.DataFrame) -> pd.DataFrame:
             row[f"best:{metric}"] = int((own == top.reindex(own.index)).sum())
             row[f"beats:{metric}"] = int(of_metric["beats_controls"].sum())
             row[f"against:{metric}"] = int(of_metric["beats_controls"].notna().sum())
+            if "exceeds_controls" in of_metric:
+                row[f"exceeds:{metric}"] = int(of_metric["exceeds_controls"].sum())
+        if "sample_rank" in mine:
+            row["sample_rank"] = float(mine["sample_rank"].mean())
         table.append(row)
     board = pd.DataFrame(table)
     if board.empty:
-        return board.reindex(columns=["place", "explainer", "control", "cells", "of", "mean_rank"])
+        return board.reindex(columns=["place", "explainer", "control", "cells", "of", "mean_rank", "sample_rank"])
     board = board.sort_values("mean_rank", kind="stable").reset_index(drop=True)
     everywhere = (~board["control"]) & (board["cells"] == board["of"])
     place = board["mean_rank"].where(everywhere).rank(method="min").astype("Int64")

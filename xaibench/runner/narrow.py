@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections.abc import Sequence
+from typing import Any
 
 from xaibench.runner.parts import registry
 from xaibench.runner.samples import with_variables
-from xaibench.runner.suite import Cell, Suite, SuiteError, freeze, thaw
+from xaibench.runner.suite import Cell, Suite, SuiteError, thaw, to_toml
 
 
 def narrowed(
@@ -62,6 +64,24 @@ def _chosen(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
     return kept
 
 
+def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
+    """The TOML of the suite as run: as written, or with what :func:`narrowed` has changed."""
+    if not changed:
+        return text
+    tables = tomllib.loads(text)
+    tables.pop("quick", None)
+    tables["training"] = tables.get("training", {}) | {"method": suite.training.method}
+    tables["explaining"] = tables.get("explaining", {}) | {"protocol": suite.explaining.protocol}
+    tables["cells"] = [_cell_table(cell) for cell in suite.cells]
+    return "# As run, with what the command line has changed.\n" + to_toml(tables)
+
+
+def _cell_table(cell: Cell) -> dict[str, Any]:
+    table: dict[str, Any] = {"label": cell.label} if cell.label else {}
+    table |= {"datasets": list(cell.datasets), "models": list(cell.models)}
+    return table | {name: thaw(values) for name in ("data", "training", "build") if (values := getattr(cell, name))}
+
+
 def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
     """The suite without the annotated sets that are not there, and for each of those, how to get it.
 
@@ -87,9 +107,3 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
     if not kept:
         raise SuiteError(f"{suite.name}: none of its data sets is there.\n\n" + "\n\n".join(missing.values()))
     return dataclasses.replace(suite, cells=kept), missing
-
-
-def with_parameters(suite: Suite, **parameters: object) -> Suite:
-    """The suite with other parameters of all its data sets."""
-    changed = freeze(dict(suite.data.parameters) | parameters)
-    return dataclasses.replace(suite, data=dataclasses.replace(suite.data, parameters=changed))

@@ -17,7 +17,7 @@ from xaibench.runner.collect import collect
 from xaibench.runner.engines import Engine, Outcome, Processes, Serial, available_cpus, devices_of
 from xaibench.runner.environment import environment
 from xaibench.runner.files import write_atomic
-from xaibench.runner.narrow import narrowed, without_missing
+from xaibench.runner.narrow import narrowed, narrowed_text, without_missing
 from xaibench.runner.plan import STAGES, Job, Plan, Stage, make_plan
 from xaibench.runner.records import Records
 from xaibench.runner.schedule import Schedule
@@ -115,6 +115,7 @@ def run(
     choices: dict[str, Any] = {"datasets": datasets, "models": models, "finetune": finetune, "protocol": protocol}
     with _data_root(root):
         loaded = narrowed(loaded, **choices)
+        text = narrowed_text(text, loaded, changed=any(choice is not None for choice in choices.values()))
         check_variables(loaded)
         loaded, missing = without_missing(loaded)
         plan = make_plan(loaded)

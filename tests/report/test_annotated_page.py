@@ -1,0 +1,118 @@
+import json
+import re
+
+import pandas as pd
+import pytest
+from report.reader import Reader, assert_loads_nothing
+from safetensors.numpy import load_file, save_file
+
+from xaibench.report import RunFolderError, write_report
+from xaibench.report import page as page_module
+from xaibench.report.figures import save
+
+
+@pytest.fixture(scope="module")
+def annotated_page(annotated_run):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_module, "save", lambda figure, kind: b"" if kind == "png" else save(figure, kind))
+        return write_report(annotated_run).read_text(encoding="utf-8")
+
+
+def keep_metrics(folder, *metrics):
+    """Fewer of them, for a page that is quick to write."""
+    scores = pd.read_parquet(folder / "scores.parquet")
+    scores[scores["metric"].isin(metrics)].to_parquet(folder / "scores.parquet")
+    parts = json.loads((folder / "parts.json").read_text())
+    parts["metrics"] = {name: parts["metrics"][name] for name in metrics}
+    (folder / "parts.json").write_text(json.dumps(parts))
+
+
+def test_the_page_of_annotated_sets_is_sound_and_loads_nothing(annotated_run, annotated_page):
+    reader = Reader(annotated_page)
+    assert_loads_nothing(annotated_page)
+    ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {attrs["href"][1:] for attrs in reader.all("a")} <= set(ids)
+    assert {a["aria-labelledby"] for _, a in reader.elements if "aria-labelledby" in a} <= set(ids)
+    assert {a["for"] for a in reader.all("label") if "for" in a} <= set(ids)
+    assert all(image["alt"] for image in reader.all("img"))
+    assert all(attrs["aria-label"] for attrs in reader.all("svg") if attrs.get("role") == "img")
+    assert all(attrs.get("scope") for attrs in reader.all("th"))
+    drawn = {path.name for path in (annotated_run / "figures").iterdir()}
+    expected = {"agreement-rise.svg", "curves-pet-resnet18-insertion.svg", "ranks-iou.svg", "sheet-pet-resnet18.jpg"}
+    assert expected <= drawn
+    assert "sheet-pet-resnet18.svg" not in drawn
+
+
+def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page):
+    words = Reader(annotated_page).words
+    for text in (
+        "Beside the published numbers",
+        "Accuracy in percent (Table 2)",
+        "Cat and Dog · ResNet-18",
+        "cut above 0.5, for all alike",
+        "Do the metrics agree?",
+        "Insertion & Pointing game",
+        "Insertion and deletion",
+        "pet_0.jpg: dog",
+        "What is told apart",
+        "a cell is one data set and model",
+        "of one patient where the set tells patients apart",
+    ):
+        assert text in words, text
+    assert "Background" not in words
+    row = re.search(r'<th scope="row">RISE</th>\s*<td class="n strong first">.*?</tr>', annotated_page, re.S).group()
+    numbers = re.findall(r"<td class=\"n\">([−+\d.]+)</td>", row)
+    assert numbers[::2] == ["0.543", "0.868", "0.667", "0.362", "0.923", "0.109"]  # the paper's row of the scenes
+
+
+def test_without_the_optional_files_their_sections_are_left_out(fresh_annotated_run):
+    keep_metrics(fresh_annotated_run, "iou", "deletion")
+    for name in ("samples.csv", "curves.parquet", "sheet.safetensors", "accuracy.csv"):
+        (fresh_annotated_run / name).unlink()
+    reader = Reader(write_report(fresh_annotated_run).read_text())
+    assert "Insertion and deletion" not in reader.words
+    assert "No example maps were stored." in reader.words
+    assert "patient" not in reader.words
+    assert not {"curves"} & {attrs.get("id") for _, attrs in reader.elements}
+
+
+def test_names_of_annotated_runs_are_escaped(fresh_annotated_run):
+    hostile = "<img src=x onerror=alert(1)>\"'{{ 7*7 }}"
+    keep_metrics(fresh_annotated_run, "iou", "insertion", "deletion")
+    file = fresh_annotated_run / "sheet.safetensors"
+    arrays = {key.replace("scene", hostile): value for key, value in load_file(file).items()}
+    save_file(arrays, file, metadata={"pet/resnet18/0": hostile})
+    for name in ("scores.parquet", "curves.parquet"):
+        table = pd.read_parquet(fresh_annotated_run / name).replace({"scene": hostile, "deletion": hostile})
+        table.to_parquet(fresh_annotated_run / name)
+    parts = json.loads((fresh_annotated_run / "parts.json").read_text())
+    for kind in ("explainers", "models", "metrics"):
+        for entry in parts[kind].values():
+            entry["label"] = hostile
+    (fresh_annotated_run / "parts.json").write_text(json.dumps(parts))
+    reader = Reader(write_report(fresh_annotated_run).read_text())
+    assert not any("onerror" in attrs for _, attrs in reader.elements)
+    assert {image["src"][:5] for image in reader.all("img")} == {"data:"}
+    assert hostile in reader.words
+
+
+def test_samples_that_do_not_name_what_they_are_of_are_refused(fresh_annotated_run):
+    pd.DataFrame({"id": ["a"], "group": ["b"]}).to_csv(fresh_annotated_run / "samples.csv", index=False)
+    with pytest.raises(
+        RunFolderError, match=r"samples\.csv lacks the columns dataset, data_seed, sample; it has id, group"
+    ):
+        write_report(fresh_annotated_run)
+
+
+def test_the_page_says_when_all_samples_count_and_nothing_was_trained(fresh_annotated_run):
+    keep_metrics(fresh_annotated_run, "iou")
+    (fresh_annotated_run / "trainings.csv").write_text("scenario,background,model,data_seed,seed\npet,-,resnet18,0,0\n")
+    assert "1 classifier was trained, and 8 explanation" in Reader(write_report(fresh_annotated_run).read_text()).words
+    settings = '[training]\nmethod = "none"\n[explaining]\nscored = "all"\n'
+    (fresh_annotated_run / "suite.toml").write_text(settings)
+    words = Reader(write_report(fresh_annotated_run).read_text()).words
+    assert "8 explanation methods and 5 controls were scored in 2 cells" in words
+    assert "trained, and" not in words
+    assert "All explained samples count, rightly classified or not" in words
+    assert "Every score of an explained sample is defined." in words
