@@ -7,7 +7,7 @@ from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
 from torch import nn
 
-from xaibench.metrics import average_drop, deletion, insertion
+from xaibench.metrics import METRICS, average_drop, deletion, insertion
 from xaibench.metrics import classifier as module
 from xaibench.metrics.classifier import asked, default_rows
 from xaibench.metrics.samples import check_samples
@@ -154,3 +154,32 @@ def test_a_softmax_near_zero_is_exact():
 def test_images_follow_the_model_in_precision():
     model, (images, maps, targets) = small_cnn().double(), batch()
     assert deletion(model, images, maps, targets, steps=4) == deletion(model, images.double(), maps, targets, steps=4)
+
+
+class Crowded(torch.nn.Module):
+    """A network in whose memory only so many images fit."""
+
+    fits = 10_000
+
+    def forward(self, x):
+        if len(x) > self.fits:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+        means = x.mean((1, 2, 3))
+        return torch.stack([3 * means, 1 - means], 1)
+
+
+@pytest.mark.parametrize("name", ["deletion", "insertion", "average_drop", "sufficiency"])
+def test_out_of_memory_the_rows_of_a_pass_are_halved(name, caplog):
+    metric = METRICS.resolve(name)
+    images = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    maps, targets = images[:, 0] + 0.1, torch.arange(5) % 2
+    model = Crowded()
+    expected = metric(model, images, maps, targets, batch_size=16, reduction="none")
+    model.fits = 3
+    with caplog.at_level("WARNING", "xaibench"):
+        scores = metric(model, images, maps, targets, batch_size=16, reduction="none")
+    assert "out of GPU memory with" in caplog.text
+    torch.testing.assert_close(scores, expected)
+    model.fits = 0
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        metric(model, images, maps, targets, reduction="none")

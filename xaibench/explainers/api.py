@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from xaibench.explainers.base import Channels, Explainer, reduce_channels
 from xaibench.explainers.guard import unharmed
+from xaibench.explainers.memory import within_memory
 from xaibench.explainers.output import ExplainedOutput
 from xaibench.types import Output
 
@@ -64,7 +65,8 @@ def explain(
             processors that have it, and less exact: region maps hardly change, gradients do
             (``docs/explainers.md``). Float64 stays as it is.
         batch_size: Rows in one forward pass; ``None``: chosen by the size of the images. It changes the maps by
-            no more than rounding. A callable that is no explainer of ours gets all images at once.
+            no more than rounding, and is halved, with a line in the log, when the GPU's memory does not do. A callable
+            that is no explainer of ours gets all images at once.
         seed: Of the explainers that draw random numbers; ``None``: their own default, 0. Others ignore it.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
             explainer's own default. A single channel is only squeezed.
@@ -99,7 +101,8 @@ def explain(
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
         with torch.autocast(place.type, torch.bfloat16, enabled=autocast):
-            maps = _run(part, model, x.to(place, precision), y.to(place), _output(part, output))
+            x_there, y_there = x.to(place, precision), y.to(place)
+            maps = within_memory(part, x_there, lambda one: _run(one, model, x_there, y_there, _output(part, output)))
         maps = maps.to(precision) if autocast else maps
         checked = _check_maps(maps, x, channels, _name(part))
     return checked if isinstance(images, Tensor) else checked.numpy()
@@ -265,6 +268,8 @@ def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor) ->
     try:
         with torch.no_grad():
             logits = explained.network(few)
+    except torch.cuda.OutOfMemoryError:
+        raise
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"the model cannot take images of shape {list(few.shape)}: {error}") from error
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(few):

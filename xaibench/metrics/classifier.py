@@ -7,6 +7,7 @@ normalisation is folded into the convolution before it.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.metrics.samples import Model, Samples
+
+_LOGGER = logging.getLogger("xaibench")
 
 #: What is done with the outputs of the model. ``"softmax"``: they are logits, and the scores are their softmax, taken
 #: in float64. ``"identity"``: the scores are the outputs (probabilities already, or logits on purpose). A callable:
@@ -99,16 +102,32 @@ class Classifier:
             prepare: Called with the group of samples, returns what makes its rows.
         """
         scores = torch.empty((len(samples), points), dtype=torch.float64, device=samples.images.device)
+        size = self.batch_size
         with torch.inference_mode():
-            for start in range(0, len(samples), self.batch_size):
-                group = slice(start, min(start + self.batch_size, len(samples)))
+            for start in range(0, len(samples), size):
+                group = slice(start, min(start + size, len(samples)))
                 rows, targets = prepare(group), samples.targets[group]
                 flat = torch.arange(len(targets) * points, device=targets.device)
-                for chunk in torch.split(flat, self.batch_size):
+                for chunk in torch.split(flat, size):
                     # Point by point: neighbouring rows share their point, and few points are in a pass.
-                    sample, point = chunk % len(targets), chunk // len(targets)
-                    scores[start + sample, point] = self.read(self.outputs(rows(sample, point)), targets[sample])
+                    scores[start + chunk % len(targets), chunk // len(targets)] = self._score(rows, targets, chunk)
         return checked_scores(scores)
+
+    def _score(self, rows: Rows, targets: Tensor, chunk: Tensor) -> Tensor:
+        """The scores of some rows of a group, in halves when the GPU's memory does not do."""
+        if len(chunk) > self.batch_size:
+            return torch.cat([self._score(rows, targets, part) for part in torch.split(chunk, self.batch_size)])
+        sample, point = chunk % len(targets), chunk // len(targets)
+        try:
+            return self.read(self.outputs(rows(sample, point)), targets[sample])
+        except torch.cuda.OutOfMemoryError:
+            if len(chunk) == 1:
+                raise
+            self.batch_size = len(chunk) // 2
+            _LOGGER.warning("out of GPU memory with %d rows in a pass; going on with %d", len(chunk), self.batch_size)
+        # Only here, after the error has let go of the tensors of the failed pass.
+        torch.cuda.empty_cache()
+        return self._score(rows, targets, chunk)
 
     def examine(self, samples: Samples, rows: int) -> None:
         """Look at what the model returns for the first image, and choose how to run it.
