@@ -178,6 +178,20 @@ def test_score_own_maps(invoke, pets, tmp_path):
     assert "1 maps are of unknown samples (nobody)" in result.output
 
 
+def test_score_asks_a_model(invoke, pets):
+    expected, root = pets
+    where = ["--dataset", "pet", "--root", str(root), "--split", "all"]
+    np.save("mine.npy", np.random.default_rng(0).random((len(expected), 224, 224), dtype=np.float32))
+    result = invoke("score", "mine.npy", *where, "--metrics", "average_drop", "--model", "generators.networks:pets")
+    assert result.exit_code == 0, result.output
+    assert "average_drop ↓" in result.output
+    result = invoke("score", "mine.npy", "--dataset", "xai-tris/lin-white-8x8", "--model", "resnet18")
+    assert result.exit_code == 2
+    result = invoke("score", "mine.npy", *where, "--metrics", "average_drop")
+    assert result.exit_code == 2
+    assert "asks the model" in result.output
+
+
 def test_compare_runs(invoke):
     for name in ("one", "two"):
         assert invoke("run", "small.toml", "--engine", "serial", "--out", name).exit_code == 0

@@ -20,3 +20,9 @@ class Small(nn.Sequential):
 class Broken(Small):
     def forward(self, images):
         return super().forward(images) * torch.nan
+
+
+def pets():
+    """A network for cats and dogs."""
+    torch.manual_seed(0)
+    return Small((3, 224, 224), 2).eval()

@@ -11,6 +11,8 @@ from xaibench.cli.app import app
 from xaibench.cli.terminal import Root, clear_errors, count_bar, names
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from xaibench.data import Split
     from xaibench.evaluation import Evaluation
 
@@ -24,7 +26,11 @@ def score(
     classes: Annotated[str | None, typer.Option(help="Only these, such as dog,cat.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
     model: Annotated[
-        str | None, typer.Option(help="For metrics that ask the model: package.module:name.", show_default=False)
+        str | None,
+        typer.Option(
+            help="For metrics that ask the model: yours, as package.module:name, or a pretrained one.",
+            show_default=False,
+        ),
     ] = None,
     metrics: Annotated[str | None, typer.Option(help="Names, with commas between.", show_default=False)] = None,
     protocol: Annotated[str, typer.Option(help="How maps are cut: scaled or published.")] = "scaled",
@@ -48,7 +54,7 @@ def score(
                 found,
                 samples,
                 metrics=names(metrics),
-                model=_model(model),
+                model=_model(model, dataset, samples),
                 protocol=protocol,
                 label=maps.stem,
                 progress=progress,
@@ -76,13 +82,26 @@ def _samples(dataset: str, root: Path | None, split: str, classes: str | None, s
     return found
 
 
-def _model(target: str | None) -> Any:
+def _model(target: str | None, dataset: str, samples: Split) -> nn.Module | None:
+    """A user's own model, or a pretrained one whose classes are folded to those of the set, where that is known."""
     if target is None:
         return None
+    from xaibench.data import DATASETS
+    from xaibench.models import FOLDS, MODELS, build
     from xaibench.registry import import_target
 
-    found = import_target(target, "model")
-    return found() if isinstance(found, type) or not hasattr(found, "parameters") else found
+    if MODELS.canonical(target) not in MODELS:
+        found = import_target(target, "model")
+        made: nn.Module = found() if isinstance(found, type) or not hasattr(found, "parameters") else found
+        return made
+    fold = DATASETS.canonical(dataset)
+    if fold not in FOLDS:
+        raise typer.BadParameter(
+            f"--model {target}: a network of ImageNet knows no classes of {fold}. Train a head and give the trained "
+            f"network as package.module:name; known without training: {', '.join(FOLDS)}."
+        )
+    channels, height, width = samples[0][0].shape
+    return build(target, (channels, height, width), len(FOLDS[fold]), fold=fold)
 
 
 def _evaluated(found: Any, samples: Split, *, label: str, **options: Any) -> Evaluation:
