@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from xaibench.runner.collect import _score_schema, cell_scores
 from xaibench.runner.plan import CellPlan, make_plan
 from xaibench.runner.store import CorruptResultError, Store
-from xaibench.runner.suite import parse_suite
+from xaibench.runner.suite_file import parse_suite
 
 SAMPLES, EXPLAINERS = 200, 125
 

@@ -4,7 +4,7 @@ import pytest
 
 from xaibench.runner import SuiteError, load_suite
 from xaibench.runner.narrow import narrowed, narrowed_text, without_missing
-from xaibench.runner.suite import parse_suite
+from xaibench.runner.suite_file import parse_suite
 
 
 @pytest.fixture

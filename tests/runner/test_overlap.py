@@ -10,7 +10,7 @@ from xaibench.runner.plan import make_plan
 from xaibench.runner.schedule import Schedule
 from xaibench.runner.simulate import simulate
 from xaibench.runner.store import Store
-from xaibench.runner.suite import parse_suite
+from xaibench.runner.suite_file import parse_suite
 
 #: A slow "device" and a metric, which write down when they work, and where.
 PARTS = """

@@ -4,7 +4,8 @@ import pytest
 
 from xaibench.registry import UnknownNameError
 from xaibench.runner.plan import STAGES, make_plan
-from xaibench.runner.suite import SuiteError, load_suite, parse_suite
+from xaibench.runner.suite import SuiteError
+from xaibench.runner.suite_file import load_suite, parse_suite
 from xaibench.types import ExplainerInfo, described
 
 TABLES = {

@@ -5,7 +5,8 @@ import tomllib
 import pytest
 
 from xaibench.registry import UnknownNameError
-from xaibench.runner.suite import SUITES, SuiteError, check_variables, load_suite, parse_suite, to_toml
+from xaibench.runner.suite import SuiteError, check_variables
+from xaibench.runner.suite_file import SUITES, load_suite, parse_suite, to_toml
 
 MINIMAL = {
     "name": "s",

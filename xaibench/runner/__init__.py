@@ -8,7 +8,8 @@ from xaibench.runner.cost import Estimate, estimate
 from xaibench.runner.run import ENGINES, ArgumentError, Progress, Run, run
 from xaibench.runner.samples import DataChangedError
 from xaibench.runner.store import Store, StoreError
-from xaibench.runner.suite import SUITES, Suite, SuiteError, load_suite
+from xaibench.runner.suite import Suite, SuiteError
+from xaibench.runner.suite_file import SUITES, load_suite
 
 __all__ = [
     "ENGINES",

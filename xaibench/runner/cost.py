@@ -12,7 +12,7 @@ from xaibench.runner.engines import available_cpus, devices_of
 from xaibench.runner.plan import STAGES, make_plan
 from xaibench.runner.simulate import simulate
 from xaibench.runner.store import Store
-from xaibench.runner.suite import load_suite
+from xaibench.runner.suite_file import load_suite
 from xaibench.runner.work import disk_mb, kind, memory_mb
 
 if TYPE_CHECKING:

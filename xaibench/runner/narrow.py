@@ -9,7 +9,8 @@ from typing import Any
 
 from xaibench.runner.parts import registry
 from xaibench.runner.samples import with_variables
-from xaibench.runner.suite import Cell, Suite, SuiteError, thaw, to_toml
+from xaibench.runner.suite import Cell, Suite, SuiteError, thaw
+from xaibench.runner.suite_file import to_toml
 
 
 def narrowed(

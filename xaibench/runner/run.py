@@ -22,7 +22,8 @@ from xaibench.runner.plan import STAGES, Job, Plan, Stage, make_plan
 from xaibench.runner.records import Records
 from xaibench.runner.schedule import Schedule
 from xaibench.runner.store import CorruptResultError, Store
-from xaibench.runner.suite import check_variables, load_suite
+from xaibench.runner.suite import check_variables
+from xaibench.runner.suite_file import load_suite
 
 #: Where jobs can run.
 ENGINES = ("serial", "processes", "ray")
