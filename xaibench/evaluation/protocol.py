@@ -18,6 +18,9 @@ PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 THRESHOLDED = ("iou", "precision", "recall", "f1")
 THRESHOLD = 0.5
 
+#: Bumped whenever the same map is cut otherwise, so that scores of the old way are not taken for new ones.
+REVISION = 1
+
 
 def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     """Magnitudes ``[N, H, W]`` stretched to [0, 1], each map by its own smallest and largest; a constant one is 0.

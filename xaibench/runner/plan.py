@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.parts import has_convolution, part_info, revision
 from xaibench.runner.suite import Cell, Parameters, Part, Suite, SuiteError, Training, freeze
 
@@ -241,7 +242,8 @@ def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Part)
     for metric in suite.metrics:
         kind = getattr(part_info("metric", metric.use), "kind", "ground-truth")
         asked = network if kind in ("model", "explainer") else None
-        yield ScoreJob(explain, asked, metric, how.protocol, revision("metric", metric.use))
+        scored = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"
+        yield ScoreJob(explain, asked, metric, how.protocol, scored)
 
 
 def _jobs_in(value: Any) -> Iterator[Job]:
