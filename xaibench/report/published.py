@@ -162,7 +162,7 @@ def thresholding(run: Run) -> str:
     if explaining is None:
         return ""
     if explaining.get("protocol") == "scaled":
-        rule = "The magnitude of each map is stretched to [0, 1] by its own smallest and largest value and cut above 0.5."
+        rule = "The magnitude of each map is stretched to [0, 1], smallest to largest value, and cut above 0.5."
     else:
         rule = "Maps are cut by the defaults of the published functions: above 0, for recall above 0.5."
     stated = []
