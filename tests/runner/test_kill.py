@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from xaibench.runner import run
 
 #: What `xaibench run` does, less the report, which is written anew at every end.
-COMMAND = "import sys; from xaibench.runner import run; run(sys.argv[1], sys.argv[2], engine='processes', workers=2)"
+COMMAND = "import sys; from xaibench.runner import run; run(sys.argv[1], sys.argv[2], engine=sys.argv[3], workers=2)"
 KILLS = 20
 
 
@@ -21,8 +22,8 @@ class Started:
     """A run in a session of its own: a new interpreter, or (much sooner at work) a fork of this one."""
 
     def __init__(self, suite, folder, engine):
-        if engine == "processes":
-            arguments = [sys.executable, "-c", COMMAND, str(suite), str(folder)]
+        if engine == "processes" or threaded():
+            arguments = [sys.executable, "-c", COMMAND, str(suite), str(folder), engine]
             self.pid = subprocess.Popen(arguments, start_new_session=True).pid
         else:
             self.pid = os.fork()
@@ -44,6 +45,11 @@ class Started:
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
+
+
+def threaded():
+    """Whether other tests have left threads behind: a fork would inherit the locks they hold, and wait for ever."""
+    return any(thread.name != "MainThread" and type(thread).__name__ != "TMonitor" for thread in threading.enumerate())
 
 
 def results(folder):
