@@ -11,17 +11,17 @@ import hashlib
 import itertools
 import logging
 import os
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.backgrounds import images_rng
-from xaibench.data.files import whole_file
+from xaibench.data.kept import keep, read_kept
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -69,10 +69,10 @@ def image_backgrounds(
     files = _list_images(root)
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     cached = folder / f"backgrounds-{_key(root, files, n_samples, size, seed)}.npz"
-    pixels = _read_cache(cached, (n_samples, size, size))
+    pixels = read_kept(cached, lambda arrays: _pixels(arrays, (n_samples, size, size)))
     if pixels is None:
         pixels = _prepare(root, files, n_samples, size, seed, workers)
-        _write_cache(cached, pixels)
+        keep(cached, "The backgrounds", {"pixels": pixels})
     return pixels
 
 
@@ -158,25 +158,8 @@ def _open(file: Path, size: int) -> NDArray[np.float32] | str | None:
         return str(error).split(" '")[0] or type(error).__name__
 
 
-def _read_cache(file: Path, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
-    """The cached array; None if there is none, or a damaged one: the zip container carries a checksum."""
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            pixels: NDArray[np.float32] = archive["pixels"]
-        if pixels.shape != shape or pixels.dtype != np.float32:
-            raise ValueError(f"holds {pixels.dtype} {list(pixels.shape)}")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        _LOGGER.warning("The cache file %s is damaged (%s); it is made anew.", file, error)
-        return None
+def _pixels(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    pixels: NDArray[np.float32] = arrays["pixels"]
+    if pixels.shape != shape or pixels.dtype != np.float32:
+        raise ValueError(f"holds {pixels.dtype} {list(pixels.shape)}")
     return pixels
-
-
-def _write_cache(file: Path, pixels: NDArray[np.float32]) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as stream:
-            np.savez(stream, pixels=pixels)
-    except OSError as error:
-        _LOGGER.warning("The backgrounds could not be kept in %s (%s); they are made anew next time.", file, error)

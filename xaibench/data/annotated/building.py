@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 
 from xaibench.data.annotated.reading import DataFileError, MissingDataError
 from xaibench.data.files import whole_file
+from xaibench.data.kept import DAMAGE
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -116,7 +115,7 @@ def load_arrays(kept: Path, *names: str) -> dict[str, NDArray[Any]]:
     try:
         with np.load(kept, allow_pickle=False) as archive:
             return {name: archive[name] for name in names or archive.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         kept.unlink(missing_ok=True)
         raise DataFileError(f"{kept}, a file of the cache, is damaged ({error}); it is made anew.") from error
 

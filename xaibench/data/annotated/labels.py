@@ -8,17 +8,17 @@ decoding its PNG takes a third of a millisecond.
 from __future__ import annotations
 
 import logging
-import zipfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.data.annotated.reading import DataFileError, read_indices
-from xaibench.data.files import whole_file
+from xaibench.data.kept import keep, read_kept
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -104,7 +104,7 @@ def read_label_maps(
         DataFileError: If one cannot be read, has colours where labels are expected, an unknown label, or another size
             than its image.
     """
-    maps = _read_cache(cached, len(masks))
+    maps = read_kept(cached, lambda arrays: _checked(arrays, len(masks)))
     if maps is not None:
         if progress is not None:
             progress(len(masks), len(masks))
@@ -119,7 +119,7 @@ def read_label_maps(
             if progress is not None:
                 progress(len(runs), len(masks))
     maps = LabelMaps._joined(runs, shapes)
-    _write_cache(cached, maps)
+    keep(cached, "The label maps", vars(maps))
     return maps
 
 
@@ -140,23 +140,8 @@ def _runs(labels: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.uin
     return np.diff(ends, prepend=0).astype(np.uint32), flat[ends - 1]
 
 
-def _read_cache(file: Path, count: int) -> LabelMaps | None:
-    try:
-        with np.load(file, allow_pickle=False) as archive:  # the zip container carries a checksum
-            maps = LabelMaps(**{field.name: archive[field.name] for field in fields(LabelMaps)})
-        if len(maps) != count:
-            raise ValueError(f"holds {len(maps)} maps")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        _LOGGER.warning("The cache file %s is damaged (%s); it is made anew.", file, error)
-        return None
+def _checked(arrays: Mapping[str, NDArray[Any]], count: int) -> LabelMaps:
+    maps = LabelMaps(**{field.name: arrays[field.name] for field in fields(LabelMaps)})
+    if len(maps) != count:
+        raise ValueError(f"holds {len(maps)} maps")
     return maps
-
-
-def _write_cache(file: Path, maps: LabelMaps) -> None:
-    try:
-        with whole_file(file) as stream:
-            np.savez(stream, **{field.name: getattr(maps, field.name) for field in fields(LabelMaps)})
-    except OSError as error:
-        _LOGGER.warning("The label maps could not be kept in %s (%s); they are read anew next time.", file, error)

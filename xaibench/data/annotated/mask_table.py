@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import logging
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from xaibench.data.annotated.cache import cache_folder, stamp
 from xaibench.data.annotated.reading import DataFileError, MissingDataError, naming
 from xaibench.data.files import whole_file
+from xaibench.data.kept import read_kept
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -97,7 +98,7 @@ def read_table(table: Path, side: int | None) -> MaskTable:
         OSError: If the cache cannot be written.
     """
     bits, index = _kept(table, side)
-    found = _read_index(index, bits)
+    found = read_kept(index, lambda arrays: _table(arrays, bits))
     if found is None:
         _LOGGER.info("Reading the masks of %s; they are kept in %s.", table, bits.parent)
         try:
@@ -109,7 +110,7 @@ def read_table(table: Path, side: int | None) -> MaskTable:
                 f"the masks of {table} cannot be kept in {bits.parent} ({error}); make room or set XAIBENCH_CACHE to "
                 "another folder."
             ) from error
-        found = _read_index(index, bits)
+        found = read_kept(index, lambda arrays: _table(arrays, bits))
         if found is None:
             raise DataFileError(f"{index} changed while it was being read; is something else writing to the cache?")
     return found
@@ -171,22 +172,14 @@ def _name(img_idx: str) -> str:
     return name
 
 
-def _read_index(index: Path, bits: Path) -> MaskTable | None:
-    """The table as it is kept; None if it is not, or damaged."""
-    try:
-        with np.load(index, allow_pickle=False) as archive:
-            shapes = [(int(height), int(width)) for height, width in archive["shapes"]]
-            starts = np.cumsum([0, *(_packed_size(*shape) for shape in shapes)]).tolist()
-            if bits.stat().st_size != starts[-1]:
-                raise ValueError(f"{bits.name} has another size than it should")
-            places = [(bits, start, shape) for start, shape in zip(starts[:-1], shapes, strict=True)]
-            names, lines, broken = (archive[key].tolist() for key in ("names", "lines", "broken"))
-            return MaskTable(names, lines, places, broken, int(archive["rejected"]))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        _LOGGER.warning("The cache file %s is damaged (%s); it is made anew.", index, error)
-        return None
+def _table(arrays: Mapping[str, NDArray[Any]], bits: Path) -> MaskTable:
+    shapes = [(int(height), int(width)) for height, width in arrays["shapes"]]
+    starts = np.cumsum([0, *(_packed_size(*shape) for shape in shapes)]).tolist()
+    if bits.stat().st_size != starts[-1]:
+        raise ValueError(f"{bits.name} has another size than it should")
+    places = [(bits, start, shape) for start, shape in zip(starts[:-1], shapes, strict=True)]
+    names, lines, broken = (arrays[key].tolist() for key in ("names", "lines", "broken"))
+    return MaskTable(names, lines, places, broken, int(arrays["rejected"]))
 
 
 def read_bits(file: Path, start: int, shape: tuple[int, int]) -> NDArray[np.bool_]:

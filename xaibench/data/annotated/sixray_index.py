@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from xaibench.data.annotated.cache import cache_folder, stamp
 from xaibench.data.annotated.listed import warn_of
 from xaibench.data.annotated.reading import DataFileError, MissingDataError, naming, read_xml
-from xaibench.data.files import whole_file
+from xaibench.data.kept import keep, read_kept
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -83,11 +82,11 @@ def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int],
     annotations = _list_annotations(folder)
     key = stamp([*lists, *annotations.values()])
     cached = cache_folder("sixray", folder) / f"index-{key}-{_REVISION}.npz"
-    index = _read_cache(cached)
+    index = read_kept(cached, lambda arrays: Index(**{field.name: arrays[field.name] for field in fields(Index)}))
     if index is None:
         _LOGGER.info("Building the index of SIXray; it is kept in %s.", cached.parent)
         index = _build(folder, lists, annotations, workers, progress)
-        _write_cache(cached, index)
+        keep(cached, "The arrays of the index", vars(index))
     warn_of("sixray: broken rows, left out", index.broken.tolist())
     return index
 
@@ -242,22 +241,3 @@ def _read_annotation(file: Path | None) -> _Annotation | None:
                 raise DataFileError(f"{file} has a box from ({left}, {top}) to ({right}, {bottom}); get the file anew.")
             boxes.append(((item.findtext("name") or "").strip().casefold(), (left, top, right, bottom)))
     return _Annotation((size[0], size[1]), boxes)
-
-
-def _read_cache(file: Path) -> Index | None:
-    try:
-        with np.load(file, allow_pickle=False) as archive:  # the zip container carries a checksum
-            return Index(**{field.name: archive[field.name] for field in fields(Index)})
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        _LOGGER.warning("The cache file %s is damaged (%s); it is made anew.", file, error)
-        return None
-
-
-def _write_cache(file: Path, index: Index) -> None:
-    try:
-        with whole_file(file) as stream:
-            np.savez(stream, **{field.name: getattr(index, field.name) for field in fields(Index)})
-    except OSError as error:
-        _LOGGER.warning("The index could not be kept in %s (%s); it is built anew next time.", file, error)
