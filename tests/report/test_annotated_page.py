@@ -50,7 +50,7 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
         "Beside the published numbers",
         "Accuracy in percent (Table 2)",
         "Cat and Dog · ResNet-18",
-        "cut above 0.5, for all alike",
+        "stretched to [0, 1], smallest to largest value, and cut above 0.5",
         "Do the metrics agree?",
         "Insertion & Pointing game",
         "Insertion and deletion",
