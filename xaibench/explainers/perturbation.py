@@ -43,9 +43,15 @@ class FeatureAttribution(Attribution):
         check_positive(type(self).__name__, "cell", self.cell)
         check_feature_mask(type(self).__name__, self.feature_mask)
 
-    def rows(self, images: Tensor) -> int:
-        """Rows that one forward pass takes: of wide images more than elsewhere, for the sake of linear layers."""
-        return self.batch_size or max(super().rows(images), min(128, 2**19 // images[0].numel()))
+    def rows_of(self, model: nn.Module, images: Tensor) -> int:
+        """Rows that one forward pass of the model takes.
+
+        A linear layer on the whole image wants many, since its weights are read once a pass. A convolution wants few:
+        what it unfolds and returns is larger than the image, and soon falls out of the processor's cache.
+        """
+        rows, size = self.rows(images), images[0].numel()
+        flat = any(isinstance(layer, nn.Linear) and layer.in_features == size for layer in model.modules())
+        return max(rows, min(128, 2**19 // size)) if flat and not self.batch_size else rows
 
     def features(self, images: Tensor) -> Features:
         """The features of images ``[N, C, H, W]``."""
@@ -107,9 +113,10 @@ class PFI(FeatureAttribution):
         permutations = [_moving_permutation(len(images), rng) for _ in range(features.most)]
         others = torch.stack(permutations, 1).to(images.device)
         flat = images.flatten(1)
-        plain = [target_output(model, x, y) for x, y in chunks(self.rows(images), images, targets)]
+        count = self.rows_of(model, images)
+        plain = [target_output(model, x, y) for x, y in chunks(count, images, targets)]
         fall = torch.cat(plain)[:, None].repeat(1, features.most)
-        for samples, steps in blocks(len(images), features.most, self.rows(images)):
+        for samples, steps in blocks(len(images), features.most, count):
             chosen = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
             swapped = (index if len(index) == 1 else index[samples])[:, None] == chosen
             rows = torch.where(swapped, flat[others[samples, steps]], flat[samples, None])
@@ -155,6 +162,7 @@ class ShapleySampling(FeatureAttribution):
         rng = torch.Generator().manual_seed(self.seed)
         flat, features = images.flatten(1), self.features(images)
         first = FlatLinear.find(model, images[:1]) if features.single else None
+        rows = self.rows_of(model, images)
         values = flat.new_empty(len(flat), features.most + 1)
         with torch.no_grad():
             values[:, 0] = model(torch.full_like(images[:1], self.baseline))[0, targets]
@@ -162,7 +170,7 @@ class ShapleySampling(FeatureAttribution):
         for _ in range(self.n_samples):
             permutation = torch.randperm(features.most, generator=rng).to(flat.device)
             rank = permutation.argsort()
-            for samples, steps in blocks(len(flat), features.most, self.rows(images)):
+            for samples, steps in blocks(len(flat), features.most, rows):
                 run = partial(row_outputs, model, images=images, targets=targets[samples])
                 joined = partial(self._joined, flat[samples], rank[features.of(samples)])
                 found = None

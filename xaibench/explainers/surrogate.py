@@ -35,7 +35,8 @@ class _Surrogate(FeatureAttribution, ABC):
         flat, features = images.flatten(1), self.features(images)
         count = self.n_samples or default_samples(features.most)
         coefficients = torch.empty(len(flat), features.most, dtype=torch.float64)
-        size = max(1, self.rows(images) // count)
+        most = self.rows_of(model, images)
+        size = max(1, most // count)
         for start in range(0, len(flat), size):
             part = slice(start, min(start + size, len(flat)))
             x, y = flat[part], targets[part]
@@ -45,7 +46,7 @@ class _Surrogate(FeatureAttribution, ABC):
                 mask[:, :own] = torch.from_numpy(self._coalitions(rng, count, own))
             masks = masks.to(x.device)
             outputs, distances = x.new_empty(masks.shape[:2]), x.new_empty(masks.shape[:2])
-            for samples, steps in blocks(len(x), count, self.rows(images)):
+            for samples, steps in blocks(len(x), count, most):
                 kept = features.spread(masks[samples, steps], slice(start + samples.start, start + samples.stop))
                 rows = torch.where(kept, x[samples, None], self.baseline)
                 outputs[samples, steps] = row_outputs(model, rows, images, y[samples])
