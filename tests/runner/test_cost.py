@@ -109,7 +109,8 @@ def test_amounts_are_those_of_the_suite():
     assert shares(white) == pytest.approx((0.9, 0.05, 0.05))
     assert amount(next(job for job in jobs if job.stage == "train")) == 500 * 36_000
     assert len(train.seeds) == 5
-    assert amount(next(job for job in jobs if job.stage == "explain" and job.samples == "all")) == 2_000
+    assert amount(next(job for job in jobs if job.stage == "score")) == 2_000
+    assert amount(next(job for job in jobs if job.stage == "explain" and job.part)) == 100
     assert kind(explain) != kind(explain, "cuda")
     control = next(job for job in jobs if job.stage == "explain" and job.network is None)
     assert kind(control) == kind(control, "cuda"), "a control is made on the CPU"

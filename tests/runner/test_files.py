@@ -122,11 +122,15 @@ def test_a_store_that_cannot_be_reached_says_so(monkeypatch):
     monkeypatch.setattr(RemoteFiles, "_at", lambda self, name: (Broken(), name))
     store = Store("s3://nowhere/run")
     with pytest.raises(
-        StoreError, match=r"cannot write s3://nowhere/run/failed/data-k.txt: RuntimeError: no credentials"
+        StoreError, match=r"Cannot write s3://nowhere/run/failed/data-k.txt: RuntimeError: no credentials"
     ):
         store.fail("data", "k", "x")
-    with pytest.raises(OSError, match=r"cannot read s3://nowhere/run/data/k.safetensors: RuntimeError: no credentials"):
+    with pytest.raises(OSError, match=r"Cannot read s3://nowhere/run/data/k.safetensors: RuntimeError: no credentials"):
         store.load_meta("data", "k")
+    with pytest.raises(
+        StoreError, match=r"Cannot read the store s3://nowhere/run: RuntimeError: no credentials\. Look at"
+    ):
+        store.keys("data")
 
 
 def test_a_run_on_an_object_store_has_the_same_tables(bucket, tiny_suite, tiny_run, tmp_path):
@@ -135,3 +139,11 @@ def test_a_run_on_an_object_store_has_the_same_tables(bucket, tiny_suite, tiny_r
     for name in ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "examples.safetensors"):
         assert (result.folder / name).read_bytes() == (tiny_run / name).read_bytes()
     assert not (result.folder / "store").exists()
+
+
+def test_a_store_of_no_known_kind_says_so(tmp_path):
+    with pytest.raises(StoreError, match="Cannot reach the store nowhere://x: Protocol not known: nowhere"):
+        Store("nowhere://x").has("data", "k")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="Cannot read the store .*file: Not a directory; choose another folder"):
+        Store(tmp_path / "file").keys("data")

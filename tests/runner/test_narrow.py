@@ -39,7 +39,10 @@ def test_models_training_and_protocol_are_exchanged(bench):
     for bad in ({"finetune": "tail"}, {"protocol": "own"}):
         with pytest.raises(SuiteError, match="expected '"):
             narrowed(bench, **bad)
-    with pytest.raises(SuiteError, match="trains no pretrained networks"):
+    for bad in ({"models": "vgg16"}, {"datasets": []}):
+        with pytest.raises(SuiteError, match="expected a list of at least one name"):
+            narrowed(bench, **bad)
+    with pytest.raises(SuiteError, match="trains no pretrained network"):
         narrowed(load_suite("xai-tris-8x8")[0], finetune="all")
 
 

@@ -6,6 +6,7 @@ from xaibench.registry import UnknownNameError
 from xaibench.runner.plan import STAGES, make_plan
 from xaibench.runner.suite import SuiteError
 from xaibench.runner.suite_file import load_suite, parse_suite
+from xaibench.runner.work import amount
 from xaibench.types import ExplainerInfo, described
 
 TABLES = {
@@ -56,6 +57,31 @@ def test_stacks_controls_and_convolutions():
     assert explained.count(("uniform", "None")) == 1, "a control knows no network and is made once a data set"
     assert ("guided_gradcam", "cnn (seed best)") in explained
     assert ("guided_gradcam", "llr (seed best)") not in explained
+
+
+def test_explaining_is_cut_into_jobs_of_so_many_samples():
+    cut = plan(
+        explaining={"samples": 250, "samples_per_job": 100}, explainers={"saliency": {}, "pattern_net": {}, "input": {}}
+    )
+    parts = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name == "saliency"]
+    assert parts == [(0, 100), (100, 200), (200, 250)] * 2
+    whole = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name != "saliency"]
+    assert whole == [None] * 3, "what is fitted first, and controls, stay whole"
+    scores = [job for job in cut.jobs if job.stage == "score" and job.explain.explainer.name == "saliency"]
+    assert len(scores) == 2 * 2
+    assert all(set(score.needs) == set(score.explain.parts) for score in scores)
+    assert [amount(part) for part in scores[0].explain.parts] == [100, 100, 50]
+    assert "samples 100 to 199" in str(scores[0].explain.parts[1])
+
+
+def test_a_suite_that_is_not_cut_keeps_its_keys():
+    small = {"samples": 50}
+    assert keys(plan(explaining=small), "explain") == keys(plan(explaining=small | {"samples_per_job": 100}), "explain")
+
+
+def test_cutting_needs_a_number_of_samples():
+    with pytest.raises(SuiteError, match=r"samples_per_job is 10, with explaining.samples = 'all'; expected a number"):
+        plan(explaining={"samples": "all", "samples_per_job": 10})
 
 
 @pytest.mark.parametrize(
@@ -148,8 +174,8 @@ def test_info_of_a_users_part_is_read():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"explainers": {"salience": {}}}, "unknown explainer 'salience'; did you mean 'saliency'"),
-        ({"metrics": {"emd-per": {}}}, "unknown metric 'emd-per'; did you mean 'emd_perf'"),
+        ({"explainers": {"salience": {}}}, "Unknown explainer 'salience'; did you mean 'saliency'"),
+        ({"metrics": {"emd-per": {}}}, "Unknown metric 'emd-per'; did you mean 'emd_perf'"),
         (
             {"cells": [{"datasets": ["xai-tris/lin-whit-8x8"], "models": ["llr"]}]},
             "did you mean 'xai-tris/lin-white-8x8'",
@@ -164,5 +190,5 @@ def test_unknown_parts_are_named_before_anything_runs(changes, message):
 
 def test_an_unknown_training_entry_of_a_cell():
     cell = TABLES["cells"][0] | {"training": {"epoch": 3}}
-    with pytest.raises(SuiteError, match=r"cell's training has an unknown entry.*known: .*epochs"):
+    with pytest.raises(SuiteError, match=r"unknown entry 'epoch'; did you mean 'epochs'"):
         plan(cells=[cell])

@@ -181,8 +181,9 @@ def test_a_store_that_the_machines_do_not_share_is_named(parts, cluster, tmp_pat
     ("arguments", "message"),
     [
         ({"device": "cuda"}, "no machine of the Ray cluster has a GPU"),
-        ({"device": "mps"}, "device is 'mps'; with engine \"ray\" expected"),
+        ({"device": "mps"}, "device is 'mps'; expected 'auto', 'cpu' or 'cuda' with engine 'ray'"),
         ({"workers": 0}, "workers is 0; expected 1 or more"),
+        ({"address": "127.0.0.1:1"}, "There is no Ray cluster at '127.0.0.1:1' .*; start one with: ray start --head"),
     ],
 )
 def test_what_the_cluster_has_not(parts, cluster, tmp_path, arguments, message):
@@ -191,7 +192,7 @@ def test_what_the_cluster_has_not(parts, cluster, tmp_path, arguments, message):
 
 
 def test_an_address_is_for_ray_alone(parts, tmp_path):
-    with pytest.raises(ArgumentError, match='address is for engine "ray"'):
+    with pytest.raises(ArgumentError, match="address is 'auto', but engine is 'serial'"):
         run(parts / "ray.toml", tmp_path / "run", engine="serial", address="auto")
 
 

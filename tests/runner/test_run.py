@@ -116,6 +116,29 @@ def test_processes_give_the_same_tables_to_the_bit(tiny_suite, tiny_run, tmp_pat
     assert same_tables(result.folder, tiny_run)
 
 
+def test_maps_made_in_parts_are_the_maps_made_at_once(tiny_suite, tiny_run, tmp_path):
+    suite = tmp_path / "cut.toml"
+    text = tiny_suite.read_text().replace("lime = { n_samples = 10 }", "")
+    suite.write_text(text.replace("samples = 6", "samples = 6\nsamples_per_job = 4"))
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert result.failures == {}
+    cut, whole = (pd.read_parquet(folder / "scores.parquet") for folder in (result.folder, tiny_run))
+    whole = whole[whole["explainer"] != "lime"].reset_index(drop=True)  # it draws anew in each part
+    pd.testing.assert_frame_equal(cut, whole, rtol=1e-9)
+    assert set(cut["sample"]) == set(range(6))
+
+
+def test_parts_beyond_the_test_samples_are_empty(tiny_suite, tmp_path):
+    suite = tmp_path / "beyond.toml"
+    text = tiny_suite.read_text().replace("samples = 6", "samples = 40\nsamples_per_job = 15")
+    suite.write_text(text.replace('"llr", "mlp"', '"llr"'))  # of 200 samples 20 are for the test
+    result = run(suite, tmp_path / "run", engine="serial", quick=False)
+    assert result.failures == {}
+    scores = pd.read_parquet(result.folder / "scores.parquet")
+    per_method = scores.groupby(["scenario", "model", "explainer", "metric"])["sample"].nunique()
+    assert set(per_method) == {scores["sample"].max() + 1}
+
+
 def test_a_second_run_computes_nothing(tiny_suite, copy):
     before = {path: path.stat().st_mtime_ns for path in (copy / "store").rglob("*.*")}
     run(tiny_suite, copy, engine="serial")
@@ -180,22 +203,23 @@ def test_two_runs_do_not_share_a_folder(tiny_suite, tmp_path):
     (tmp_path / "run").mkdir()
     with (tmp_path / "run" / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ArgumentError, match=r"another run .* is using"):
+        with pytest.raises(ArgumentError, match=r"Another run .* is using"):
             run(tiny_suite, tmp_path / "run", engine="serial")
 
 
 def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArgumentError, match=r"cannot write to the run folder .*--out"):
+    with pytest.raises(ArgumentError, match=r"Cannot write to the run folder .*--out"):
         run(tiny_suite, tmp_path / "file" / "run", engine="serial")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"engine": "threads"}, "unknown engine 'threads'; known: serial, processes, ray"),
+        ({"engine": "threads"}, "Unknown engine 'threads'; known: serial, processes, ray"),
         ({"workers": 0, "engine": "processes"}, "workers is 0; expected 1 or more"),
-        ({"device": "abacus"}, "there is no device 'abacus' here"),
+        ({"device": "abacus"}, "There is no device 'abacus' here"),
+        ({"device": None}, "device is None; expected a text"),
     ],
 )
 def test_bad_arguments(tiny_suite, tmp_path, arguments, message):

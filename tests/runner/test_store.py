@@ -62,7 +62,7 @@ def test_a_missing_result_is_not_damage(store):
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [(errno.ENOSPC, "no space left to write .*run the same command again"), (errno.EROFS, "cannot write .*--out")],
+    [(errno.ENOSPC, "No space is left to write .*run the same command again"), (errno.EROFS, "Cannot write .*--out")],
 )
 def test_a_full_or_read_only_disk_leaves_nothing_half_written(tmp_path, number, message):
     def write_and_fail(path: Path) -> None:
@@ -78,10 +78,10 @@ def test_a_full_or_read_only_disk_leaves_nothing_half_written(tmp_path, number, 
 
 
 def test_a_really_full_disk(tmp_path):
-    # /dev/full answers every write with "no space left", as a full disk does.
+    # /dev/full answers every write with "No space is left", as a full disk does.
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    with pytest.raises(StoreError, match="no space left"):
+    with pytest.raises(StoreError, match="No space is left"):
         write_atomic(tmp_path / "result", lambda path: Path("/dev/full").write_bytes(b"x"))
     assert list(tmp_path.iterdir()) == []
 

@@ -82,7 +82,7 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
     """Remember what the jobs of a run really cost, by kind."""
     spent: dict[str, list[tuple[float, int]]] = {}
     for outcome in outcomes:
-        if not outcome.error:
+        if not outcome.error and amount(outcome.job):
             spent.setdefault(kind(outcome.job, device), []).append((_seconds(outcome, device), amount(outcome.job)))
     known = known_costs()
     learned = {}
@@ -210,7 +210,8 @@ def _small(job: Job, size: int, perturbations: int | None = None) -> Job:
         if perturbations is not None:
             part = Part(part.name, part.use, freeze(dict(part.parameters) | {"n_samples": perturbations}))
         data = _small_data(job.data)
-        return replace(job, data=data, network=_small_network(job.network), explainer=part, samples=size)
+        network = _small_network(job.network)
+        return replace(job, data=data, network=network, explainer=part, samples=size, cut=0, part=None)
     assert isinstance(job, ScoreJob)
     explain = _small(job.explain, size, _FEW if stated_samples(job.explain) > _FEW else None)
     assert isinstance(explain, ExplainJob)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.runner.files import write_atomic
-from xaibench.runner.job import chosen_training, read_correct, read_test_samples, read_trainings
+from xaibench.runner.gallery import Gallery
+from xaibench.runner.job import chosen_training, has_maps, read_correct, read_maps, read_test_samples, read_trainings
 from xaibench.runner.parts import part_info
 from xaibench.runner.plan import CellPlan, DataJob, ExplainJob, Job, Network, Plan, ScoreJob
 from xaibench.runner.store import Store
@@ -32,7 +33,7 @@ LEARNED = 80.0
 
 
 def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) -> None:
-    """Write the run folder's tables: scores, accuracies, trainings, failures, parts and example maps.
+    """Write the run folder's tables: scores, accuracies, trainings, failures, parts and maps to look at.
 
     Args:
         plan: The jobs of the suite.
@@ -52,6 +53,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / "parts.json", json.dumps(_parts(plan), indent=2, ensure_ascii=False).encode())
     on_disk = [cell for cell in cells if is_on_disk(cell, store)]
     _write_examples([cell for cell in cells if cell not in on_disk], store, correct, out / "examples.safetensors")
+    _write_gallery(cells, store, correct, out)
     if on_disk:
         write_visual([(_place(cell)[0], cell) for cell in on_disk], store, out)
 
@@ -291,6 +293,18 @@ def _described(part: Part, kind: Any, **defaults: Any) -> dict[str, Any]:
     }
 
 
+def _write_gallery(cells: Iterable[CellPlan], store: Store, correct: Mapping[DataJob, torch.Tensor], out: Path) -> None:
+    """Of each scenario, background and model some samples of the first data set, with all their maps."""
+    marks = store.keys("score")
+    gallery = Gallery()
+    chosen: dict[tuple[str, str], DataJob] = {}
+    for cell in cells:
+        if cell.scores and chosen.setdefault(_place(cell), cell.data) == cell.data:
+            scores = cell_scores(cell, store, correct[cell.data].numpy(), marks, out / ".merged")
+            gallery.add(cell, _place(cell), scores.to_pandas(), store)
+    write_atomic(out / "gallery.safetensors", gallery.content())
+
+
 def _write_examples(
     cells: Iterable[CellPlan], store: Store, correct: Mapping[DataJob, torch.Tensor], path: Path
 ) -> None:
@@ -314,10 +328,10 @@ def _example(
 ) -> dict[str, torch.Tensor]:
     images, masks, _ = read_test_samples(store, explain)
     right = correct[: len(images)].nonzero().flatten()
-    if not len(right) or not store.has("explain", explain.key):
+    if not len(right) or not has_maps(store, explain):
         return {}
     sample = int(right[0])
-    maps = store.load_tensors("explain", explain.key)[0]["maps"].abs()
+    maps = read_maps(store, explain).abs()
     shares = maps[right] / maps[right].sum((1, 2), keepdim=True)
     name = f"{place}/{model}/{explain.explainer.name}"
     return {

@@ -75,6 +75,9 @@ def estimate(
         measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
         say: Called with a line when something is measured.
 
+    Returns:
+        Jobs, seconds, memory and disk of each stage, and the whole in seconds of wall time.
+
     Raises:
         UnknownNameError: If the suite, or a part that it names, is not known.
         SuiteError: If the suite cannot be run as written.

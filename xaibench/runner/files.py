@@ -105,11 +105,14 @@ class LocalFiles:
     def listing(self, folder: str) -> dict[str, str]:
         """See :class:`Files`."""
         found = {}
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
-            for entry in entries:
-                if not entry.name.startswith("."):
-                    status = entry.stat()
-                    found[entry.name] = f"{status.st_size}-{status.st_mtime_ns}"
+        try:
+            with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
+                for entry in entries:
+                    if not entry.name.startswith("."):
+                        status = entry.stat()
+                        found[entry.name] = f"{status.st_size}-{status.st_mtime_ns}"
+        except (NotADirectoryError, PermissionError) as error:
+            raise StoreError(f"Cannot read the store {self.root}: {error.strerror}; choose another folder.") from error
         return found
 
 
@@ -122,8 +125,13 @@ class RemoteFiles:
     def _at(self, name: str) -> tuple[Any, str]:
         import fsspec
 
-        # Without the cache of listings: other machines write here too.
-        return fsspec.core.url_to_fs(f"{self.root}/{name}", use_listings_cache=False)  # type: ignore[no-any-return]
+        try:
+            # Without the cache of listings: other machines write here too.
+            return fsspec.core.url_to_fs(f"{self.root}/{name}", use_listings_cache=False)  # type: ignore[no-any-return]
+        except (ValueError, ImportError) as error:  # no such protocol; a package that it needs
+            raise StoreError(
+                f"Cannot reach the store {self.root}: {error}. Expected a folder, or a URL that fsspec knows."
+            ) from error
 
     def exists(self, name: str) -> bool:
         """See :class:`Files`."""
@@ -138,7 +146,7 @@ class RemoteFiles:
         except OSError:
             raise
         except Exception as error:  # every object store has errors of its own
-            raise OSError(f"cannot read {self.root}/{name}: {type(error).__name__}: {error}") from error
+            raise OSError(f"Cannot read {self.root}/{name}: {type(error).__name__}: {error}") from error
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
         """See :class:`Files`; many at a time, as each takes its time to answer."""
@@ -154,7 +162,10 @@ class RemoteFiles:
         try:
             system.pipe_file(path, data)
         except Exception as error:
-            raise StoreError(f"cannot write {self.root}/{name}: {type(error).__name__}: {error}") from error
+            raise StoreError(
+                f"Cannot write {self.root}/{name}: {type(error).__name__}: {error}. What is finished is kept; run "
+                "the same command again when the store can be reached."
+            ) from error
 
     def rename(self, name: str, other: str) -> None:
         """See :class:`Files`."""
@@ -170,7 +181,13 @@ class RemoteFiles:
     def listing(self, folder: str) -> dict[str, str]:
         """See :class:`Files`."""
         system, path = self._at(folder)
-        found = system.find(path, detail=True)
+        try:
+            found = system.find(path, detail=True)
+        except Exception as error:
+            raise StoreError(
+                f"Cannot read the store {self.root}: {type(error).__name__}: {error}. Look at the address, and at the "
+                "credentials and endpoint that fsspec finds in its configuration and environment."
+            ) from error
         # An object store names the content (ETag); where one does not, size and time must do.
         return {
             name.rsplit("/", 1)[1]: str(
@@ -204,7 +221,7 @@ def write_atomic(path: Path, data: bytes | Callable[[Path], None]) -> None:
 
 def _advice(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space left to write {path}; free some and run the same command again: what is finished is kept."
+        return f"No space is left to write {path}; free some and run the same command again: what is finished is kept."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return f"cannot write {path}: {error.strerror}; choose another folder with --out, or change its permissions."
-    return f"cannot write {path}: {error}"
+        return f"Cannot write {path}: {error.strerror}; choose another folder with --out, or change its permissions."
+    return f"Cannot write {path}: {error.strerror or error}; choose another folder with --out."

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.evaluation.protocol import Protocol, prepared
-from xaibench.runner.parts import part_info, registry
+from xaibench.runner.parts import is_fitted, part_info, registry
 from xaibench.runner.plan import DataJob, ExplainJob, Job, Network, ScoreJob, TrainJob
 from xaibench.runner.samples import batches, make_data, read_data, read_test_split
 from xaibench.runner.store import Store
@@ -43,7 +43,7 @@ def execute(job: Job, store: Store, device: str = "auto") -> None:
         elif isinstance(job, ScoreJob):
             _score(job, store, device)
         else:
-            raise TypeError(f"expected a data, train, explain or score job, got {type(job).__name__}.")
+            raise TypeError(f"Expected a data, train, explain or score job, got {type(job).__name__}.")
 
 
 @contextlib.contextmanager
@@ -67,22 +67,25 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     network = read_network(store, job.network) if job.network else None
     explainer: Any = job.explainer.use
     settings = _settings(job)
-    if network is not None and hasattr(registry("explainer").resolve(explainer), "fit"):
+    if network is not None and is_fitted(explainer):
         own = {name: value for name, value in settings.items() if name != "seed"}
         unfitted: Any = build(explainer, **own)
         explainer = unfitted.fit(network, _batches(read_data(store, job.data)[0]["train"]))
         settings = {"seed": settings["seed"]}
     output = None if job.output == "default" else cast("Output", job.output)
+    start, stop = _span(job, split)
     maps = [
         explain(explainer, network, images, targets, output=output, device=device, **settings)
-        for images, _, targets in batches(split, _count(job, split))
+        for images, _, targets in batches(split, start, stop)
     ]
-    store.save_tensors("explain", job.key, {"maps": torch.cat(maps)}, {"explainer": job.explainer.name})
+    found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
+    store.save_tensors("explain", job.key, {"maps": found}, {"explainer": job.explainer.name})
 
 
-def _count(job: ExplainJob, split: Split) -> int:
-    """How many test samples ``job`` explains: the first so many, or all."""
-    return len(split) if job.samples == "all" else min(job.samples, len(split))
+def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
+    """Which test samples ``job`` explains: from the first number to before the second."""
+    start, stop = job.part or (0, len(split) if job.samples == "all" else job.samples)
+    return min(start, len(split)), min(stop, len(split))
 
 
 def _batches(split: Split, size: int = 512) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -98,11 +101,11 @@ def _settings(job: ExplainJob) -> dict[str, Any]:
 def _score(job: ScoreJob, store: Store, device: str) -> None:
     import pandas as pd
 
-    maps = store.load_tensors("explain", job.explain.key)[0]["maps"]
+    maps = read_maps(store, job.explain)
     split = read_test_split(store, job.explain.data)
     score = _scorer(job, store, device)
     tables, start = [], 0
-    for images, masks, targets in batches(split, len(maps)):
+    for images, masks, targets in batches(split, 0, len(maps)):
         some = maps[start : start + len(masks)]
         table = score(images, masks, targets, some)
         table["sample"] += start
@@ -212,4 +215,17 @@ def read_network(store: Store, network: Network) -> nn.Module:
 def read_test_samples(store: Store, job: ExplainJob) -> tuple[Tensor, Tensor, Tensor]:
     """The images, masks and targets that ``job`` explains, of a set that is small enough to be held."""
     split = read_test_split(store, job.data)
-    return split[: _count(job, split)]
+    return split[slice(*_span(job, split))]
+
+
+def has_maps(store: Store, job: ExplainJob) -> bool:
+    """Whether all maps of ``job`` are there."""
+    return all(store.has("explain", part.key) for part in job.parts)
+
+
+def read_maps(store: Store, job: ExplainJob) -> Tensor:
+    """The maps ``[N, H, W]`` of ``job``, whatever jobs it was cut into."""
+    import torch
+
+    maps = [store.load_tensors("explain", part.key)[0]["maps"] for part in job.parts]
+    return maps[0] if len(maps) == 1 else torch.cat([part for part in maps if len(part)])

@@ -33,6 +33,9 @@ def narrowed(
     Raises:
         SuiteError: If a set is not in the suite, or its networks are not pretrained ones.
     """
+    for what, given in (("datasets", datasets), ("models", models)):
+        if given is not None and (isinstance(given, str) or not given):
+            raise SuiteError(f"{what} is {given!r}; expected a list of at least one name.")
     cells: list[Cell] = list(suite.cells)
     if datasets is not None:
         cells = _chosen(suite, [registry("dataset").canonical(name) for name in datasets])
@@ -41,7 +44,9 @@ def narrowed(
     training, explaining = suite.training, suite.explaining
     if finetune is not None:
         if training.method not in ("head", "all"):
-            raise SuiteError(f"{suite.name} trains no pretrained networks (method {training.method!r}): no finetune.")
+            raise SuiteError(
+                f"{suite.name} trains no pretrained network (method {training.method!r}); leave finetune out."
+            )
         if finetune not in ("head", "all"):
             raise SuiteError(f"finetune is {finetune!r}; expected 'head' or 'all'.")
         training = dataclasses.replace(training, method=finetune)

@@ -51,6 +51,12 @@ def revision(kind: Kind, name: str) -> str:
 
 
 @functools.cache
+def is_fitted(explainer: str) -> bool:
+    """Whether the explainer learns from the training samples before it explains any."""
+    return hasattr(registry("explainer").resolve(explainer), "fit")
+
+
+@functools.cache
 def has_convolution(model: str, dataset: str) -> bool:
     """Whether the network has a convolution, which some explainers need."""
     from torch import nn

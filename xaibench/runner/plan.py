@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
-from xaibench.runner.parts import has_convolution, part_info, revision
-from xaibench.runner.suite import Cell, Parameters, Part, Suite, SuiteError, Training, freeze
+from xaibench.runner.parts import has_convolution, is_fitted, part_info, revision
+from xaibench.runner.suite import Cell, Parameters, Part, Suite, Training, freeze
 
 Stage = Literal["data", "train", "explain", "score"]
 STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
@@ -42,7 +42,8 @@ class Job:
     @functools.cached_property
     def key(self) -> str:
         """Hash of all that decides the result; the name under which the result is stored."""
-        own = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        # A field at its default is left out, so that a new option leaves the old results their names.
+        own = {f.name: _plain(value) for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != f.default}
         return hashlib.sha256(json.dumps([self.stage, own], sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -99,7 +100,14 @@ class Network:
 
 @dataclass(frozen=True)
 class ExplainJob(Job):
-    """One explainer's maps of one network (of none, for a control) on the first test samples of a data set."""
+    """One explainer's maps of one network (of none, for a control) on the first test samples of a data set.
+
+    Attributes:
+        samples: The first so many, or all.
+        cut: Not a job itself, but as many as it takes for each to explain at most so many samples (:attr:`parts`);
+            0 = one job.
+        part: Of those jobs one, which explains the samples from the first number to before the second.
+    """
 
     stage: ClassVar[Stage] = "explain"
     data: DataJob
@@ -109,6 +117,17 @@ class ExplainJob(Job):
     output: str
     explain_seed: int
     revision: str
+    cut: int = 0
+    part: tuple[int, int] | None = None
+
+    @property
+    def parts(self) -> tuple[ExplainJob, ...]:
+        """The jobs that make the maps, in the order of the samples."""
+        if not self.cut or self.samples == "all" or self.samples <= self.cut:
+            return (dataclasses.replace(self, cut=0),)
+        starts = range(0, self.samples, self.cut)
+        spans = [(start, min(start + self.cut, self.samples)) for start in starts]
+        return tuple(dataclasses.replace(self, cut=0, part=span) for span in spans)
 
     @property
     def uses_device(self) -> bool:
@@ -117,7 +136,8 @@ class ExplainJob(Job):
 
     def __str__(self) -> str:
         network = f"{self.network} on " if self.network else ""
-        return f"{self.explainer.name} for {network}{self.data}"
+        part = f", samples {self.part[0]} to {self.part[1] - 1}" if self.part else ""
+        return f"{self.explainer.name} for {network}{self.data}{part}"
 
 
 @dataclass(frozen=True)
@@ -130,6 +150,11 @@ class ScoreJob(Job):
     metric: Part
     protocol: str
     revision: str
+
+    @property
+    def needs(self) -> tuple[Job, ...]:
+        """The jobs of the maps, and of the network where one is asked."""
+        return (*self.explain.parts, *_jobs_in(self.network))
 
     @property
     def uses_device(self) -> bool:
@@ -178,7 +203,6 @@ def make_plan(suite: Suite) -> Plan:
 
     Raises:
         UnknownNameError: If a data set, model, explainer or metric is not known (did you mean).
-        SuiteError: If a cell's training has an unknown entry.
     """
     cells = tuple(
         _plan_cell(suite, cell, dataset, model, data_seed)
@@ -223,11 +247,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
 
 
 def _training(suite: Suite, cell: Cell) -> Training:
-    try:
-        return dataclasses.replace(suite.training, **dict(cell.training))
-    except TypeError as error:
-        known = ", ".join(f.name for f in dataclasses.fields(Training))
-        raise SuiteError(f"a cell's training has an unknown entry: {error}; known: {known}.") from error
+    return dataclasses.replace(suite.training, **dict(cell.training))
 
 
 def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Part) -> Iterator[ScoreJob]:
@@ -238,7 +258,9 @@ def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Part)
     explained = None if getattr(info, "control", False) else network
     how = suite.explaining
     revised = revision("explainer", explainer.use)
-    explain = ExplainJob(data, explained, explainer, how.samples, how.output, how.seed, revised)
+    # What is fitted first would be fitted for each part; a control takes no time.
+    cut = how.samples_per_job if explained and not is_fitted(explainer.use) else 0
+    explain = ExplainJob(data, explained, explainer, how.samples, how.output, how.seed, revised, cut)
     for metric in suite.metrics:
         kind = getattr(part_info("metric", metric.use), "kind", "ground-truth")
         asked = network if kind in ("model", "explainer") else None

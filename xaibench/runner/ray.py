@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -159,20 +160,28 @@ class Ray:
 def _connect(address: str | None, workers: int | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
     try:
+        _knock(address)
         if address is None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             ray.init("local", num_cpus=workers or available_cpus(), include_dashboard=False, **quiet)
         else:
             ray.init(address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, AssertionError) as error:
+    except (OSError, RuntimeError, ValueError, AssertionError) as error:
         raise RayError(
-            f"there is no Ray cluster at {address!r} ({error}); start one with: ray start --head."
+            f"There is no Ray cluster at {address!r} ({error}); start one with: ray start --head."
         ) from error
+
+
+def _knock(address: str | None) -> None:
+    """Whether somebody listens at ``HOST:PORT``, which Ray itself would wait ten minutes for."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "://" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _device(device: str, gpus: float) -> str:
     if device not in ("auto", "cpu", "cuda"):
-        raise RayError(f'device is {device!r}; with engine "ray" expected "auto", "cpu" or "cuda".')
+        raise RayError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda' with engine 'ray'.")
     if device == "cuda" and not gpus:
-        raise RayError('device is "cuda", but no machine of the Ray cluster has a GPU.')
+        raise RayError("device is 'cuda', but no machine of the Ray cluster has a GPU; take 'auto' or 'cpu'.")
     return "cuda" if gpus and device != "cpu" else "cpu"

@@ -28,6 +28,8 @@ from xaibench.runner.suite_file import load_suite
 #: Where jobs can run.
 ENGINES = ("serial", "processes", "ray")
 
+_GET_RAY = 'pip install "xaibench[ray]".'
+
 #: Called with a stage, how many of its jobs are done, and how many there are.
 Progress = Callable[[Stage, int, int], None]
 
@@ -214,21 +216,23 @@ def _engine(
         if count is not None and count < 1:
             raise ArgumentError(f"{what} is {count}; expected 1 or more.")
     if address is not None and name != "ray":
-        raise ArgumentError(f'address is for engine "ray", not for {name!r}.')
+        raise ArgumentError(
+            f"address is {address!r}, but engine is {name!r}; it is for engine 'ray' alone, leave it out."
+        )
     if name == "serial":
         return Serial(store, device)
     if name == "processes":
         return Processes(store, device, workers, device_workers)
     if name == "ray":
         return _ray_engine(store, device, workers, address, device_workers or 1)
-    raise ArgumentError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}.")
+    raise ArgumentError(f"Unknown engine {name!r}; known: {', '.join(ENGINES)}.")
 
 
 def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
     try:
         from xaibench.runner.ray import Ray, RayError
     except ImportError as error:
-        raise ArgumentError(f'engine "ray" needs Ray ({error}): pip install "xaibench[ray]".') from error
+        raise ArgumentError(f"engine='ray' needs Ray, which cannot be imported ({error}): {_GET_RAY}") from error
     try:
         return Ray(store, device, workers, address=address, jobs_per_gpu=share)
     except RayError as error:
@@ -238,13 +242,15 @@ def _ray_engine(store: Store, device: str, workers: int | None, address: str | N
 def _check_device(device: str) -> None:
     import torch
 
+    if not isinstance(device, str):
+        raise ArgumentError(f'device is {device!r}; expected a text such as "auto", "cpu" or "cuda".')
     if device == "auto":
         return
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ArgumentError(f'there is no device {device!r} here ({reason}); use "auto" or "cpu".') from error
+        raise ArgumentError(f'There is no device {device!r} here ({reason}); use "auto" or "cpu".') from error
 
 
 @contextlib.contextmanager
@@ -255,7 +261,7 @@ def _sole_use(folder: Path) -> Iterator[None]:
         lock: Any = (folder / ".lock").open("w")
     except OSError as error:
         raise ArgumentError(
-            f"cannot write to the run folder {folder}: {error.strerror}; choose another with --out."
+            f"Cannot write to the run folder {folder}: {error.strerror}; choose another with --out."
         ) from error
     with lock:
         try:
@@ -266,7 +272,7 @@ def _sole_use(folder: Path) -> Iterator[None]:
             pass
         except OSError as error:
             raise ArgumentError(
-                f"another run (process {_owner(folder)}) is using {folder}; wait for it, or choose another with --out."
+                f"Another run (process {_owner(folder)}) is using {folder}; wait for it, or choose another with --out."
             ) from error
         (folder / ".owner").write_text(str(os.getpid()))
         yield

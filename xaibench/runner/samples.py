@@ -67,11 +67,11 @@ def read_test_split(store: Store, job: DataJob) -> Split:
     return _split(store.load_tensors("data", job.key, "test.")[0], "test")
 
 
-def batches(split: Split, count: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The first ``count`` samples: all at once where they are in memory already, else a few at a time."""
-    size = _BATCH if hasattr(split, "source") else count
-    for start in range(0, count, size):
-        yield split[start : min(start + size, count)]
+def batches(split: Split, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The samples from ``start`` to before ``stop``: all at once where they are in memory already, else a few."""
+    size = _BATCH if hasattr(split, "source") else max(1, stop - start)
+    for first in range(start, stop, size):
+        yield split[first : min(first + size, stop)]
 
 
 def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:

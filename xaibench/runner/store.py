@@ -66,20 +66,50 @@ class Store:
         return files_at(self.root)
 
     def name(self, stage: str, key: str) -> str:
-        """Where the result lies below the root, or would lie."""
+        """Where the result lies below the root, or would lie.
+
+        Args:
+            stage: Of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``.
+            key: Of the job.
+
+        Returns:
+            A relative path with ``/``.
+        """
         return f"{stage}/{key}.{_suffix(stage)}"
 
     def has(self, stage: str, key: str) -> bool:
-        """Whether the result is there (not whether it is sound: that shows when it is read)."""
+        """Whether the result is there (not whether it is sound: that shows when it is read).
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            True if it is.
+        """
         return self.files.exists(self.name(stage, key))
 
     def keys(self, stage: str) -> dict[str, str]:
-        """``{key: fingerprint}`` of all results of a stage, in one listing; a fingerprint changes with its file."""
+        """All results of a stage, in one listing.
+
+        Args:
+            stage: Of the jobs.
+
+        Returns:
+            ``{key: fingerprint}``; a fingerprint changes with its file.
+        """
         end = f".{_suffix(stage)}"
         return {name.removesuffix(end): mark for name, mark in self.files.listing(stage).items() if name.endswith(end)}
 
     def save_tensors(self, stage: str, key: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Keep named tensors, and ``meta`` as JSON beside them in the same file."""
+        """Keep named tensors, and ``meta`` as JSON beside them in the same file.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+            tensors: By name; kept bit by bit, on whatever device they are.
+            meta: Anything that JSON can hold.
+        """
         from safetensors.torch import save
 
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -96,6 +126,9 @@ class Store:
             key: Of the job.
             prefix: Only the tensors whose names begin so; no others are read from the disk.
 
+        Returns:
+            The tensors by name, on the CPU, and ``meta``.
+
         Raises:
             CorruptResultError: If what is read is damaged; the file is set aside first.
             FileNotFoundError: If there is no such result.
@@ -105,23 +138,57 @@ class Store:
             return _read_tensors(functools.partial(self.files.read, name), prefix)
 
     def load_meta(self, stage: str, key: str) -> dict[str, Any]:
-        """Only what lies beside the tensors; raises as :meth:`load_tensors` does."""
+        """Only what lies beside the tensors; raises as :meth:`load_tensors` does.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            ``meta``, as it was saved.
+        """
         name = self.name(stage, key)
         with self._set_aside_if_corrupt(name):
             return _read_header(functools.partial(self.files.read, name)).meta
 
     def save_table(self, stage: str, key: str, table: pd.DataFrame) -> None:
-        """Keep a table as Parquet with page checksums."""
+        """Keep a table as Parquet with page checksums.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+            table: Its index is not kept.
+        """
         self.files.write(self.name(stage, key), to_parquet(table))
 
     def load_table(self, stage: str, key: str) -> pd.DataFrame:
-        """Read back what :meth:`save_table` kept; raises as :meth:`load_tensors` does."""
+        """Read back what :meth:`save_table` kept; raises as :meth:`load_tensors` does.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            The table.
+        """
         (table,) = self.load_tables(stage, [key])
         frame: pd.DataFrame = table.to_pandas()
         return frame
 
     def load_tables(self, stage: str, keys: Sequence[str]) -> Iterator[pa.Table]:
-        """Read back many tables, in order; raises as :meth:`load_tensors` does, at the first that is damaged."""
+        """Read back many tables.
+
+        Args:
+            stage: Of the jobs.
+            keys: Of the jobs.
+
+        Yields:
+            The tables, in the order of the keys.
+
+        Raises:
+            CorruptResultError: At the first that is damaged; it is set aside.
+            FileNotFoundError: If there is no such result.
+        """
         names = [self.name(stage, key) for key in keys]
         for name, data in zip(names, self.files.read_many(names), strict=True):
             if isinstance(data, Exception):
@@ -133,21 +200,44 @@ class Store:
     # A job that failed leaves its error here; a later success, or a new try, takes it away.
 
     def fail(self, stage: str, key: str, error: str) -> None:
-        """Write down that a job failed, and why."""
+        """Write down that a job failed.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+            error: Why.
+        """
         self.files.write(_failure(stage, key), error.encode())
 
     def failure(self, stage: str, key: str) -> str | None:
-        """The error of a job that failed and has not succeeded since."""
+        """Whether a job failed and has not succeeded since.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+
+        Returns:
+            Its error; None if there is none.
+        """
         name = _failure(stage, key)
         return self.files.read(name).decode() if self.files.exists(name) and not self.has(stage, key) else None
 
     def failed(self) -> set[tuple[str, str]]:
-        """Stage and key of every failure that is written down."""
+        """Every failure that is written down.
+
+        Returns:
+            Stage and key of each.
+        """
         names = (name.removesuffix(".txt").partition("-") for name in self.files.listing("failed"))
         return {(stage, key) for stage, _, key in names}
 
     def forgive(self, stage: str, key: str) -> None:
-        """Forget an earlier failure, before a job is tried again."""
+        """Forget an earlier failure, before a job is tried again.
+
+        Args:
+            stage: Of the job.
+            key: Of the job.
+        """
         self.files.remove(_failure(stage, key))
 
     @contextlib.contextmanager

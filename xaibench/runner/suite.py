@@ -103,10 +103,13 @@ class Explaining:
 
     ``output="default"`` leaves it to each explainer. ``scored="correct"`` restricts tables to the samples that every
     explained network classifies correctly; ``"all"`` takes all. ``protocol`` says how maps are cut by IoU, precision,
-    recall and F1 (:mod:`xaibench.evaluation.protocol`).
+    recall and F1 (:mod:`xaibench.evaluation.protocol`). ``samples_per_job`` cuts the explaining of many samples into
+    jobs for many workers (0 = one job); what an explainer draws, it draws anew in each, and ``pfi`` permutes within
+    one.
     """
 
     samples: int | Literal["all"] = 200
+    samples_per_job: int = 0
     trainings: Literal["best", "all"] = "best"
     output: str = "default"
     seed: int = 0
@@ -133,7 +136,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class Suite:
-    """Everything a run is made of. Read one with :func:`~xaibench.runner.suite_file.load_suite`."""
+    """Everything a run is made of. Read one with :func:`~xaibench.runner.suite_file.load_suite`.
+
+    Attributes:
+        name: Short, for files and folders.
+        title: For people.
+        cells: Which data sets are combined with which models.
+        explainers: What explains every network.
+        metrics: What scores every map.
+        data: How each data set is made.
+        training: How each network is trained.
+        explaining: Which samples and networks are explained.
+        citation: What to cite beside the parts.
+    """
 
     name: str
     title: str

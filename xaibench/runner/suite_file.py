@@ -27,7 +27,17 @@ SUITES = Registry(
         "saliency-bench": "saliency-bench.toml",
         "pets-offline": "pets-offline.toml",
     },
+    own="A suite of your own is given as a path that ends in .toml.",
 )
+
+#: The types of entries as error messages say them.
+_IN_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "tuple[int, ...]": "a list of whole numbers",
+    "tuple[str, ...]": "a list of texts",
+}
 
 _T = TypeVar("_T")
 
@@ -55,11 +65,13 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{origin} is not valid TOML: {error}") from error
+        raise SuiteError(f"{origin} is not valid TOML: {error}.") from error
     changes = tables.pop("quick", None)
     if quick:
         if changes is None:
             raise SuiteError(f"{origin} has no [quick] table, so there is no quick form of it; run it without --quick.")
+        if not isinstance(changes, Mapping):
+            raise SuiteError(f"{origin}: quick is {changes!r}; expected a table [quick].")
         tables = _merged(tables, changes)
         tables["name"] = f"{tables.get('name', '')}-quick"
         text = f"# The quick form of {origin}, as run.\n" + to_toml(tables)
@@ -72,8 +84,16 @@ def parse_suite(tables: Mapping[str, Any], origin: str = "the suite") -> Suite:
     for name, kind in (("data", Data), ("training", Training), ("explaining", Explaining)):
         values[name] = _table(kind, values.get(name, {}), f"{origin}, [{name}]")
     cells = values.get("cells", [])
+    if not isinstance(cells, list | tuple):
+        raise SuiteError(f"{origin}: cells is {cells!r}; expected one or more tables [[cells]].")
     values["cells"] = tuple(_table(Cell, cell, f"{origin}, [[cells]] number {i + 1}") for i, cell in enumerate(cells))
+    for i, cell in enumerate(values["cells"]):
+        _table(Training, dict(cell.training), f"{origin}, [[cells]] number {i + 1}, training")
     for name in ("explainers", "metrics"):
+        if not isinstance(values.get(name, {}), Mapping):
+            raise SuiteError(
+                f"{origin}: {name} is {values[name]!r}; expected a table, such as {name} = {{ NAME = {{}} }}."
+            )
         values[name] = tuple(_part(key, table, f"{origin}, [{name}]") for key, table in values.get(name, {}).items())
         if not values[name]:
             raise SuiteError(f"{origin} names no {name}; add a table [{name}] with at least one entry.")
@@ -93,6 +113,11 @@ def _check(suite: Suite, origin: str) -> None:
     for name, value in counts.items():
         if value < 1:
             raise SuiteError(f"{origin}: {name} is {value}; expected 1 or more.")
+    if explaining.samples_per_job < 0 or (explaining.samples_per_job and explaining.samples == "all"):
+        raise SuiteError(
+            f"{origin}: explaining.samples_per_job is {explaining.samples_per_job}, with explaining.samples = "
+            f"{explaining.samples!r}; expected a number of 1 or more, with a number of samples, or 0 for one job."
+        )
     if explaining.trainings not in ("best", "all"):
         raise SuiteError(f'{origin}: explaining.trainings is {explaining.trainings!r}; expected "best" or "all".')
     if explaining.output not in ("default", *get_args(Output)):
@@ -107,8 +132,12 @@ def _check(suite: Suite, origin: str) -> None:
         if given not in known_ones:
             raise SuiteError(f"{origin}: {name} is {given!r}; expected one of {', '.join(known_ones)}.")
     for name, seeds in (("data", suite.data.seeds), ("training", training.seeds)):
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise SuiteError(f"{origin}: {name}.seeds is {list(seeds)}; expected one or more different whole numbers.")
+        if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise SuiteError(
+                f"{origin}: {name}.seeds is {list(seeds)}; expected one or more different whole numbers, none below 0."
+            )
+    if explaining.seed < 0:
+        raise SuiteError(f"{origin}: explaining.seed is {explaining.seed}; expected 0 or more.")
 
 
 def _read(source: str | Path) -> tuple[str, str]:
@@ -118,7 +147,8 @@ def _read(source: str | Path) -> tuple[str, str]:
         try:
             return path.read_text(encoding="utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
-            raise SuiteError(f"cannot read the suite {path}: {error}. Known suites: {', '.join(SUITES)}.") from error
+            reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+            raise SuiteError(f"Cannot read the suite {path}: {reason}. Known suites: {', '.join(SUITES)}.") from error
     if ":" in name:
         raise SuiteError(
             f"{name!r} is no suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
@@ -135,21 +165,23 @@ def _table(kind: type[_T], values: Any, where: str) -> _T:
     for name in values:
         if name not in fields:
             near = difflib.get_close_matches(name, fields, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise SuiteError(f"{where}: unknown entry {name!r}; {hint}known: {', '.join(fields)}.")
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise SuiteError(f"{where}: unknown entry {name!r}{hint} Known: {', '.join(fields)}.")
     missing = [
         name
         for name, f in fields.items()
         if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
     if missing:
-        raise SuiteError(f"{where}: {', '.join(missing)} missing.")
+        raise SuiteError(f"{where}: {', '.join(missing)} missing; add {'it' if len(missing) == 1 else 'them'}.")
     return kind(**{name: _typed(value, str(fields[name].type), f"{where}: {name}") for name, value in values.items()})
 
 
 def _typed(value: Any, annotation: str, where: str) -> Any:
     """``value`` frozen and checked against the (string) annotation of its field."""
     if annotation == "Parameters":
+        if not isinstance(value, Mapping):
+            raise SuiteError(f"{where} is {value!r}; expected a table of parameters, such as {{ n_samples = 1000 }}.")
         return freeze(value)
     if annotation == "tuple[int, ...]" and isinstance(value, int) and not isinstance(value, bool):
         value = list(range(value))
@@ -160,9 +192,10 @@ def _typed(value: Any, annotation: str, where: str) -> Any:
         "tuple[int, ...]": (list, tuple),
         "tuple[str, ...]": (list, tuple),
     }.get(annotation)
-    wrong_items = annotation == "tuple[int, ...]" and not all(type(item) is int for item in value)
-    if (expected and not isinstance(value, expected)) or isinstance(value, bool) or wrong_items:  # type: ignore[arg-type]
-        raise SuiteError(f"{where} is {value!r}; expected {annotation}.")
+    of = {"tuple[int, ...]": int, "tuple[str, ...]": str}.get(annotation)
+    wrong = bool(expected) and not isinstance(value, expected)  # type: ignore[arg-type]
+    if wrong or isinstance(value, bool) or (of and not all(type(item) is of for item in value)):
+        raise SuiteError(f"{where} is {value!r}; expected {_IN_WORDS.get(annotation, annotation)}.")
     if annotation.startswith("int | Literal") and value != "all" and not isinstance(value, int):
         raise SuiteError(f'{where} is {value!r}; expected a whole number or "all".')
     return freeze(value) if isinstance(value, list) else value
@@ -173,6 +206,8 @@ def _part(name: str, table: Any, where: str) -> Part:
         raise SuiteError(f"{where}: {name} is {table!r}; expected a table of parameters, such as {name} = {{}}.")
     parameters = dict(table)
     use = parameters.pop("use", name)
+    if not isinstance(use, str):
+        raise SuiteError(f"{where}: {name}.use is {use!r}; expected the name of a part, or 'package.module:name'.")
     return Part(name, use, freeze(parameters))
 
 

@@ -133,5 +133,5 @@ def _correct(network: nn.Module, split: Split) -> Tensor:
 
     network = network.cpu().eval()
     with torch.inference_mode():
-        found = [network(images).argmax(1) == targets for images, _, targets in batches(split, len(split))]
+        found = [network(images).argmax(1) == targets for images, _, targets in batches(split, 0, len(split))]
         return torch.cat(found)

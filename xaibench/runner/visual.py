@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaibench.runner.files import write_atomic
-from xaibench.runner.plan import CellPlan, ExplainJob, ScoreJob
+from xaibench.runner.job import has_maps, read_maps
+from xaibench.runner.plan import CellPlan, ScoreJob
 from xaibench.runner.samples import read_test_split, sample_rows
 from xaibench.runner.store import Store, to_parquet
 
@@ -91,10 +92,10 @@ def _add_sheet(
     split: Any = read_test_split(store, cell.data)
     first = cell.networks[0]
     explains = list(dict.fromkeys(score.explain for network, score in cell.scores if network == first))
-    kept = [explain for explain in explains if store.has("explain", explain.key)]
+    kept = [explain for explain in explains if has_maps(store, explain)]
     if not kept:
         return
-    maps = {explain.explainer.name: _maps(explain, store) for explain in kept}
+    maps = {explain.explainer.name: read_maps(store, explain) for explain in kept}
     count = min(len(found) for found in maps.values())
     for place, index in enumerate(_spread(split.targets[:count].tolist())):
         image, mask, target = split[index]
@@ -105,10 +106,6 @@ def _add_sheet(
         labels[key] = f"{split.meta[index]['id']}: {classes[int(target)]}"
         for explainer, found in maps.items():
             tensors[f"{key}/map/{explainer}"] = found[index].float().contiguous()
-
-
-def _maps(explain: ExplainJob, store: Store) -> torch.Tensor:
-    return store.load_tensors("explain", explain.key)[0]["maps"]
 
 
 def _spread(targets: Sequence[int]) -> list[int]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from xaibench.runner.parts import Kind, part_info, registry
+from xaibench.runner.parts import Kind, is_fitted, part_info, registry
 from xaibench.runner.plan import DataJob, ExplainJob, Job, ScoreJob, TrainJob
 from xaibench.runner.suite import thaw
 
@@ -50,7 +50,7 @@ def kind(job: Job, device: str = "cpu") -> str:
         model = job.network.trainings[0].model if job.network else ""
         own = [job.metric.use, job.metric.parameters, image_shape(job.explain.data), model, explainer]
         return json.dumps(["score", *own, where])
-    raise TypeError(f"expected a data, train, explain or score job, got {type(job).__name__}.")
+    raise TypeError(f"Expected a data, train, explain or score job, got {type(job).__name__}.")
 
 
 def amount(job: Job) -> int:
@@ -63,8 +63,9 @@ def amount(job: Job) -> int:
         return amount(job.explain)
     if isinstance(job, ExplainJob):
         test = max(1, round(shares(job.data)[2] * samples(job.data)))
-        return test if job.samples == "all" else min(test, job.samples)
-    raise TypeError(f"expected a data, train, explain or score job, got {type(job).__name__}.")
+        start, stop = job.part or (0, test if job.samples == "all" else job.samples)
+        return max(0, min(test, stop) - start)
+    raise TypeError(f"Expected a data, train, explain or score job, got {type(job).__name__}.")
 
 
 def disk_mb(job: Job) -> float:
@@ -90,7 +91,7 @@ def memory_mb(job: Job) -> float:
     explain = job.explain if isinstance(job, ScoreJob) else job
     assert isinstance(explain, ExplainJob)
     held = BASE_MB + 2 * shares(explain.data)[2] * disk_mb(explain.data) + 3 * disk_mb(explain)
-    if isinstance(job, ExplainJob) and hasattr(registry("explainer").resolve(explain.explainer.use), "fit"):
+    if isinstance(job, ExplainJob) and is_fitted(explain.explainer.use):
         held += 2 * disk_mb(explain.data)  # it looks at the training split too
     return held
 
