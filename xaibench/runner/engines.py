@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
 
+from xaibench.runner.allocation import keep_freed_memory
 from xaibench.runner.plan import Job
 from xaibench.runner.store import Store, StoreError
 
@@ -267,6 +268,7 @@ def _start_worker(devices: Any) -> None:
 
     global _my_device
     _my_device = devices.get()
+    keep_freed_memory()
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
 

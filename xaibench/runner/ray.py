@@ -19,6 +19,7 @@ from typing import Any
 import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
+from xaibench.runner.allocation import keep_freed_memory
 from xaibench.runner.engines import Outcome, available_cpus, run_job
 from xaibench.runner.files import is_remote
 from xaibench.runner.plan import Job
@@ -35,8 +36,13 @@ class RayError(ValueError):
     """A cluster that cannot be reached, or that has not what the run asks for."""
 
 
-#: ``run_job`` as a task. The scheduler decides what is tried again.
-_run: Any = ray.remote(max_retries=0)(run_job)
+def _run_there(job: Job, store: Store, device: str) -> Outcome:
+    keep_freed_memory()
+    return run_job(job, store, device)
+
+
+#: As a task. The scheduler decides what is tried again.
+_run: Any = ray.remote(max_retries=0)(_run_there)
 
 
 class Ray:
