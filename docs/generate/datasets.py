@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 from xaibench.data import DATASETS
@@ -15,23 +16,55 @@ PAGE = Path(__file__).parents[1] / "datasets.md"
 
 HEAD = """# Data sets
 
-Beside the generated [XAI-TRIS](xai-tris.md) sets, eight sets of photographs and scans whose important pixels people
-have marked, read from their official downloads. None of them comes with this library; each section says how to get it.
+Two kinds: the [XAI-TRIS](#xai-tris) sets are generated, and their important pixels known by construction; eight
+[sets of photographs and scans](#the-eight-annotated-sets), whose important pixels people have marked, are read from
+their official downloads. None of these comes with this library; the table says where each is, its section what to do.
+A [folder of your own](#folderdir) does as well.
+
+## XAI-TRIS
 
 ```python
 import xaibench as xb
 
+data = xb.load("xai-tris/xor-corr-8x8", seed=0)  # .train .val .test, all as in the paper
+data = xb.load("xai-tris/lin-white-64x64", seed=0, alpha=0.05, n_samples=4000)
+image, mask, target = data.test[0]  # [1,64,64] float32, [64,64] bool, int64
+data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/val")
+```
+
+{tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64. Nothing is
+downloaded: WHITE and CORR are drawn from `seed`, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64
+(40,000). Licence: that of this library.
+
+IMAGENET lays the patterns on the photographs of any folder with enough images of at least 64 pixels, which are scaled
+once, into `$XAIBENCH_CACHE`. The paper takes the 50,000 validation images of ImageNet-1k (6.3 GB), which are got by
+hand, with an account, from [image-net.org](https://image-net.org/download.php) or
+[Hugging Face](https://huggingface.co/datasets/imagenet-1k); their terms allow research only.
+[PASS](https://github.com/yukimasano/PASS) has CC BY images without people.
+
+What the authors' own [code](https://github.com/braindatalab/xai-tris) (GPL) has written, pickles of 1.5 GB at 64×64, is
+read by `xaibench.data.tetromino.read_released`; nothing in them is executed.
+
+## The eight annotated sets
+
+| name | where | download | by hand |
+|---|---|---|---|
+{where}
+Once a set is there, `xaibench prepare NAME --root DIR` looks through it, builds what is slow to build, and counts it.
+The human masks of `gender` and `scene` come from the [Saliency-Bench](https://xaidataset.github.io) site. Its processed
+release, one zip a set on Google Drive, is read as well: [`published:DIR`](#publisheddir).
+
+```python
 train, val, test = xb.loading("pascal", "aeroplane,bicycle,boat,bus", root="~/data")
-for images, attentions, class_ids in train:  # [32,3,224,224] float32, [32,224,224] bool, [32] int64
-    ...
+images, attentions, class_ids = next(iter(train))  # [32,3,224,224], [32,224,224], [32]
 
 data = xb.load("pet", root="~/data", classes="cat,dog", size=128)
-data.test.meta[0]  # {"id": ..., "file": ..., what the set adds}
+data.test.meta[0]  # {{"id": ..., "file": ..., what the set adds}}
 ```
 
     xaibench list datasets --root ~/data            # which are ready
-    xaibench prepare pet --root ~/data --download   # fetch (where the licence lets us), build, count
-    xaibench show pet --root ~/data --out pets.png  # a sheet of images, masks and labels to look at
+    xaibench prepare pet --root ~/data --download   # fetch, build, count
+    xaibench show pet --root ~/data --out pets.png  # images, masks and labels
 
 `root` can be left out where the environment variable `XAIBENCH_DATA` names it. What is slow to build (the slices and
 consensus masks of CT scans, the index of a million X-rays) is built once, below `$XAIBENCH_CACHE` or
@@ -47,6 +80,56 @@ an empty mask. Patients, and images that show two classes, are never divided bet
 | name | classes | size in its publication | own parameters |
 |---|---|---|---|
 """
+
+#: Where each set lies, how much it is, and what a program cannot do.
+WHERE = {
+    "gender": (
+        "[cocodataset.org](https://cocodataset.org/#download), [xaidataset.github.io](https://xaidataset.github.io)",
+        "19 GB (COCO 2017), the masks beside it",
+        "the masks: a click on Google Drive, no account",
+    ),
+    "scene": (
+        "[places2.csail.mit.edu](http://places2.csail.mit.edu/download.html), "
+        "[xaidataset.github.io](https://xaidataset.github.io)",
+        "24 GB (Places365 at 256 px), the masks beside it",
+        "the masks: a click on Google Drive, no account",
+    ),
+    "glasses": (
+        "[CelebAMask-HQ](http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html)",
+        "3 GB",
+        "read its agreement (not commercial, not to be passed on), then a click on Google Drive",
+    ),
+    "sixray": (
+        "[MeioJane/SIXray](https://github.com/MeioJane/SIXray)",
+        "18 archives",
+        "no account for the addresses of its `data_list.txt`; Baidu Cloud needs one. Users report that these archives "
+        "hold 548,167 negatives and no positive ([16](https://github.com/MeioJane/SIXray/issues/16), "
+        "[19](https://github.com/MeioJane/SIXray/issues/19)), and that the positives are in `dataset.part10.rar` of "
+        "the folder `SIXray-rar` beside them ([11](https://github.com/MeioJane/SIXray/issues/11)): they belong into "
+        "`JPEGImage`",
+    ),
+    "lidc": (
+        "[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX)",
+        "124 GB; any choice of patients will do",
+        "the NBIA Data Retriever, no account",
+    ),
+    "tumor": (
+        "[medicaldecathlon.com](http://medicaldecathlon.com), "
+        "[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2016.tNB1kqBU)",
+        "12 GB and some 10 GB",
+        "a click on the Decathlon's drive; the NBIA Data Retriever; no account",
+    ),
+    "pet": (
+        "[robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/pets/)",
+        "0.8 GB",
+        "nothing: `xaibench prepare pet --root DIR --download`",
+    ),
+    "pascal": (
+        "[host.robots.ox.ac.uk](http://host.robots.ox.ac.uk/pascal/VOC/voc2012/)",
+        "2 GB",
+        "nothing: `xaibench prepare pascal --root DIR --download`",
+    ),
+}
 
 
 def own_parameters(part: AnnotatedSet) -> str:
@@ -70,24 +153,46 @@ def prose(part: type[AnnotatedSet]) -> str:
     return text.replace("``", "`")
 
 
-def section(title: str, part: type[AnnotatedSet], facts: str = "") -> str:
+def section(title: str, part: type[AnnotatedSet], facts: str = "", level: int = 2) -> str:
     """What its docstring says, under a heading."""
-    return f"\n## {title}\n\n{prose(part)}\n{facts}"
+    return f"\n{'#' * level} {title}\n\n{prose(part)}\n{facts}"
 
 
 def facts(part: AnnotatedSet) -> str:
     """Source, licence, other names, how to get it."""
-    steps = "\n".join(f"    {line}" for line in part.info.how_to_get.splitlines())
+    wrapped = (textwrap.wrap(line, 100, break_on_hyphens=False) for line in part.info.how_to_get.splitlines())
+    steps = "\n".join(line for lines in wrapped for line in lines)
     aliases = sorted(alias for alias, name in DATASETS._aliases.items() if name == part.info.name)
     other = f"- Also known as: {', '.join(f'`{alias}`' for alias in aliases)}\n" if aliases else ""
-    return f"\n- Source: {part.info.citation}\n- Licence: {part.info.licence}\n{other}- How to get it:\n\n{steps}\n"
+    listed = f"- Source: {part.info.citation}\n- Licence: {part.info.licence}\n{other}"
+    return f"\n{listed}\nHow to get it:\n\n```text\n{steps}\n```\n"
+
+
+def megabytes(side: int, samples: int) -> str:
+    """What a generated set takes: images in float32, masks in one byte."""
+    return f"{samples * side * side * (4 + 1) / 1e6:.0f} MB"
+
+
+def head(names: list[str]) -> str:
+    """What comes before the sections."""
+    tetromino = [name.partition("/")[2].split("-") for name in DATASETS if name.startswith("xai-tris/")]
+    scenarios, backgrounds = (", ".join(dict.fromkeys(parts[place] for parts in tetromino)) for place in (0, 1))
+    where = "".join(f"| [`{name}`](#{name}) | {' | '.join(WHERE[name])} |\n" for name in names)
+    return HEAD.format(
+        tetromino=len(tetromino),
+        scenarios=scenarios,
+        backgrounds=backgrounds,
+        small=megabytes(8, 10_000),
+        large=megabytes(64, 40_000),
+        where=where,
+    )
 
 
 def page() -> str:
     """The whole page."""
     sets = {name: part for name in DATASETS if isinstance(part := DATASETS.resolve(name), AnnotatedSet)}
-    text = HEAD + "".join(row(name, part) for name, part in sets.items())
-    text += "".join(section(name, type(part), facts(part)) for name, part in sets.items())
+    text = head(list(sets)) + "".join(row(name, part) for name, part in sets.items())
+    text += "".join(section(name, type(part), facts(part), level=3) for name, part in sets.items())
     text += section("folder:DIR", Folder) + section("published:DIR", Published)
     return text
 

@@ -8,11 +8,23 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from drawing import title_of
+from example import Example, example
+from metric_notes import CASES, PITFALLS
+from prose import plain, section
+
 from xaibench.metrics import METRICS
 
+PICTURES = Path(__file__).parents[1] / "images" / "metrics"
 PAGE = Path(__file__).parents[1] / "metrics.md"
 
 #: What a metric of each kind is called with, and what the page says of the kind.
@@ -23,110 +35,35 @@ KINDS = {
     "explainer": ("(explainer, model, images, targets)", "Asking the explainer"),
 }
 
-#: What went wrong elsewhere, and the test (of tests/metrics) that keeps it from happening here.
-CASES = [
-    (
-        "Quantus",
-        "writes `nan` into a bool array: an empty mask is a pointing-game hit",
-        "test_quantus_empty_mask_is_not_a_hit",
-    ),
-    (
-        "Quantus",
-        "any of the tied maxima may hit: a constant map always does",
-        "test_quantus_constant_map_does_not_always_hit",
-    ),
-    ("Quantus", "ROAD averages over the first batch only", "test_quantus_road_of_the_first_batch_is_not_that_of_all"),
-    (
-        "Quantus",
-        "scales by the largest value of the batch: a score depends on the neighbours",
-        "test_quantus_neighbours_do_not_change_a_score",
-    ),
-    (
-        "Quantus",
-        "mass accuracy of signed maps leaves [0, 1]",
-        "test_quantus_mass_of_signed_maps_leaves_its_range_and_ours_does_not",
-    ),
-    (
-        "Quantus",
-        "adds 1e-9 to the mass of a map, so that its scale counts",
-        "test_quantus_epsilon_does_not_lower_the_mass_of_small_maps",
-    ),
-    ("Quantus", "adds 1e-7 to every value: a zero map is perfectly dense", "test_quantus_zero_map_has_no_score"),
-    (
-        "Quantus",
-        "adds 1e-7 to every value: small maps lose their sparseness",
-        "test_quantus_epsilon_does_not_blur_small_maps",
-    ),
-    ("Quantus", "takes the logarithm of negative shares", "test_quantus_negative_values_do_not_break_the_entropy"),
-    (
-        "TorchRay",
-        "asks for less than the tolerance: at 0 nothing hits",
-        "test_torchray_tolerance_is_a_disc_and_counts_its_edge",
-    ),
-    (
-        "xaibenchmark",
-        "cuts IoU and precision at 0, recall at 0.5",
-        "test_published_thresholds_are_the_defaults_and_one_may_be_given_to_all",
-    ),
-    (
-        "xaibenchmark",
-        "a missing annotation is a zero mask, which scores 0",
-        "test_published_empty_mask_is_no_score_of_zero",
-    ),
-    ("Saliency-Bench", "misprints the denominator of F1", "test_published_misprint_of_f1_is_not_followed"),
-    (
-        "Saliency-Bench",
-        "prints one formula for comprehensiveness and sufficiency",
-        "test_saliency_bench_prints_one_formula_for_both_and_they_differ",
-    ),
-    ("ERASER", "averages over five shares and divides by six", "test_eraser_divides_five_shares_by_six_and_we_by_five"),
-    (
-        "XAI-TRIS code",
-        "divides the EMD by sqrt(2HW) instead of the largest distance",
-        "test_emd_perf_divides_by_the_diameter",
-    ),
-    (
-        "XAI-TRIS code",
-        "leaves zero maps out, so that methods are scored on different samples",
-        "test_released_scoring_drops_zero_maps_and_ours_keeps_them_as_nan",
-    ),
-    (
-        "XAI-TRIS code",
-        "ranks tied pixels as a sort leaves them",
-        "test_released_topk_precision_sees_where_ties_are_and_ours_does_not",
-    ),
-    ("Captum", "sensitivity of a zero map is divided by one", "test_captum_zero_map_has_no_sensitivity"),
-    ("Captum", "draws noise by the place in the batch", "test_captum_draws_by_the_place_in_the_batch_and_we_do_not"),
-    ("Captum", "infidelity expands the square, which cancels", "test_captum_expansion_cancels_and_ours_does_not"),
-    (
-        "pytorch-grad-cam",
-        "drop in confidence is neither scaled nor relative",
-        "test_grad_cam_drop_is_neither_scaled_nor_relative_and_ours_is",
-    ),
-    (
-        "pytorch-grad-cam",
-        "ROAD removes tied pixels together, however many",
-        "test_grad_cam_removes_tied_pixels_together_and_we_do_not",
-    ),
-    ("torch-cam", "counts or divides a drop from nothing", "test_torch_cam_drop_of_a_negative_output_is_undefined"),
-    (
-        "torchmetrics",
-        "takes metrics of equal first batches for one, and goes on with one of them",
-        "test_torchmetrics_does_not_take_equal_first_batches_for_equal_metrics",
-    ),
-]
+#: The kinds in a word.
+ASKS = {"ground-truth": "the ground truth", "map": "the map", "model": "the model", "explainer": "the explainer"}
+#: Maps by chance, and what they are scored with: the published thresholds would mark all of them or half of them, and
+#: the picture of the attack has this epsilon.
+CHANCE = 30
+GIVEN: dict[str, dict[str, float]] = {
+    **{name: {"threshold": 0.5} for name in ("iou", "precision", "recall", "f1")},
+    "adversarial": {"epsilon": 0.3},
+}
+
+#: What is of interest to who knows the metric from elsewhere; folded, for it is much.
+FOLDED = """
+<details markdown="1"><summary>Departures from the source, and from other libraries</summary>
+
+{text}
+
+</details>"""
 
 HEAD = """# Metrics
 
-    scores = xb.iou(maps, masks, threshold=0.5, reduction="none")         # [N], nan where undefined
-    score = xb.deletion(model, images, maps, targets)                     # the mean over the defined ones
+    score = xb.deletion(model, images, maps, targets)  # the mean over the defined ones
+    scores = xb.iou(maps, masks, threshold=0.5, reduction="none")  # [N], nan: undefined
     score, curves = xb.deletion(model, images, maps, targets, return_curves=True)
 
 Maps are `[N, H, W]` (or `[H, W]`, a batch of one), numpy or torch; the scores are of the same kind. A sample is scored
 by itself: neither its neighbours nor the size of the batch change it. Nothing hides an absolute value, a scaling, a
 threshold or a resize; where a metric takes the magnitude of a map or norms it, this page says so. Undefined is `nan`,
-in its row; `xb.metrics.undefined_reasons(maps, masks, name)` says why. What is no map at all (`nan` in it, a shape that
-does not fit) is an error.
+in its place; `xb.metrics.undefined_reasons(maps, masks, name)` says why. What is no map at all (`nan` in it, a shape
+that does not fit) is an error.
 
 {table}
 
@@ -143,6 +80,12 @@ For training loops there is a class for each in `xaibench.metrics.torchmetrics`
     scores.compute()
 
 How fast they are is in [metrics-speed.md](metrics-speed.md).
+
+**The pictures** are of one sample, and their numbers what the library returns for it. An XAI-TRIS image shows a T; its
+ground truth are the places of the T and of the L. The network is written down by hand: it compares how bright the two
+places are. So is the map: it marks most of the T, little of the L, and some of what lies beside. *By chance* is what
+random maps score on this sample (the mean of {chance} maps with values drawn from [0, 1]): below it, or near it, a map
+says nothing.
 
 ## Do metrics agree?
 
@@ -174,19 +117,6 @@ This page is made by `python docs/generate/metrics.py`.
 """
 
 
-def plain(text: str) -> str:
-    """Sphinx roles and literals of a docstring as Markdown, on one line."""
-    text = re.sub(r":(?:func|mod|class|meth):`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
-    text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
-    return " ".join(text.replace("``", "`").split())
-
-
-def section(doc: str, name: str) -> str:
-    """What stands below ``name:`` in a docstring."""
-    found = re.search(rf"^{name}:\n((?: +.*\n|\n)*)", doc + "\n", re.MULTILINE)
-    return textwrap.dedent(found[1]) if found else ""
-
-
 def undefined(doc: str) -> str:
     """When the score is ``nan``, as the docstring says it."""
     returns = plain(section(doc, "Returns"))
@@ -199,47 +129,73 @@ def interval(low: float, high: float) -> str:
 
 
 def table() -> str:
-    rows = ["| name | kind | range | better | undefined | source |", "|---|---|---|---|---|---|"]
+    rows = ["| name | | asks | range | better |", "|---|---|---|---|---|"]
     for name in METRICS:
         metric = METRICS.resolve(name)
-        info, better = metric.info, "higher" if metric.info.higher_is_better else "lower"
-        cells = [
-            f"[`{name}`](#{name})",
-            info.kind,
-            interval(*info.range),
-            better,
-            undefined(inspect.getdoc(metric) or ""),
-        ]
-        rows.append("| " + " | ".join([*cells, info.citation]).replace("|s|", "\\|s\\|") + " |")
+        info, summary = metric.info, plain((inspect.getdoc(metric) or "").partition("\n")[0])
+        better = "higher" if info.higher_is_better else "lower"
+        cells = [f"[`{name}`](#{name})", summary, ASKS[info.kind], interval(*info.range), better]
+        rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
-def entry(name: str) -> str:
-    """One metric: what it is, its equation, the paragraphs below it, and its parameters."""
+def by_chance(name: str, shown: Example) -> float:
+    """What maps without any knowledge score on the sample of the pictures."""
+    metric = METRICS.resolve(name)
+    maps = torch.from_numpy(np.random.default_rng(0).random((CHANCE, 8, 8)))
+    if metric.info.kind == "map":
+        return float(metric(maps))
+    if metric.info.kind == "ground-truth":
+        return float(metric(maps, np.broadcast_to(shown.mask, maps.shape).copy(), **GIVEN.get(name, {})))
+    images = shown.image.expand(CHANCE, -1, -1, -1)
+    return float(metric(shown.model, images, maps, shown.target.expand(CHANCE), **GIVEN.get(name, {})))
+
+
+def facts(name: str, doc: str, shown: Example) -> str:
+    """Range, direction, when it is undefined, and what chance scores."""
+    info = METRICS.resolve(name).info
+    better = "higher" if info.higher_is_better else "lower"
+    line = f"**{interval(*info.range)}, {better} is better.** Undefined {undefined(doc)}."
+    if info.kind != "explainer":
+        given = "".join(f" (`{key}={value}`)" for key, value in GIVEN.get(name, {}).items())
+        line += f" By chance{given}: {by_chance(name, shown):.2g}."
+    return line
+
+
+def entry(name: str, shown: Example) -> str:
+    """One metric: what it is, its picture and equation, what to mind, and its parameters."""
     metric = METRICS.resolve(name)
     doc = inspect.getdoc(metric) or ""
     summary, _, body = doc.partition("\n\n")
     body = body.partition("\nArgs:")[0]
-    parts = [f"### {name}\n", plain(summary)]
+    picture = f"![{title_of(PICTURES / f'{name}.svg')}](images/metrics/{name}.svg)"
+    parts, departures = [f"### {name}\n", f"{plain(summary)}\n\n{picture}"], ""
     for block in re.split(r"\n\n(?=\S)", body):
         if block.startswith(".. math::"):
             first, _, rest = block.removeprefix(".. math::").partition("\n\n")
             parts.append(f"\n```math\n{textwrap.dedent(first).strip()}\n```")
             block = rest
-        if block.strip():
+        if block.startswith("Departures: "):
+            departures = plain(block.removeprefix("Departures: "))
+        elif block.strip():
             bullets = re.split(r"\n(?=- )", block.strip())
             parts.append("\n" + "\n".join(plain(bullet) for bullet in bullets))
+    parts += [f"\n{facts(name, doc, shown)}", f"\n**Mind:** {PITFALLS[name]}"]
     own = [p for p in inspect.signature(metric).parameters.values() if p.kind is p.KEYWORD_ONLY]
     parts.append("\nParameters: " + ", ".join(f"`{p.name}={p.default!r}`" for p in own) + ".")
+    parts.append(f"\nSource: {metric.info.citation}.")
+    if departures:
+        parts.append(FOLDED.format(text=departures[0].upper() + departures[1:]))
     return "\n".join(parts)
 
 
 def page() -> str:
     aliases = ", ".join(f"`{alias}` for `{METRICS.canonical(alias)}`" for alias in METRICS._aliases)
-    text = [HEAD.format(table=table(), aliases=aliases)]
+    shown = example()
+    text = [HEAD.format(table=table(), aliases=aliases, chance=CHANCE)]
     for kind, (call, title) in KINDS.items():
         names = [name for name in METRICS if METRICS.resolve(name).info.kind == kind]
-        text.append(f"\n## {title}: `{call}`\n\n" + "\n\n".join(entry(name) for name in names) + "\n")
+        text.append(f"\n## {title}: `{call}`\n\n" + "\n\n".join(entry(name, shown) for name in names) + "\n")
     cases = "\n".join(f"| {where} | {what} | `{test}` |" for where, what, test in CASES)
     return "".join(text) + TAIL.format(cases=cases)
 

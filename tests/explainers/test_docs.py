@@ -1,4 +1,5 @@
 import importlib.util
+import re
 from pathlib import Path
 
 from xaibench.explainers import EXPLAINERS
@@ -6,17 +7,35 @@ from xaibench.explainers import EXPLAINERS
 ROOT = Path(__file__).parents[2]
 
 
+def page(name="explainers"):
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
 def test_the_page_lists_what_is_registered_with_its_parameters():
-    spec = importlib.util.spec_from_file_location("gallery", ROOT / "benchmarks" / "gallery.py")
-    gallery = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(gallery)
-    page = (ROOT / "docs" / "explainers.md").read_text(encoding="utf-8")
-    assert page == gallery.page(), "run python benchmarks/gallery.py"
-    assert all(f"| `{name}` |" in page for name in EXPLAINERS)
-    networks = page.partition("## Networks")[2].splitlines()
-    columns = next(line for line in networks if line.startswith("| |")).count("|")
-    rows = {line.split("`")[1]: line for line in networks if line.startswith("| `")}
+    spec = importlib.util.spec_from_file_location("explainers_page", ROOT / "docs" / "generate" / "explainers.py")
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    assert page() == generator.page(), "run python docs/generate/explainers.py"
+    assert sorted(re.findall(r"^\| \[`(.+?)`\]", page(), re.MULTILINE)) == sorted(EXPLAINERS)
+    sections = dict(re.findall(r"^### (\S+)\n(.*?)(?=^##)", page() + "\n##", re.MULTILINE | re.DOTALL))
+    assert sorted(sections) == sorted(EXPLAINERS)
+    for name, text in sections.items():
+        assert "Source: " in text or EXPLAINERS.resolve(name).info.control, name
+        assert not re.search(r":\w+:`", text), name
+
+
+def test_its_pictures_are_there_and_small():
+    pictures = [ROOT / "docs" / path for path in re.findall(r"\]\((images/[^)]+)\)", page())]
+    assert len(pictures) == 2
+    assert all(10_000 < picture.stat().st_size < 400_000 for picture in pictures)
+
+
+def test_the_networks_page_has_a_row_for_every_explainer():
+    text = page("explainers-networks").splitlines()
+    columns = next(line for line in text if line.startswith("| |")).count("|")
+    rows = {line.split("`")[1]: line for line in text if line.startswith("| `")}
     methods = [name for name in EXPLAINERS if not EXPLAINERS.resolve(name).info.control]
     assert list(rows) == methods, "run python benchmarks/gallery.py --networks"
     assert all(line.count("|") == columns and "|  |" not in line for line in rows.values())
-    assert (ROOT / "docs" / "images" / "explainers.png").stat().st_size > 10_000
+    numbered = {int(number) for number in re.findall(r"^(\d+)\. ", "\n".join(text), re.MULTILINE)}
+    assert numbered == {int(number) for line in rows.values() for number in re.findall(r"\| (\d+) (?=\|)", line)}

@@ -2,13 +2,16 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 from xaibench.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "images" / "metrics"
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "generate" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{name}_page", ROOT / "docs" / "generate" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -18,30 +21,55 @@ def page():
     return (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
-def test_the_page_is_that_of_the_registry():
-    assert page() == load("metrics").page(), "run python docs/generate/metrics.py"
+def sections():
+    return dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page(), re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return load("metrics")
+
+
+def test_the_page_is_that_of_the_registry(generator):
+    assert page() == generator.page(), "run python docs/generate/metrics.py"
 
 
 def test_the_page_lists_what_is_registered_and_nothing_else():
     rows = re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \|(.*)\|$", page(), re.MULTILINE)
     assert [name for name, _ in rows] == list(METRICS)
-    assert all(cell.strip() for _, row in rows for cell in row.replace(r"\|", "").split("|"))
-    assert sorted(re.findall(r"^### (\w+)$", page(), re.MULTILINE)) == sorted(METRICS)
+    assert all(cell.strip() for _, row in rows for cell in row.split("|"))
+    assert sorted(sections()) == sorted(METRICS)
 
 
-def test_every_metric_has_its_equation_and_its_departures():
-    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page(), re.MULTILINE | re.DOTALL))
-    for name, text in sections.items():
+def test_every_metric_has_its_equation_range_pitfalls_source_and_departures():
+    for name, text in sections().items():
         assert "```math" in text, name
         assert ":math:" not in text, name
         assert ":func:" not in text, name
+        assert re.search(r"\*\*\[.*(?:higher|lower) is better\.\*\* Undefined (?:for|where|with) \S", text), name
+        assert re.search(r"\*\*Mind:\*\* \S", text), name
+        assert re.search(r"^Source: \S", text, re.MULTILINE), name
         if METRICS.target(name) != f"xaibench.metrics.transport:{name}":  # the EMD departs from its source alone
-            assert "Departures: " in text, name
+            assert "<summary>Departures from" in text, name
 
 
-def test_every_case_that_went_wrong_elsewhere_is_a_test():
+def test_every_metric_has_a_picture_whose_numbers_are_those_of_the_library(generator):
+    drawn = load("pictures").pictures()
+    assert sorted(drawn) == sorted(METRICS)
+    for name, svg in drawn.items():
+        assert f"](images/metrics/{name}.svg)" in sections()[name], name
+        kept = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
+        # What is written in it; places of lines may differ in their last digit between machines.
+        written = [re.findall(r">([^<\n]+)</(?:text|title)>", text) for text in (kept, svg)]
+        assert written[0] == written[1], f"{name}: run python docs/generate/pictures.py"
+        assert len(written[0]) > 3
+    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 500_000
+    assert {path.stem for path in PICTURES.iterdir()} == set(METRICS)
+
+
+def test_every_case_that_went_wrong_elsewhere_is_a_test(generator):
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "metrics").glob("test_*.py"))
-    cases = load("metrics").CASES
+    cases = generator.CASES
     assert len({test for *_, test in cases}) == len(cases) > 20
     for *_, test in cases:
         assert f"def {test}(" in tests, test

@@ -1,0 +1,192 @@
+"""The pages of the API reference: every public name, by way of mkdocstrings. Made when the site is built."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import xaibench
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page.
+
+    Attributes:
+        module: Whose docstring opens it.
+        names: What of it is shown; None = all that is public.
+        paths: Public names of other modules.
+    """
+
+    module: str
+    names: tuple[str, ...] | None = None
+    paths: tuple[str, ...] = ()
+
+    def objects(self) -> list[str]:
+        """The paths to show, in their order."""
+        names = public_names(self.module) if self.names is None else self.names
+        return [*(f"{self.module}.{name}" for name in names), *self.paths]
+
+
+def _explainers() -> tuple[str, ...]:
+    from xaibench.explainers import EXPLAINERS
+
+    return tuple(dict.fromkeys(EXPLAINERS.target(name).replace(":", ".") for name in EXPLAINERS))
+
+
+def _types() -> tuple[str, ...]:
+    return ("Reduction", "Output", *public_names("xaibench.types"))
+
+
+@functools.cache
+def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
+    """File name to the title and the sections of the page."""
+    folders = ("xaibench.data.annotated.folder.Folder", "xaibench.data.annotated.published.Published")
+    pretrained = ("xaibench.models.imagenet.Torchvision", "xaibench.models.timm_models.Timm")
+    tetromino = Section("xaibench.data.tetromino", ("Tetromino", "read_released", "write_released"))
+    annotated = Section("xaibench.data.annotated", paths=folders)
+    return {
+        "data": ("Data", (Section("xaibench.data"), tetromino, annotated)),
+        "models": ("Models", (Section("xaibench.models", paths=pretrained),)),
+        "explainers": ("Explainers", (Section("xaibench.explainers", paths=_explainers()),)),
+        "metrics": ("Metrics", (Section("xaibench.metrics"),)),
+        "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics"),)),
+        "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.significance"))),
+        "runner": ("Runner", (Section("xaibench.runner"),)),
+        "report": ("Report", (Section("xaibench.report"),)),
+        "hub": ("Hub", (Section("xaibench.hub"),)),
+        "types": ("Types and registry", (Section("xaibench.types", _types()), Section("xaibench.registry"))),
+    }
+
+
+def public_names(module: str) -> list[str]:
+    """``__all__``; of a module without one, the functions and classes that it defines, in their order."""
+    found = importlib.import_module(module)
+    if hasattr(found, "__all__"):
+        return list(found.__all__)
+    own = [(name, part) for name, part in vars(found).items() if getattr(part, "__module__", None) == module]
+    known = [(name, part) for name, part in own if inspect.isfunction(part) or inspect.isclass(part)]
+    return [name for name, part in sorted(known, key=_line) if not name.startswith("_")]
+
+
+def _line(named: tuple[str, Any]) -> int:
+    return inspect.getsourcelines(named[1])[1]
+
+
+@functools.cache
+def documented() -> dict[str, str]:
+    """Path of every documented name to the file of its page."""
+    pages = layout().items()
+    return {path: file for file, (_, sections) in pages for section in sections for path in section.objects()}
+
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    """Where a class or function is defined, to the path under which it is documented."""
+    return {_defined(path): path for path in documented()}
+
+
+def _defined(path: str) -> str:
+    module, _, name = path.rpartition(".")
+    part = getattr(importlib.import_module(module), name)
+    is_own = inspect.isclass(part) or inspect.isfunction(part)
+    return f"{part.__module__}.{part.__qualname__}" if is_own else path
+
+
+def linked(target: str, module: str = "") -> str | None:
+    """The documented path that a docstring of ``module`` means by ``target``; None when the site has none."""
+    for path in (target, f"{module}.{target}"):
+        if path in documented():
+            return _reference(path)
+        if path in _homes():
+            return _reference(_homes()[path])
+    owner, _, name = target.rpartition(".")
+    if owner == "xaibench" and name in xaibench._HOME:
+        return _reference(f"xaibench.{xaibench._HOME[name]}.{name}")
+    same = [path for path in documented() if path.endswith(f".{target}")]
+    return _reference(same[0]) if len(same) == 1 and not owner else None
+
+
+def _reference(path: str) -> str:
+    """``path``, or where its object is defined if a module of the same name hides it from who only reads the source."""
+    package = importlib.import_module(path.rpartition(".")[0])
+    hidden = hasattr(package, "__path__") and importlib.util.find_spec(path) is not None
+    return _defined(path) if hidden else path
+
+
+def pages() -> dict[str, str]:
+    """File name (without ``.md``) to Markdown."""
+    return {"index": _index(), "cli": _commands()} | {name: _page(*content) for name, content in layout().items()}
+
+
+def _page(title: str, sections: tuple[Section, ...]) -> str:
+    lines = [f"# {title}", ""]
+    for section in sections:
+        lines += [f"## `{section.module}`", ""]
+        lines += _block(section.module, "members: false", "show_root_heading: false", "show_root_toc_entry: false")
+        for path in section.objects():
+            lines += _block(_reference(path), "heading_level: 3")
+    return "\n".join(lines)
+
+
+def _block(path: str, *options: str) -> list[str]:
+    return [f"::: {path}", "    options:", *(f"      {option}" for option in options), ""]
+
+
+_INDEX = """# API
+
+What `import xaibench as xb` gives. Shapes are the same everywhere: images `[N, C, H, W]` float32, masks `[N, H, W]`
+bool (`True` = important), targets `[N]` int64, maps `[N, H, W]` signed, scores `[N]`, `nan` where undefined
+([types](types.md)). Beside these: [evaluation and significance](evaluation.md), [TorchMetrics](torchmetrics.md), and
+the [command line](cli.md).
+
+| name | what it is |
+|---|---|
+"""
+
+
+def _index() -> str:
+    return _INDEX + "\n".join(_entry(name) for name in xaibench.__all__)
+
+
+def _entry(name: str) -> str:
+    if name == "__version__":
+        return "| `xb.__version__` | The version, a string. |"
+    part = getattr(xaibench, name)
+    target = f"({name}.md)" if isinstance(part, ModuleType) else f"[{linked(f'xaibench.{name}')}]"
+    line = (inspect.getdoc(part) or "").split("\n")[0].replace("``", "`")
+    return f"| [`xb.{name}`]{target} | {line} |"
+
+
+_COMMANDS = """# Command line
+
+Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments.
+"""
+
+
+def _commands() -> str:
+    from typer.main import get_command
+
+    from xaibench.cli import app
+
+    group: Any = get_command(app)
+    return _COMMANDS + "\n".join(_command(name, command) for name, command in sorted(group.commands.items()))
+
+
+def _command(name: str, command: Any) -> str:
+    given = [one.name.upper() for one in command.params if one.param_type_name == "argument"]
+    lines = [f"## `xaibench {name}`", "", command.help, "", f"    xaibench {' '.join([name, *given])} [OPTIONS]", ""]
+    rows = [_parameter(one) for one in command.params if one.name != "help"]
+    return "\n".join([*lines, "| argument | meaning |", "|---|---|", *rows, ""])
+
+
+def _parameter(one: Any) -> str:
+    names = one.opts if one.param_type_name == "option" else [one.name.upper()]
+    shown = one.show_default and not one.required and one.default not in (None, False)
+    default = f" Default: `{getattr(one.default, 'value', one.default)}`." if shown else ""
+    return f"| {', '.join(f'`{name}`' for name in names)} | {one.help}{default} |"

@@ -1,0 +1,243 @@
+"""The page that lists every registered explainer, made of the registry and of the docstrings.
+
+python docs/generate/explainers.py      # writes docs/explainers.md; its pictures come from benchmarks/gallery.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from prose import plain, section
+
+from xaibench.explainers import EXPLAINERS
+from xaibench.explainers.base import Attribution
+from xaibench.explainers.cam import CAM
+from xaibench.explainers.perturbation import FeatureAttribution
+from xaibench.explainers.propagation import LayerwiseRelevance
+
+PAGE = Path(__file__).parents[1] / "explainers.md"
+
+#: Heading, what is common to those below it, and their names.
+FAMILIES = [
+    (
+        "Gradients",
+        "How the output changes with each pixel, as it is or along a path.",
+        ("saliency", "smoothgrad", "input_x_gradient", "integrated_gradients", "gradient_shap"),
+    ),
+    (
+        "Gradients with rules for ReLUs",
+        "They see every ReLU and ReLU6, also one that is called as a function; another activation is an error.",
+        ("guided_backprop", "deconvolution", "guided_gradcam"),
+    ),
+    (
+        "Differences from a baseline",
+        "Image and baseline run together; each nonlinear operation passes back a quotient of differences.",
+        ("deeplift", "deep_shap"),
+    ),
+    (
+        "Relevance",
+        "The logit of the target is shared among the inputs of the last layer, and so on down to the pixels. Except "
+        "for `lrp`, which is Captum's, they have one set of parameters and differ in their defaults.",
+        ("lrp", "lrp_epsilon", "lrp_gamma", "lrp_alpha_beta", "deep_taylor"),
+    ),
+    (
+        "Patterns",
+        "What a neuron's signal looks like in its input, which is not its weights. Fitted first: "
+        "`fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`.",
+        ("pattern_net", "pattern_attribution"),
+    ),
+    (
+        "Feature maps",
+        "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
+        "explained output by A_k. Their maps are not scaled to [0, 1].",
+        ("cam", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam"),
+    ),
+    ("Attention", "For transformers made of `nn.MultiheadAttention`.", ("attention_rollout",)),
+    (
+        "Perturbations",
+        "They only run the network forwards, and so explain any. `n_samples=None` takes 2 F + 2048 for F features, at "
+        "most 2²² / F and at least 50; the XAI-TRIS suites state the published 50 (LIME) and 25 (Kernel SHAP).",
+        ("pfi", "occlusion", "rise", "shapley_sampling", "kernel_shap", "lime"),
+    ),
+    (
+        "Controls",
+        "Maps that know no network. An explainer worth its cost scores above all of them.",
+        ("sobel", "laplace", "uniform", "input", "centre"),
+    ),
+]
+
+#: Whose parameters are told once, and under which heading of the page (none: those that most have).
+SHARED: list[tuple[type, str]] = [
+    (LayerwiseRelevance, "Relevance"),
+    (CAM.__mro__[1], "Feature maps"),
+    (FeatureAttribution, "Perturbations"),
+    (Attribution, ""),
+]
+
+HEAD = """# Explainers
+
+    maps = xb.explain(name, model, images, targets, **parameters)
+
+Images `[N, C, H, W]` in, signed maps `[N, H, W]` out; bigger magnitude is more important. The model comes back as it
+was given. Beside a name, `explain` takes an instance or class of these, a callable `(model, images, targets) -> maps`,
+`"package.module:name"`, and any Captum `Attribution` class or object.
+
+![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers.png)
+
+One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, parameters as by default. Red
+is positive, blue negative, white zero; each map is scaled by its own largest magnitude, and the outline is the true
+pattern. The networks are the paper's CNN; one with global average pooling for the CAM family (marked \\*); a vision
+transformer for attention rollout (\\*\\*). RISE is shown about its mean.
+
+![Maps of the explainers on a photograph of a cat](images/explainers-photo.jpg)
+
+The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, its ImageNet
+classes folded to cat and dog. Here full colour is the 99.5th percentile of the magnitude. Features are superpixels for
+Shapley sampling, Kernel SHAP and LIME. Left out is what needs other images than this one (PFI, the patterns), or
+another network (LRP of Captum, attention rollout). Both pictures are made by `python benchmarks/gallery.py`.
+
+| name | | explains |
+|---|---|---|
+{table}
+
+*Explains* is what is explained unless `output=` says otherwise; where it says "only", nothing else can be. Which
+explainer explains which ImageNet network, and what the error says where it does not, is on a
+[page of its own](explainers-networks.md).
+
+## Parameters that most have
+
+{shared}
+- `output`, `device`, `dtype`, `autocast`: of `explain` itself. `autocast=True` runs the network in bfloat16. What it
+  costs on ResNet-18 (random weights, 224×224, a CPU with bfloat16 instructions; `python benchmarks/explainers.py
+  --bfloat16`, with `--device cuda` on a GPU): maps of regions stay the same (correlation with float32: CAM family,
+  RISE, Kernel SHAP 0.9999; RISE in 0.34 of the time), sums over paths suffer a little (Integrated Gradients 0.988,
+  Input × Gradient and LRP epsilon 0.977), single gradients more (Saliency 0.916).
+"""
+
+
+def explains(name: str) -> str:
+    """What of the network it explains."""
+    part: Any = EXPLAINERS.resolve(name)
+    if part.info.control:
+        return "the image"
+    if name == "attention_rollout":
+        return "the attention"
+    return (getattr(part, "explains", None) or "probability") + (
+        " only" if getattr(part, "explains_only", False) else ""
+    )
+
+
+def row(name: str) -> str:
+    part = EXPLAINERS.resolve(name)
+    return f"| [`{name}`](#{anchor(name)}) | {part.info.label} | {explains(name)} |"
+
+
+def anchor(name: str) -> str:
+    """Of its heading. GitHub and MkDocs count equal ones in ways of their own."""
+    return name.replace("+", "-plus")
+
+
+def parameters(part: type) -> list[str]:
+    """A line for each parameter that is not told elsewhere, and one that names those that are."""
+    told = {field.name: where for base, where in SHARED if issubclass(part, base) for field in fields(base)}
+    lines, others = [], {}
+    for field in fields(part):
+        default = "" if field.default is dataclasses.MISSING else f"={field.default!r}"
+        if field.name in told:
+            others.setdefault(told[field.name], []).append(f"`{field.name}{default}`")
+        elif field.name != "patterns":
+            lines.append(f"- `{field.name}{default}`: {described(part)[field.name]}")
+    links = {"": "[most](#parameters-that-most-have)"}
+    for where, names in others.items():
+        link = links.get(where, f"[all of these](#{where.lower().replace(' ', '-')})")
+        lines.append(f"- As {link}: {', '.join(names)}")
+    return lines
+
+
+def fields(part: type) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(part)
+
+
+def described(part: type) -> dict[str, str]:
+    """What the docstrings of the class and of its bases say of each attribute; the class itself last."""
+    told: dict[str, str] = {}
+    for base in reversed(part.__mro__):
+        text = section(textwrap.dedent(inspect.cleandoc(base.__doc__ or "")), "Attributes")
+        for entry in re.split(r"\n(?=\w)", text.strip()):
+            name, _, rest = entry.partition(":")
+            if rest:
+                told[name] = plain(rest)
+    return told
+
+
+def prose(part: type) -> str:
+    """The docstring without its sections; formulas and lists of it as they are."""
+    doc = inspect.cleandoc(part.__doc__ or "")
+    text = re.split(r"\n\n?(?:Attributes|Raises|Example|Args):\n", doc)[0]
+    return "\n\n".join(plain(paragraph) for paragraph in text.split("\n\n"))
+
+
+def entry(name: str) -> str:
+    part = EXPLAINERS.resolve(name)
+    source = f"\n\nSource: {part.info.citation}" if part.info.citation else ""
+    listed = "\n".join(parameters(part))
+    target = f'<a id="{anchor(name)}"></a>\n\n' if anchor(name) != name else ""
+    return f"{target}### {name}\n\n**{part.info.label}.** {prose(part)}{source}\n\n{listed}\n"
+
+
+def rules() -> str:
+    """The table of the relevance rules, from the docstring that has it."""
+    doc = inspect.cleandoc(LayerwiseRelevance.__doc__ or "")
+    body = doc.split("\n==")[2].partition("\n")[2]
+    lines = re.sub(r"\n {8,}", " ", body).splitlines()
+    cells = [re.split(r"  +", plain_cell(line), maxsplit=1) for line in lines]
+    legend = plain(doc.split("\n\n")[1])
+    sums = plain(doc.split("\n\n")[3])
+    head = "| rule | what input i gets of R_j |\n|---|---|\n"
+    return f"{legend}\n\n{head}" + "\n".join(f"| {rule} | {share} |" for rule, share in cells) + f"\n\n{sums}\n"
+
+
+def plain_cell(line: str) -> str:
+    return line.replace("``", "`").replace("|", "&#124;")
+
+
+def shared_of(heading: str) -> str:
+    """What the parameters mean that a family, or most explainers, share."""
+    lines = []
+    for base, where in SHARED:
+        if where == heading:
+            own = {field.name for field in fields(base)} - {field.name for field in fields(Attribution) if heading}
+            lines += [f"- `{name}`: {text}" for name, text in described(base).items() if name in own]
+    return "\n".join(lines)
+
+
+def family(heading: str, about: str, names: tuple[str, ...]) -> str:
+    text = f"\n## {heading}\n\n{textwrap.fill(about, 120)}\n"
+    if heading == "Relevance":
+        text += f"\n{rules()}"
+    if shared := shared_of(heading):
+        text += f"\nWhat they share:\n\n{shared}\n"
+    return text + "\n" + "\n".join(entry(name) for name in names)
+
+
+def page() -> str:
+    table = "\n".join(row(name) for *_, names in FAMILIES for name in names)
+    head = HEAD.format(count=len(EXPLAINERS), table=table, shared=shared_of(""))
+    return head + "".join(family(*one) for one in FAMILIES)
+
+
+def main() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""What the metrics measure that ask the model or the explainer, as pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from drawing import FAINT, GREEN, INK, ORANGE, Drawing, signed
+from example import Example, contrast, number, pixels, replaced
+from torch import Tensor, nn
+
+import xaibench as xb
+from xaibench.metrics import METRICS
+from xaibench.metrics.imputation import imputed
+from xaibench.metrics.perturbation import blurred, unit_scaled
+
+
+def curve_picture(e: Example, name: str, *, reveal: bool) -> str:
+    metric = METRICS.resolve(name)
+    score, curves = metric(*e.asked, steps=64, return_curves=True)
+    drawing = Drawing(f"{name.capitalize()}: the image on the way, and the probability of its class")
+    other = blurred(e.image) if reveal else torch.zeros_like(e.image)
+    for count in (0, 6, 16):
+        shown = replaced(e, count, other, reveal=reveal)
+        title = f"{count} of 64 {'put in' if reveal else 'gone'}"
+        drawing.grid(pixels(shown), contrast, title, f"p = {number(e.probability(shown))}", cell=11)
+    place = drawing.axes("probability p", f"share {'put in' if reveal else 'taken away'} →", width=130, height=88)
+    points = [place(float(x), float(y)) for x, y in zip(curves.fractions, curves.values[0], strict=True)]
+    drawing.curve([place(0, 0), *points, place(1, 0)], fill="#cfe8da")
+    drawing.curve(points, GREEN)
+    drawing.result(["area"], number(score), 60)
+    return drawing.svg()
+
+
+def dimmed(e: Example, name: str) -> tuple[Drawing, float, float]:
+    drawing = Drawing(f"{name}: the image dimmed where the map is low")
+    weight = unit_scaled(torch.from_numpy(e.map)[None])
+    darker = e.image * weight[:, None]
+    before, after = e.probability(e.image), e.probability(darker)
+    drawing.grid(pixels(e.image), contrast, "image", f"y = {number(before)}")
+    drawing.sign("×")
+    drawing.grid(pixels(weight), signed, "map, scaled to [0, 1]", "lowest 0, largest 1")
+    drawing.sign("=")
+    drawing.grid(pixels(darker), contrast, "dimmed image", f"o = {number(after)}")
+    return drawing, before, after
+
+
+def average_drop(e: Example) -> str:
+    drawing, before, after = dimmed(e, "Average drop")
+    lines = ["100 · (y − o) / y", f"100 · {number(before - after)} / {number(before)}"]
+    drawing.result(lines, f"{xb.average_drop(*e.asked):.1f} %")
+    return drawing.svg()
+
+
+def increase_in_confidence(e: Example) -> str:
+    drawing, before, after = dimmed(e, "Increase in confidence")
+    drawing.result(["o > y?", f"{number(after)} > {number(before)}"], f"{xb.increase_in_confidence(*e.asked):g}")
+    return drawing.svg()
+
+
+def erasure(e: Example, name: str, *, reveal: bool) -> str:
+    drawing = Drawing(f"{name.capitalize()}: the image {'with only' if reveal else 'without'} its top 20 % of pixels")
+    shown = replaced(e, 13, torch.zeros_like(e.image), reveal=reveal)
+    drawing.grid(pixels(e.image), contrast, "image", f"p = {number(e.probability(e.image))}", e.mask)
+    drawing.sign("−")
+    title = "only the top 20 %" if reveal else "without the top 20 %"
+    drawing.grid(pixels(shown), contrast, title, f"p = {number(e.probability(shown))}", e.mask)
+    drawing.result(
+        [f"{number(e.probability(e.image))} − {number(e.probability(shown))}"], number(METRICS.resolve(name)(*e.asked))
+    )
+    return drawing.svg()
+
+
+def adversarial(e: Example) -> str:
+    drawing = Drawing("Adversarial: where the attack may change the image, and on as many random pixels")
+    top = replaced(e, 6, torch.ones_like(e.image), reveal=False) != e.image
+    drawing.grid(pixels(e.image), contrast, "image", f"p = {number(e.probability(e.image))}", e.mask)
+    drawing.grid(pixels(top) * 0.6, signed, "attacked: top 10 %", "6 pixels, by at most 0.3", e.mask)
+    drop = xb.adversarial(*e.asked, epsilon=0.3)
+    control = xb.adversarial(*e.asked, epsilon=0.3, pixels="random")
+    drawing.result(["drop under attack", f"(6 random pixels: {number(control)})"], number(drop), 150)
+    return drawing.svg()
+
+
+def infidelity(e: Example) -> str:
+    drawing = Drawing("Infidelity: what the map predicts for each erased square, and how much the score falls")
+    at = drawing.grid(e.map, signed, "map", "one of the squares", np.zeros((8, 8), dtype=bool))
+    square = np.zeros((8, 8), dtype=bool)
+    square[1:3, 1:3] = True
+    x, y = at(0.5, 0.5)
+    drawing.curve([(x, y), (x + 30, y), (x + 30, y + 30), (x, y + 30), (x, y)], INK)
+    whole, found = e.probability(e.image), []
+    for side in (1, 2, 3):  # those of at most 10/28 of the image, all of them
+        for row in range(9 - side):
+            for column in range(9 - side):
+                erased = e.image.clone()
+                erased[..., row : row + side, column : column + side] = 0
+                predicted = e.map[row : row + side, column : column + side].sum()
+                found.append((predicted, whole - e.probability(erased)))
+    sums, falls = np.array(found).T
+    beta = (sums * falls).mean() / (sums**2).mean()
+    score = xb.infidelity(*e.asked)
+    assert abs(((beta * sums - falls) ** 2).mean() - score) < 1e-6
+    low, high = min(falls.min(), (beta * sums).min()), max(falls.max(), (beta * sums).max())
+    place = drawing.axes("each dot a square", "β · sum of the map in it →")
+    drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
+    for one, other in zip((beta * sums - low) / (high - low), (falls - low) / (high - low), strict=True):
+        drawing.dot(place(one, other), 2, GREEN)
+    drawing.result(["up: fall of p", "mean squared distance", "from the dashed line"], f"{score:.4f}", 150)
+    return drawing.svg()
+
+
+def road(e: Example) -> str:
+    drawing = Drawing("ROAD: the image with its most and its least relevant pixels imputed, and the two curves")
+    order = np.argsort(-e.map.ravel(), kind="stable")
+    for title, chosen in (("top 30 % imputed", order[:19]), ("last 30 % imputed", order[-19:])):
+        removed = np.zeros(64, dtype=bool)
+        removed[chosen] = True
+        shown = torch.from_numpy(imputed(e.image[0].double().numpy(), removed.reshape(8, 8)))
+        drawing.grid(pixels(shown), contrast, title, f"p = {number(e.probability(shown))}", e.mask)
+    whole = e.probability(e.image)
+    place = drawing.axes("probability p", "percent imputed →", width=120)
+    ends = {}
+    for order_name, colour in (("lerf", GREEN), ("morf", ORANGE)):
+        _, curves = xb.road(*e.asked, order=order_name, return_curves=True)
+        sign = 1 if order_name == "lerf" else -1
+        values = [whole, *(whole + sign * float(value) for value in curves.values[0])]
+        ends[order_name] = [place(x, y) for x, y in zip([0.0, *curves.fractions.tolist()], values, strict=True)]
+        drawing.curve(ends[order_name], colour)
+    drawing.result(
+        ["half the mean distance", "green (least first)", "to orange (most first)"], number(xb.road(*e.asked)), 150
+    )
+    return drawing.svg()
+
+
+class Watched:
+    """Input × Gradient, which remembers what it was asked and what it answered."""
+
+    def __init__(self) -> None:
+        self.explainer = xb.explainers.build("input_x_gradient")
+        self.asked: list[Tensor] = []
+        self.maps: list[Tensor] = []
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """The maps, of the logit: its slope is the same everywhere, so that only the image's change is seen."""
+        maps = xb.explain(self.explainer, model, images, targets, output="logit", device="cpu")
+        self.asked.append(images.detach())
+        self.maps.append(maps.detach())
+        return maps
+
+
+def beside(watched: Watched, about: str, title: str) -> Drawing:
+    """The image and its map, and those of the draw that changed the map most."""
+    drawing = Drawing(about)
+    picked = int(np.argmax([float((found - watched.maps[0]).norm()) for found in watched.maps]))
+    most = float(watched.maps[0].abs().max())
+    for image, found, title_of in (
+        (watched.asked[0], watched.maps[0], "image"),
+        (watched.asked[picked], watched.maps[picked], title),
+    ):
+        drawing.grid(pixels(image), contrast, title_of, cell=12)
+        drawing.grid(pixels(found) / most, signed, "its map", cell=12)
+    return drawing
+
+
+def data_consistency(e: Example) -> str:
+    watched = Watched()
+    score = xb.data_consistency(watched, e.model, e.image, e.target, relative=True)
+    about = "Data consistency: the map before and after random pixels are removed"
+    drawing = beside(watched, about, "10 % removed")
+    drawing.result(["mean |difference|", "/ mean |map|,", "of ten draws"], number(score))
+    return drawing.svg()
+
+
+def sensitivity_max(e: Example) -> str:
+    watched = Watched()
+    score = xb.sensitivity_max(watched, e.model, e.image, e.target, radius=0.2)
+    about = "Sensitivity: the map before and after a little noise is added to the image"
+    drawing = beside(watched, about, "with noise")
+    drawing.result(["‖difference‖ / ‖map‖,", "largest of ten draws"], number(score), 140)
+    return drawing.svg()
+
+
+def parameter_randomisation(e: Example) -> str:
+    watched = Watched()
+    score, curves = xb.parameter_randomisation(watched, e.model, e.image, e.target, return_curves=True)
+    drawing = Drawing("Parameter randomisation: the map as the layers of the network forget what they know")
+    titles = ["as trained", "last layer random", "all layers random"]
+    notes = ["", *(f"ρ = {number(float(value))}" for value in curves.values[0])]
+    for found, title, note in zip(watched.maps, titles, notes, strict=True):
+        drawing.grid(pixels(found) / float(found.abs().max()), signed, title, note)
+    drawing.result(["mean of ρ"], number(score), 80)
+    return drawing.svg()

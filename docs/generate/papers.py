@@ -1,0 +1,104 @@
+"""The papers' tables with ours beside: writes docs/papers.md.
+
+xaibench run xai-tris-8x8 && python docs/generate/papers.py runs/xai-tris-8x8
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from xaibench.report import published
+from xaibench.report.folder import Run, place, read_run
+
+PAGE = Path(__file__).parents[1] / "papers.md"
+NAMES = {"iou": "IoU", "precision": "precision", "recall": "recall", "hit": "pointing", "insertion": "insertion"}
+NAMES |= {"deletion": "deletion"}
+
+HEAD = """# Papers' tables beside ours
+
+What the two papers print, and what comes out here. Every run shows its own numbers beside the published ones on its
+[report page](tutorials/read-the-report.md); this page holds the tables in one place. Made by
+`python docs/generate/papers.py RUN`.
+
+## XAI-TRIS, Table 3: test accuracy at 8×8 pixels
+
+    xaibench run xai-tris-8x8
+
+Percent; mean of {trainings} trainings on one data set here, of 25 data sets in the paper (Clark, Wilming, Haufe,
+Machine Learning 2024). [Training](training.md) says how close each of two losses comes. Table 1, 64×64 pixels, stands
+beside ours on the page of the suites `xai-tris-64x64` and `xai-tris-64x64-paper` ([suites](suites.md)).
+
+"""
+
+BETWEEN = """
+
+The paper prints its scores of maps as figures, without numbers; [what our runs give](index.md) stands on the start
+page, and where the two must differ in [XAI-TRIS here](xai-tris.md#where-we-depart-from-the-released-code-and-why).
+
+## Saliency-Bench, Table 2: accuracy of ResNet-18
+
+Zhang et al., XAI Benchmark for Visual Explanation, arXiv 2310.08537. As published, in percent. Ours come beside these
+on the page of `xaibench run saliency-bench --root ~/data`, for the sets that are there; they have not been reproduced
+for this page, because neither the weights nor the whole sets were within reach
+([what was run](saliency-bench.md#what-was-run)).
+
+"""
+
+TABLE_3 = """
+
+## Saliency-Bench, Table 3: scores
+
+As published. The published functions cut maps above 0 (recall: above 0.5); `--protocol published` does the same, and
+`scaled`, the default, cuts at half of each map's range ([how maps are cut](saliency-bench.md#how-maps-are-cut)).
+"""
+
+TABLE_4 = """
+
+## Saliency-Bench, Table 4: do metrics agree?
+
+Spearman correlations as published, metrics whose lower values are better turned first. Ours: the section *Do the
+metrics agree?* of the report, or [`xb.metrics.agreement`](metrics.md#do-metrics-agree).
+
+"""
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    numbers = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, numbers, *rows])
+
+
+def accuracies(run: Run) -> str:
+    rows = []
+    for row in run.accuracy.to_dict("records"):
+        cell = " ".join((place(row["scenario"]), place(row["background"]), run.models[row["model"]].label))
+        paper = "–" if pd.isna(row["paper"]) else f"{row['paper']:.1f}"
+        difference = "–" if pd.isna(row["difference"]) else f"{row['difference']:+.1f}"
+        rows.append([cell, f"{row['alpha']:g}", paper, f"{row['mean']:.1f}", difference.replace("-", "−")])
+    return table(["cell", "alpha", "paper", "here", "difference"], rows)
+
+
+def page(run: Run) -> str:
+    sets, metrics = published.SETS, published.METRICS
+    parts = [HEAD.format(trainings=int(run.accuracy["trainings"].iloc[0])), accuracies(run), BETWEEN]
+    parts.append(table(list(sets.values()), [[f"{published.ACCURACY[key]:.2f}" for key in sets]]))
+    parts.append(TABLE_3)
+    for key, label in sets.items():
+        rows = [
+            [f"`{name}`", *(f"{scores[metric]:.3f}" for metric in metrics)]
+            for (of, name), scores in published.SCORES.items()
+            if of == key
+        ]
+        parts.append(f"\n### {label}\n\n{table(['explainer', *(NAMES[metric] for metric in metrics)], rows)}\n")
+    rows = [
+        [f"{NAMES[first]} – {NAMES[second]}", *(f"{value:.1f}".replace("-", "−") for value in values.values())]
+        for (first, second), values in published.AGREEMENT.items()
+    ]
+    parts += [TABLE_4, table(["metrics", "Grad-CAM", "Integrated Gradients", "RISE"], rows), "\n"]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(read_run(Path(sys.argv[1]))), encoding="utf-8")

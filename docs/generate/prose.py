@@ -1,0 +1,19 @@
+"""Docstrings, or parts of them, as Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+
+def plain(text: str) -> str:
+    """Sphinx roles and literals of a docstring as Markdown, on one line."""
+    text = re.sub(r":(?:func|mod|class|meth|data):`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
+    text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
+    return " ".join(text.replace("``", "`").split())
+
+
+def section(doc: str, name: str) -> str:
+    """What stands below ``name:`` in a docstring."""
+    found = re.search(rf"^{name}:\n((?: +.*\n|\n)*)", doc + "\n", re.MULTILINE)
+    return textwrap.dedent(found[1]) if found else ""

@@ -1,0 +1,88 @@
+"""The table and the picture of the start page, from a run of the suite xai-tris-8x8.
+
+xaibench run xai-tris-8x8 && python docs/generate/start.py runs/xai-tris-8x8
+
+writes the table into docs/index.md and docs/images/start-{light,dark}.png.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from xaibench.report import tables
+from xaibench.report.folder import Run, place, read_run
+from xaibench.report.inference import infer
+from xaibench.report.maps import colour_tile, tile_key
+
+DOCS = Path(__file__).parents[1]
+BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
+METRICS = ("emd_perf", "topk_precision")
+#: The picture: every scenario on correlated noise, the MLP; two columns, then these methods, controls last.
+BACKGROUND, MODEL = "corr", "mlp"
+METHODS = ("saliency", "shapley_sampling", "integrated_gradients", "pattern_attribution", "lime", "laplace", "uniform")
+INK = {"light": "#333333", "dark": "#d5d7e0"}
+
+
+def table(run: Run) -> str:
+    """The leaderboard in Markdown, as the report page has it."""
+    summary, _ = infer(run, tables.summarise(run))
+    board = tables.leaderboard(run, summary)
+    board = board[board["cells"] == board["of"]]
+    cells = int(board["of"].iloc[0])
+    lines = [
+        f"| | method | mean rank | EMD performance | precision | better than all controls, of {cells} cells |",
+        "|--:|---|--:|--:|--:|--:|",
+    ]
+    for row in board.to_dict("records"):
+        label = run.explainers[row["explainer"]].label
+        name = f"*{label}* (control)" if row["control"] else label
+        medians = [f"{row[f'median:{metric}']:.3f}" for metric in METRICS]
+        beaten = "" if row["control"] else " · ".join(str(row[f"exceeds:{metric}"]) for metric in METRICS)
+        number = "" if pd.isna(row["place"]) else str(row["place"])
+        lines.append("| " + " | ".join((number, name, f"{row['mean_rank']:.1f}", *medians, beaten)) + " |")
+    return "\n".join(lines)
+
+
+def picture(run: Run, theme: str) -> Figure:
+    """One test sample of each scenario, its ground truth, and maps of it, on a transparent ground."""
+    columns = [("image", "Image"), ("mask", "Truth"), *((name, run.explainers[name].label) for name in METHODS)]
+    shorter = {"Shapley Value Sampling": "Shapley", "Integrated Gradients": "Int. Gradients"}
+    columns = [(name, shorter.get(label, label)) for name, label in columns]
+    rows = [(scenario, BACKGROUND, MODEL) for scenario in run.scenarios]
+    side, left, top = 0.62, 0.62, 0.95
+    width, height = left + side * len(columns) + 0.75, top + side * len(rows)
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((left / width, 0, side * len(columns) / width, side * len(rows) / height))
+    for y, row in enumerate(rows):
+        for x, (name, _) in enumerate(columns):
+            colours = colour_tile(run.examples[tile_key(row, name, "example")], name if x < 2 else "map")
+            axes.imshow(colours, extent=(x + 0.04, x + 0.96, y + 0.96, y + 0.04), interpolation="none", aspect="auto")
+    axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
+    style = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"}
+    axes.set_xticks(np.arange(len(columns)) + 0.4, [label for _, label in columns], **style)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [place(scenario) for scenario, _, _ in rows])
+    axes.tick_params(length=0, labeltop=True, labelbottom=False, labelcolor=INK[theme], labelsize=9, pad=3)
+    axes.spines[:].set_visible(False)
+    return figure
+
+
+def main(folder: Path) -> None:
+    run = read_run(folder)
+    page = DOCS / "index.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n\n{table(run)}\n\n{END}{after}", encoding="utf-8")
+    for theme in INK:
+        file = DOCS / "images" / f"start-{theme}.png"
+        picture(run, theme).savefig(file, dpi=150, transparent=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,231 @@
+"""The docs site: its pages do what they say, and the API pages hold every public name (test_docstrings.py: whole).
+
+Of a page's fences, ``python`` is executed (all of a page in one namespace), ``text`` behind it is what it prints, a
+fence with a ``title="file"`` is written to that file, and ``console`` holds ``$ xaibench ...`` and what that prints;
+the ``xaibench`` commands of ``sh`` must be understood. A fence with another library's name as title is run where that
+is installed, and what it assigns last is the same as what the ``xaibench`` fence beside it assigns to that name. In
+shown output ``...`` stands for anything, and numbers may differ by 0.02.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import pkgutil
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import xaibench
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+#: Pages that are executed; those of one line one after the other, in the same folder.
+PAGES = [
+    ["tutorials/score-your-own-maps"],
+    ["tutorials/benchmark-a-new-explainer", "tutorials/read-the-report", "tutorials/run-on-a-cluster"],
+    ["tutorials/add-a-data-set"],
+    ["coming-from"],
+    ["architecture"],
+]
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+class Fence(NamedTuple):
+    """A block of code: its language, the file that it shows, its text, its line."""
+
+    language: str
+    title: str
+    text: str
+    line: int
+
+
+def fences(page):
+    text = page.read_text(encoding="utf-8")
+    for found in re.finditer(r"^( *)```(\w+)(.*)\n((?:.*\n)*?)\1```$", text, re.M):
+        title = re.search(r'title="([^"]*)"', found[3])
+        body = re.sub(rf"^{found[1]}", "", found[4], flags=re.M)
+        yield Fence(found[2], title[1] if title else "", body, text.count("\n", 0, found.start()) + 1)
+
+
+def agree(shown, printed):
+    """Whether what came is what is shown: word for word, ``...`` for anything, numbers within 0.02."""
+    shown, printed = ("\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (shown, printed))
+    pattern = r"(-?\d+\.\d+)".join(
+        r"[\s\S]*?".join(re.escape(part) for part in piece.split("...")) for piece in NUMBER.split(shown)
+    )
+    found = re.fullmatch(pattern, printed)
+    pairs = zip(NUMBER.findall(shown), found.groups(), strict=True) if found else ()
+    return found is not None and all(abs(float(a) - float(b)) <= 0.02 for a, b in pairs)
+
+
+@pytest.mark.parametrize("names", PAGES, ids=lambda names: names[0].rpartition("/")[2])
+def test_pages_do_what_they_show(names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    known = set(sys.modules)
+    try:
+        for name in names:
+            execute(DOCS / f"{name}.md")
+    finally:
+        for name in set(sys.modules) - known:
+            if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+
+
+#: Titles of fences on other libraries, and what must be there to run them. The released XAI-TRIS code is no package.
+PEERS = {
+    "Captum": "captum",
+    "Quantus": "quantus",
+    "pytorch-grad-cam": "pytorch_grad_cam",
+    "xaibenchmark": "xaibenchmark",
+}
+PEERS["pytorch-grad-cam and xaibench"] = "pytorch_grad_cam"
+
+
+def execute(page):
+    names, printed, theirs = {"__name__": "__main__"}, "", None
+    for fence in fences(page):
+        if fence.title.endswith((".py", ".toml")):
+            Path(fence.title).write_text(fence.text, encoding="utf-8")
+            importlib.invalidate_caches()
+        elif fence.language == "python" and runs(fence):
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(fence.text, f"{page}:{fence.line}", "exec"), names)
+            printed = out.getvalue()
+            theirs = compared(fence, names, theirs)
+        elif fence.language == "text":
+            assert agree(fence.text, printed), f"{page}:{fence.line} prints\n{printed}"
+        elif fence.language == "console":
+            commands(page, fence)
+        elif fence.language == "sh":
+            understood(fence)
+
+
+def runs(fence):
+    """Whether what the fence asks for is there: packages of others that are not installed, and data, are not."""
+    package = PEERS.get(fence.title)
+    return fence.title != "xaibench, with data" and (package is None or importlib.util.find_spec(package) is not None)
+
+
+def compared(fence, names, theirs):
+    """What another library's fence has assigned last; the fence of ours behind it must give the same, if it says so."""
+    last = re.findall(r"^(\w+) = ", fence.text, re.M)
+    if fence.title in PEERS:
+        return (last[-1], names[last[-1]]) if last else None
+    if fence.title == "xaibench" and theirs is not None and last[-1] == theirs[0]:
+        np.testing.assert_allclose(plain(names[last[-1]]), plain(theirs[1]), atol=1e-6)
+    return None
+
+
+def plain(values):
+    return np.asarray(values.detach() if isinstance(values, torch.Tensor) else values, dtype=np.float64)
+
+
+def command_line():
+    return importlib.import_module("xaibench.cli").app
+
+
+def commands(page, fence):
+    """Run the commands of a console fence, and compare what they print."""
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", fence.text, re.M):
+        name, *arguments = shlex.split(command)
+        assert name == "xaibench", f"{page}:{fence.line}: {command}"
+        result = CliRunner().invoke(command_line(), arguments)
+        assert result.exit_code == 0, f"{page}:{fence.line}: {command}\n{result.output}"
+        assert not shown or agree(shown, result.stdout), f"{page}:{fence.line}: {command} prints\n{result.stdout}"
+
+
+def understood(fence):
+    """The commands of a shell fence name commands and options that there are."""
+    for line in re.findall(r"^xaibench (.*)$", fence.text, re.M):
+        name, *arguments = shlex.split(line, comments=True)
+        get_command(command_line()).commands[name].make_context(name, arguments)
+
+
+def test_agreement_of_outputs_can_fail():
+    assert agree("a 0.51 ... b\nc", "a 0.50 and\nmuch b  \nc\n")
+    assert not agree("a 0.55", "a 0.50")
+    assert not agree("a 0.5", "b 0.5")
+    assert not agree("one", "one\ntwo")
+
+
+def test_the_sections_that_the_tutorial_names_are_on_the_page():
+    page = (DOCS / "tutorials" / "read-the-report.md").read_text(encoding="utf-8")
+    named = re.findall(r"\*\*([^*]+)\*\*", page.partition("## ")[0])
+    templates = (ROOT / "xaibench" / "report" / "templates").glob("*.j2")
+    headings = re.sub(r"{[{%].*?[%}]}", "", "\n".join(path.read_text(encoding="utf-8") for path in templates))
+    assert named
+    assert not [name for name in named if not re.search(rf"<h2[^>]*>{re.escape(name)}", headings)]
+
+
+def test_the_table_of_the_start_page_has_the_methods_of_its_suite():
+    explainers = importlib.import_module("xaibench.explainers").EXPLAINERS
+    suite, _ = importlib.import_module("xaibench.runner").load_suite("xai-tris-8x8")
+    labels = {explainers.resolve(part.use).info.label for part in suite.explainers}
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| *\d* \| \*?([^|*]+?)\*?(?: \(control\))? \| \d", page, re.M)
+    assert {*shown, "Guided Grad-CAM"} == labels  # which is for CNNs only, and not ranked
+
+
+@pytest.fixture(scope="module")
+def api():
+    """The module that makes the API pages."""
+    spec = importlib.util.spec_from_file_location("api", DOCS / "generate" / "api.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["api"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["api"]
+
+
+#: Packages that are no part of the interface in Python: commands have a page of their own, suites are files.
+NOT_IN_PYTHON = {"cli", "suites"}
+
+
+def public_packages():
+    found = [module.name for module in pkgutil.iter_modules(xaibench.__path__) if module.ispkg]
+    return [f"xaibench.{name}" for name in found if name not in NOT_IN_PYTHON]
+
+
+def public_paths():
+    for package in [*public_packages(), "xaibench.metrics.torchmetrics"]:
+        for name in importlib.import_module(package).__all__:
+            yield f"{package}.{name}"
+
+
+def test_every_public_name_is_on_an_api_page(api):
+    shown = set(re.findall(r"^::: (\S+)", "\n".join(api.pages().values()), re.M))
+    defined = {api._defined(path) for path in shown if path.count(".") > 1} | shown
+    assert not [path for path in public_paths() if path not in shown and api._defined(path) not in defined]
+    index = api.pages()["index"]
+    assert not [name for name in xaibench.__all__ if f"`xb.{name}`" not in index]
+
+
+def test_every_command_is_on_its_page(api):
+    page = api.pages()["cli"]
+    for name, command in get_command(command_line()).commands.items():
+        assert f"## `xaibench {name}`" in page
+        assert all(f"`{one.opts[-1]}`" in page or f"`{one.name.upper()}`" in page for one in command.params)
+
+
+def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api):
+    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+
+    def leaves(entry):
+        if isinstance(entry, str):
+            return [entry]
+        return [leaf for part in (entry if isinstance(entry, list) else entry.values()) for leaf in leaves(part)]
+
+    written = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | {f"api/{name}.md" for name in api.pages()}
+    assert sorted(leaves(menu)) == sorted(written)
