@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xaibench._version import __version__
 
 if TYPE_CHECKING:
-    from xaibench import data, explainers, metrics, models, report, runner
+    from xaibench import data, explainers, hub, metrics, models, report, runner
     from xaibench.data import load, loading
     from xaibench.evaluation import evaluate
     from xaibench.explainers import explain
@@ -62,6 +62,7 @@ __all__ = [
     "explainers",
     "f1",
     "hit",
+    "hub",
     "increase_in_confidence",
     "infidelity",
     "insertion",

@@ -169,5 +169,5 @@ def test_a_small_set_on_images_needs_only_alpha(folder, cache):
 def test_images_of_one_grey_are_no_background(tmp_path, cache):
     for i in range(20):
         Image.new("RGB", (64, 64), (i, i, i)).save(tmp_path / f"{i}.png")
-    with pytest.raises(ValueError, match="every background image is of one grey"):
+    with pytest.raises(ValueError, match="Every background image is of one grey"):
         load("xai-tris/lin-imagenet-64x64", images_dir=tmp_path, cache_dir=cache, n_samples=20)

@@ -92,6 +92,12 @@ def test_unknown_names_and_parameters():
         load(NAME, alhpa=0.1)
     with pytest.raises(TypeError, match=r"xai-tris/lin-white-8x8 takes no 'classes'"):
         loading(NAME, "aeroplane,bicycle", verbose=False)
+    with pytest.raises(ValueError, match="split='test': expected three positive fractions"):
+        load(NAME, split="test")
+    with pytest.raises(ValueError, match="alpha='x': expected a signal-to-noise ratio"):
+        load(NAME, alpha="x")
+    with pytest.raises(ValueError, match="num_workers=-1: expected 0 or more"):
+        loading(NAME, num_workers=-1, verbose=False)
     with pytest.raises(ValueError, match="batch_size=0: expected at least 1"):
         loading(NAME, batch_size=0, verbose=False)
 

@@ -3,12 +3,13 @@ import os
 import pickle
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from xaibench.data import load
+from xaibench.data import Split, load
 from xaibench.data.released import DataRecord, _module_of_record, released_key
 from xaibench.data.tetromino import read_released, write_released
 
@@ -114,6 +115,8 @@ def stored(thing, new_format):
         (np.float64(1), r"refused numpy\._core\.multiarray\.scalar|refused numpy\.core\.multiarray\.scalar"),
         (np.array(["text"]), "refused an array of type 'U4'"),
         (Calls(torch.load, "{}"), r"refused torch\.serialization\.load"),
+        (Calls(torch._utils._rebuild_tensor_v2, "{}", 0, (1,), (1,), False, {}), "not built from a tensor's storage"),
+        (Calls(np._core.numeric._frombuffer, "{}", "f8", (1,), "C"), "an array does not hold plain numbers"),
     ],
 )
 @pytest.mark.parametrize("where", ["alone", "in a record"])
@@ -121,7 +124,7 @@ def test_whatever_else_a_file_names_is_refused(tmp_path, evil, name, where):
     trace = tmp_path / "trace"
     if isinstance(evil, Calls):
         function, arguments = evil.call
-        evil = Calls(function, *(text.format(trace) for text in arguments))
+        evil = Calls(function, *(text.format(trace) if isinstance(text, str) else text for text in arguments))
     content = evil if where == "alone" else {"k": record(y_val=evil)}
     with pytest.raises(ValueError, match=name):
         read_released(dump(tmp_path / "set.pkl", content))
@@ -158,6 +161,13 @@ def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path):
 def test_other_content(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         read_released(dump(tmp_path / "set.pkl", content))
+
+
+def test_only_grey_images_are_written(tmp_path):
+    split = Split(torch.zeros(2, 3, 8, 8), torch.zeros(2, 8, 8, dtype=torch.bool), torch.zeros(2, dtype=torch.int64))
+    dataset = replace(load("xai-tris/lin-white-8x8", n_samples=100), train=split)
+    with pytest.raises(ValueError, match="k: the format holds images of one channel, got 3"):
+        write_released(tmp_path / "set.pkl", {"k": dataset})
 
 
 @pytest.mark.parametrize("content", [b"", b"hello world", b"\x80\x04}"])

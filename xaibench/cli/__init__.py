@@ -3,10 +3,10 @@
 Exit codes: 0 all went well, 1 jobs failed (they are listed), data are missing or the disk gave out, 2 bad arguments.
 """
 
-from xaibench.cli import annotated, listing, running, scoring
+from xaibench.cli import annotated, hub, listing, running, scoring
 from xaibench.cli.app import app
 
-__all__ = ["annotated", "app", "listing", "main", "running", "scoring"]
+__all__ = ["annotated", "app", "hub", "listing", "main", "running", "scoring"]
 
 
 def main() -> None:

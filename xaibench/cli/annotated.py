@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xaibench.cli.app import app
-from xaibench.cli.terminal import Root, clear_errors, count_bar, print_table
+from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, print_table
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet
@@ -28,7 +29,7 @@ def prepare(
 
     Stop it at any time: the same command goes on.
     """
-    with clear_errors():
+    with clear_errors(goes_on=True):
         part = _annotated(name)
         base = None if root is None else root.expanduser()
         if download:
@@ -58,14 +59,16 @@ def show(
         from xaibench.data.annotated import AnnotatedSet
         from xaibench.report.sheet import sheet
 
+        made_folder_of(out)
         part = data.DATASETS.resolve(name)
-        parameters: dict[str, Any] = {"n_samples": max(100, 10 * count)}
+        parameters: dict[str, Any] = {}
+        if "n_samples" in inspect.signature(part).parameters:  # of what is made, no more than is shown
+            parameters = {"n_samples": max(100, 10 * count)}
         if isinstance(part, AnnotatedSet):
             parameters = {"root": root, "classes": classes, "size": size, "splits": (0.0, 0.0, 1.0)}
         dataset = data.load(name, seed=seed, **parameters)
         images, masks, targets = dataset.test[_spread(dataset.test.targets.tolist(), count, seed)]
         labels = [dataset.classes[target] for target in targets.tolist()]
-        out.parent.mkdir(parents=True, exist_ok=True)
         sheet(images.numpy(), masks.numpy(), labels).savefig(out)
         typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
 
@@ -86,7 +89,9 @@ def _download(part: AnnotatedSet, root: Path | None) -> None:
 
     base = data_root(root)
     if base is None:
-        raise MissingDataError("where to? Give --root DIR or set the environment variable XAIBENCH_DATA.")
+        raise MissingDataError(
+            "Download it to which folder? Give --root DIR or set the environment variable XAIBENCH_DATA."
+        )
     try:
         part.find(base)
     except MissingDataError:

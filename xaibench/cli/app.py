@@ -12,6 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Is this saliency map right? Benchmarks for visual explanations of image classifiers.",
     epilog="Start with: xaibench run xai-tris-8x8 --quick",
 )

@@ -11,7 +11,7 @@ import typer
 
 from xaibench._version import __version__
 from xaibench.cli.app import app
-from xaibench.cli.terminal import Root, clear_errors, names, print_table, progress_bars
+from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names, print_table, progress_bars
 
 if TYPE_CHECKING:
     from xaibench.runner import Estimate
@@ -62,7 +62,7 @@ def run(
     plan: Annotated[bool, typer.Option("--plan", help="Say what it will cost, and stop.")] = False,
 ) -> None:
     """Run a suite: generate, train, explain, score, report. Stop it at any time: the same command goes on."""
-    with clear_errors():
+    with clear_errors(goes_on=True):
         from xaibench import runner
 
         if plan:
@@ -126,6 +126,7 @@ def compare(
     with clear_errors():
         from xaibench.report.compare import compare_runs
 
+        made_folder_of(out)
         table = compare_runs(folders)
         moved = table[table["better"].notna()]
         for run, rows in table.groupby("run", sort=False):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from xaibench.cli.app import app
-from xaibench.cli.terminal import Root, clear_errors, count_bar, names
+from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, names
 
 if TYPE_CHECKING:
     from torch import nn
 
     from xaibench.data import Split
-    from xaibench.evaluation import Evaluation
 
 
 @app.command()
@@ -43,6 +43,7 @@ def score(
     with clear_errors():
         from xaibench import evaluation
 
+        made_folder_of(maps if template else out)
         samples = _samples(dataset, root, split, classes, seed)
         if template:
             evaluation.write_template(maps, samples)
@@ -50,13 +51,12 @@ def score(
             return
         found = evaluation.read_maps(maps, evaluation.sample_ids(samples))
         with count_bar("scoring", unit="sample") as progress:
-            result = _evaluated(
-                found,
+            result = evaluation.evaluate(
+                {maps.stem: found},
                 samples,
                 metrics=names(metrics),
                 model=_model(model, dataset, samples),
-                protocol=protocol,
-                label=maps.stem,
+                protocol=cast(Any, protocol),
                 progress=progress,
             )
         typer.echo(str(result))
@@ -77,7 +77,7 @@ def _samples(dataset: str, root: Path | None, split: str, classes: str | None, s
         if split == "all":
             parameters["splits"] = (0.0, 0.0, 1.0)
     elif split == "all":
-        raise typer.BadParameter("--split all is for annotated sets; give train, val or test.")
+        raise typer.BadParameter(f"--split all is for annotated sets, and {dataset} is none; give train, val or test.")
     found: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)
     return found
 
@@ -88,26 +88,36 @@ def _model(target: str | None, dataset: str, samples: Split) -> nn.Module | None
         return None
     from xaibench.data import DATASETS
     from xaibench.models import FOLDS, MODELS, build
-    from xaibench.registry import import_target
 
-    if MODELS.canonical(target) not in MODELS:
-        found = import_target(target, "model")
-        made: nn.Module = found() if isinstance(found, type) or not hasattr(found, "parameters") else found
-        return made
+    if ":" in target:
+        return _own(target)
+    MODELS.target(target)
     fold = DATASETS.canonical(dataset)
     if fold not in FOLDS:
         raise typer.BadParameter(
-            f"--model {target}: a network of ImageNet knows no classes of {fold}. Train a head and give the trained "
-            f"network as package.module:name; known without training: {', '.join(FOLDS)}."
+            f"--model {target}: untrained, it can tell the classes of {', '.join(FOLDS)} alone, not those of {fold}. "
+            "Train it, and give the trained network as package.module:name."
         )
     channels, height, width = samples[0][0].shape
     return build(target, (channels, height, width), len(FOLDS[fold]), fold=fold)
 
 
-def _evaluated(found: Any, samples: Split, *, label: str, **options: Any) -> Evaluation:
-    from xaibench.evaluation import evaluate
+def _own(target: str) -> nn.Module:
+    from torch import nn
 
-    try:
-        return evaluate({label: found}, samples, **options)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    from xaibench.registry import import_target
+
+    found = import_target(target, "model")
+    if not isinstance(found, nn.Module) and callable(found):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise typer.BadParameter(
+                f"--model {target}: {error}, expected a network, or what makes one without arguments."
+            ) from error
+        found = found()
+    if not isinstance(found, nn.Module):
+        raise typer.BadParameter(
+            f"--model {target}: got {type(found).__name__}, expected a torch.nn.Module, or what makes one."
+        )
+    return found

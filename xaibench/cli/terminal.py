@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,8 +77,12 @@ def count_bar(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]
 
 
 @contextlib.contextmanager
-def clear_errors() -> Iterator[None]:
-    """What a user can mend is said in a line, not a traceback."""
+def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
+    """What a user can mend is said in a line, not a traceback (which ``python -X dev -m xaibench`` shows).
+
+    Args:
+        goes_on: Whether the same command goes on where it was stopped.
+    """
     from xaibench.data.annotated import DataFileError, MissingDataError
     from xaibench.evaluation.mapfile import MapFileError
     from xaibench.registry import UnknownNameError
@@ -92,6 +97,25 @@ def clear_errors() -> Iterator[None]:
     except (StoreError, DataChangedError, MissingDataError, DataFileError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
+    except (ValueError, TypeError, ImportError, OSError) as error:  # said by a part, by a package, or by the system
+        if sys.flags.dev_mode:
+            raise
+        typer.echo(f"Error: {_in_words(error)}", err=True)
+        raise typer.Exit(1 if isinstance(error, OSError) else 2) from error
     except KeyboardInterrupt:
-        typer.echo("\nStopped. The same command goes on where this one was.", err=True)
+        typer.echo(f"\nStopped.{' The same command goes on where this one was.' if goes_on else ''}", err=True)
         raise typer.Exit(130) from None
+
+
+def _in_words(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    if error.filename is None:
+        return error.strerror
+    return f"{os.fspath(error.filename)}: {error.strerror}. Give another path, or change what is there."
+
+
+def made_folder_of(file: Path | None) -> None:
+    """Make the folder in which ``file`` will be written, before anything is computed that could be lost."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)

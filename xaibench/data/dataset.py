@@ -47,7 +47,7 @@ class Split(torch_data.Dataset[Sample]):
         count = len(targets)
         if images.ndim != 4 or masks.shape != (count, *images.shape[2:]) or images.shape[0] != count:
             raise ValueError(
-                "expected images [N,C,H,W], masks [N,H,W] and targets [N] of one N, H and W; got "
+                "Expected images [N,C,H,W], masks [N,H,W] and targets [N] of one N, H and W; got "
                 f"{list(images.shape)}, {list(masks.shape)} and {list(targets.shape)}."
             )
         self._images = images

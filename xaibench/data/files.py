@@ -45,5 +45,5 @@ def disk_of(folder: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        message = f"the disk of {os.fspath(folder)} is full; make room on it and try again"
+        message = f"The disk of {os.fspath(folder)} is full; make room on it and try again."
         raise OSError(error.errno, message) from error

@@ -59,6 +59,8 @@ DATASETS = Registry(
     schemes={
         "published": "xaibench.data.annotated.published:Published",
         "folder": "xaibench.data.annotated.folder:Folder",
+        "parquet": "xaibench.data.parquet:ParquetSet",
+        "hf": "xaibench.data.hub:HubSet",
     },
 )
 
@@ -68,7 +70,9 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
 
     Args:
         name: A name of :data:`DATASETS`; ``"folder:DIR"`` for your own images and masks, ``"published:DIR"`` for the
-            processed Saliency-Bench release; or ``"package.module:attribute"`` of your own.
+            processed Saliency-Bench release, ``"hf://owner/name"`` (or ``"hf://owner/name@revision"``) and
+            ``"parquet:DIR"`` for a set that xaibench wrote to the Hugging Face Hub or a folder; or
+            ``"package.module:attribute"`` of your own.
         seed: Fixes the samples and their split.
         **parameters: The set's own, such as ``alpha`` and ``n_samples`` of the XAI-TRIS sets
             (:meth:`xaibench.data.tetromino.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of the annotated

@@ -61,7 +61,15 @@ PAPER: Mapping[tuple[str, str, int], PaperCell] = MappingProxyType(
 
 
 def paper_alpha(scenario: str, background: str, size: int) -> float | None:
-    """The paper's signal-to-noise ratio of a set; None where it has no such set.
+    """The paper's signal-to-noise ratio alpha of a set (Tables 1 and 3).
+
+    Args:
+        scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
+        background: ``"white"``, ``"corr"`` or ``"imagenet"``.
+        size: Side of the images in pixels, 8 or 64.
+
+    Returns:
+        In [0, 1]; None where the paper has no such set.
 
     Example:
         >>> paper_alpha("lin", "corr", 8), paper_alpha("lin", "imagenet", 8)
@@ -72,7 +80,16 @@ def paper_alpha(scenario: str, background: str, size: int) -> float | None:
 
 
 def paper_accuracy(scenario: str, background: str, size: int, model: str) -> float | None:
-    """The paper's mean test accuracy in percent; None where it reports none.
+    """The paper's mean test accuracy of a network on a set (Tables 1 and 3).
+
+    Args:
+        scenario: As for :func:`paper_alpha`.
+        background: As for :func:`paper_alpha`.
+        size: As for :func:`paper_alpha`.
+        model: ``"llr"``, ``"mlp"`` or ``"cnn"``.
+
+    Returns:
+        In percent; None where the paper reports none.
 
     Example:
         >>> paper_accuracy("rigid", "corr", 8, "cnn"), paper_accuracy("rigid", "corr", 8, "llr")

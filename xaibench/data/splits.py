@@ -14,10 +14,13 @@ def check_fractions(fractions: Sequence[float]) -> tuple[float, float, float]:
     Raises:
         ValueError: If they are not three positive numbers that add up to 1.
     """
-    values = tuple(float(fraction) for fraction in fractions)
+    try:
+        values = tuple(float(fraction) for fraction in fractions)
+    except (TypeError, ValueError):
+        values = ()
     if len(values) != 3 or not all(value > 0 for value in values) or abs(sum(values) - 1) > 1e-6:
         raise ValueError(
-            f"split={tuple(fractions)}: expected three positive fractions (train, val, test) that add up to 1, "
+            f"split={fractions!r}: expected three positive fractions (train, val, test) that add up to 1, "
             "such as (0.8, 0.1, 0.1)."
         )
     return values[0], values[1], values[2]

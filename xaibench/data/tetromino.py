@@ -169,7 +169,7 @@ split=(0.8, 0.1, 0.1))
             raise ValueError(
                 f"{self.info.name}: the paper names no signal-to-noise ratio for this set; give alpha= in [0, 1]."
             )
-        if not 0 <= alpha <= 1:
+        if not isinstance(alpha, int | float | np.number) or not 0 <= alpha <= 1:
             raise ValueError(f"alpha={alpha!r}: expected a signal-to-noise ratio in [0, 1].")
         return float(alpha)
 
@@ -220,7 +220,7 @@ def _compose(
     pattern_norm, background_norm = (math.sqrt(math.fsum(itertools.chain.from_iterable(parts))) for parts in squares)
     if background_norm == 0:
         raise ValueError(
-            "every background image is of one grey: there is nothing to lay the patterns on. Give other images."
+            "Every background image is of one grey: there is nothing to lay the patterns on. Give other images."
         )
 
     def combine(start: int, stop: int) -> float:

@@ -39,7 +39,7 @@ def test_a_broken_part_is_named_and_the_others_go_on(tmp_path, caplog):
         assert build_parts(parts, squares) == [parts[0], parts[2]]
     assert "part 13 is left out: thirteen.txt cannot be read" in caplog.messages
     assert "1 of 3 could not be read and are left out; they are tried again." in caplog.messages
-    with pytest.raises(DataFileError, match=r"not one of 1 could be read; the first: thirteen\.txt"):
+    with pytest.raises(DataFileError, match=r"None of 1 could be read; the first: thirteen\.txt"):
         build_parts(parts[1:2], squares)
 
 

@@ -33,7 +33,7 @@ def test_no_class_at_all_is_refused(wanted):
 
 
 def test_an_unknown_class_is_refused_with_the_nearest():
-    with pytest.raises(ValueError, match="unknown class 'monitor'; did you mean 'tv monitor'"):
+    with pytest.raises(ValueError, match="Unknown class 'monitor'; did you mean 'tv monitor'"):
         choose_classes("monitor", KNOWN)
-    with pytest.raises(ValueError, match=r"unknown class 'xyz'\. Known: cat, dog"):
+    with pytest.raises(ValueError, match=r"Unknown class 'xyz'\. Known: cat, dog"):
         choose_classes("xyz", KNOWN)

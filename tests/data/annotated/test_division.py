@@ -42,7 +42,7 @@ def test_every_sample_goes_to_one_split_and_no_group_to_two(pairs, splits, seed)
 
 
 def test_a_class_with_one_image_is_named(painted):
-    with pytest.raises(ValueError, match=r"class 'b' has 1 independent image\(s\).*splits=\(0, 0, 1\)"):
+    with pytest.raises(ValueError, match=r"Class 'b' has 1 independent image\(s\).*splits=\(0, 0, 1\)"):
         parts_of(painted([0] * 20 + [1]))
     only = parts_of(painted([0] * 20 + [1]), (0, 0, 1))
     assert [len(part) for part in only] == [0, 0, 21]

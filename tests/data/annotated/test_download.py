@@ -191,7 +191,7 @@ def test_a_full_disk_is_said(server, target, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(download, "_receive", full)
-    with pytest.raises(OSError, match=r"the disk of .*new is full; make room"):
+    with pytest.raises(OSError, match=r"The disk of .*new is full; make room"):
         fetch(server.url, target, md5=MD5)
     assert names(target) == []
 

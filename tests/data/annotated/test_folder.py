@@ -192,7 +192,7 @@ def test_an_empty_class_is_named(mine):
 def test_a_class_with_one_image_is_named(mine):
     photo(mine / "image" / "rare" / "r.png")
     photo(mine / "mask" / "rare" / "r.png")
-    with pytest.raises(ValueError, match="class 'rare' has 1 independent image"):
+    with pytest.raises(ValueError, match="Class 'rare' has 1 independent image"):
         load(f"folder:{mine}")
 
 

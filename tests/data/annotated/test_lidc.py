@@ -169,7 +169,7 @@ def test_one_class_alone(root):
         ({"negatives": -1}, "negatives=-1: expected 0 or more"),
         ({"negatives": 0}, "negatives=0 leaves 'no_nodule' empty; give classes='nodule'"),
         ({"window": (400, -1000)}, "expected two Hounsfield values"),
-        ({"classes": "nodul"}, "unknown class 'nodul'; did you mean 'nodule'"),
+        ({"classes": "nodul"}, "Unknown class 'nodul'; did you mean 'nodule'"),
     ],
 )
 def test_parameters_out_of_range(root, own, said):
@@ -192,6 +192,9 @@ def test_where_it_may_lie(root, folder, tmp_path):
 def test_where_it_is_not(tmp_path):
     (tmp_path / "LIDC-IDRI").mkdir()
     with pytest.raises(MissingDataError, match=r"lidc is not in .*LIDC-IDRI-\*(?s:.*)NBIA Data Retriever"):
+        source_of(tmp_path)
+    (tmp_path / "LIDC-IDRI" / "LIDC-IDRI-0001").write_text("no folder")
+    with pytest.raises(MissingDataError, match=r"LIDC-IDRI holds no LIDC-IDRI-\* folder"):
         source_of(tmp_path)
 
 
@@ -241,7 +244,7 @@ def two_sizes(case):
     from generators.medical import write_slice
 
     write_slice(case.file(2), case.values[2][:50], z=-95, **case.says(2))
-    return r"300056.* holds slices of several sizes in one series: \[\(50, 80\), \(60, 80\)\]"
+    return r"300056.* holds slices of several sizes in one series, \[\(50, 80\), \(60, 80\)\]"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +261,7 @@ def test_a_broken_patient_is_named_and_the_others_go_on(root, damage, caplog):
         raise DataFileError(line)
     for patient in (1, 3):
         shutil.rmtree(root / "LIDC-IDRI" / f"LIDC-IDRI-000{patient}")
-    with pytest.raises(DataFileError, match=r"not one of 1 could be read; the first: .*" + said):
+    with pytest.raises(DataFileError, match=r"None of 1 could be read; the first: .*" + said):
         source_of(root)
 
 

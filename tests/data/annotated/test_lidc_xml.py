@@ -77,6 +77,9 @@ def test_broken_files_are_named(tmp_path):
     path.write_text('<!DOCTYPE x [<!ENTITY a "aaaa">]><LidcReadMessage>&a;</LidcReadMessage>')
     with pytest.raises(DataFileError, match=r"2\.xml declares a document type or entities"):
         read_reading(path)
+    path.write_text("<LidcReadMessage></LidcReadMessage>")
+    with pytest.raises(DataFileError, match=r"2\.xml cannot be read \(LidcReadMessage has no ResponseHeader\)"):
+        read_reading(path)
     with pytest.raises(MissingDataError, match=r"3\.xml is missing"):
         read_reading(tmp_path / "3.xml")
 

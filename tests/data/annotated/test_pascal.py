@@ -65,7 +65,7 @@ def test_only_wanted_classes_in_their_order(folder):
 
 def test_names_of_other_sets_are_understood(root):
     assert load("voc", root=root, size=16, classes="plane, TV").classes == ("aeroplane", "tvmonitor")
-    with pytest.raises(ValueError, match=r"unknown class 'aeroplan'; did you mean 'aeroplane'\?"):
+    with pytest.raises(ValueError, match=r"Unknown class 'aeroplan'; did you mean 'aeroplane'\?"):
         load("pascal", root=root, classes="aeroplan")
 
 

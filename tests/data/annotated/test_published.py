@@ -129,7 +129,7 @@ def test_classes_in_which_nothing_is_to_be_found(tmp_path):
     assert source.mask(0) is None or source.classes[source.targets[0]] == "cat"
     empty = [n for n in range(len(source)) if source.classes[source.targets[n]] == "none"]
     assert [source.mask(n) for n in empty] == [None] * 3
-    with pytest.raises(ValueError, match="unknown class 'nothing'"):
+    with pytest.raises(ValueError, match="Unknown class 'nothing'"):
         opened(tmp_path, negatives="nothing")
 
 

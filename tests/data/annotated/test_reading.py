@@ -71,6 +71,12 @@ def test_what_is_no_image_is_named(tmp_path, content):
             read(tmp_path / "no.jpg")
 
 
+def test_an_image_too_large_to_be_safe_is_named(photo, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(DataFileError, match=r"big\.png is larger than is safe to decode \(.*Scale it down\."):
+        open_image(photo("big.png"), 8)
+
+
 def test_a_missing_file_is_named(tmp_path):
     for read in (lambda path: open_image(path, 8), image_size, read_indices, read_lines, read_xml):
         with pytest.raises(MissingDataError, match=r"gone\.x is missing"):

@@ -156,6 +156,13 @@ def test_other_columns_are_refused(folder):
         opened(folder)
 
 
+def test_lists_without_an_image_are_refused(folder):
+    for file in (folder / "ImageSet").glob("*/*.csv"):
+        file.write_text("name,Gun,Knife,Wrench,Pliers,Scissors\n")
+    with pytest.raises(DataFileError, match=r"\.csv and the other lists name no image; get ImageSet\.zip anew\."):
+        opened(folder)
+
+
 def test_no_lists_say_what_is_missing(folder):
     shutil.rmtree(folder / "ImageSet")
     (folder / "ImageSet").mkdir()

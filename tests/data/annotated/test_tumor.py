@@ -150,7 +150,7 @@ def no_image(root):
 
 def other_shape(root):
     write_nifti(case(root, "labelsTr"), np.full((9, 60, 79), 2, np.uint8))
-    return r"labelsTr/pancreas_002\.nii\.gz has \(9, 60, 79\) voxels .*imagesTr/pancreas_002\.nii\.gz has \(9, 60, 80\)"
+    return r"labelsTr/pancreas_002\.nii\.gz has \[9, 60, 79\] voxels .*imagesTr/pancreas_002\.nii\.gz has \[9, 60, 80\]"
 
 
 def other_labels(root):
@@ -170,7 +170,7 @@ def no_tumour(root):
 
 def not_finite(root):
     write_nifti(case(root, "imagesTr"), np.full((9, 60, 80), np.nan, np.float32))
-    return r"imagesTr/pancreas_002\.nii\.gz holds values that are no numbers"
+    return r"imagesTr/pancreas_002\.nii\.gz holds NaN or infinite values"
 
 
 def text(root):

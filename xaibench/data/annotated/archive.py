@@ -89,7 +89,9 @@ def _zip_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise DataFileError(f"{source} holds a link or a device, {member.filename!r}; refused as unsafe.")
+                raise DataFileError(
+                    f"{source} holds a link or a device, {member.filename!r}, refused as unsafe; get the file anew."
+                )
             if member.is_dir():
                 yield member.filename, None
             else:
@@ -106,7 +108,9 @@ def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
             elif member.isdir():
                 yield member.name, None
             else:
-                raise DataFileError(f"{source} holds a link or a device, {member.name!r}; refused as unsafe.")
+                raise DataFileError(
+                    f"{source} holds a link or a device, {member.name!r}, refused as unsafe; get the file anew."
+                )
 
 
 def _chunks(content: IO[bytes], source: Path) -> Iterator[bytes]:
@@ -119,7 +123,9 @@ def _parts(name: str, source: Path) -> list[str]:
     """The folders and the file that a name consists of."""
     parts = re.split(r"[/\\]", name)
     if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in name:
-        raise DataFileError(f"{source} holds the name {name!r}, which may lie outside the folder; refused as unsafe.")
+        raise DataFileError(
+            f"{source} holds {name!r}, which may lie outside the folder, refused as unsafe; get the file anew."
+        )
     return [part for part in parts if part not in ("", ".")]
 
 
@@ -129,4 +135,5 @@ def _reading(source: Path) -> Iterator[None]:
         with naming(source):
             yield
     except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, RuntimeError) as error:
-        raise DataFileError(f"{source} is no whole zip or tar archive ({error}); get the file anew.") from error
+        reason = str(error).partition("\n")[0].rstrip(": ")
+        raise DataFileError(f"{source} is no whole zip or tar archive ({reason}); get the file anew.") from error

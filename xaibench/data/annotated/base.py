@@ -54,12 +54,24 @@ class AnnotatedSet(ABC):
         Keyword parameters that a set adds here, with defaults, are its own: users give them to ``load`` and
         ``loading``.
 
+        Args:
+            folder: Where the set lies.
+            classes: Names in the order of their index.
+            seed: Of what the set draws.
+
+        Returns:
+            The samples; no pixel is read yet.
+
         Raises:
             DataFileError: If a list or an index cannot be understood.
         """
 
     def download(self, root: Path, *, progress: Progress | None = None) -> None:
         """Fetch the set into ``root``, where the licence lets us.
+
+        Args:
+            root: The folder below which the sets lie.
+            progress: Told how many bytes have come, and of how many.
 
         Raises:
             MissingDataError: If it does not; says what the user has to do.
@@ -73,6 +85,11 @@ class AnnotatedSet(ABC):
 
         Everything built is a whole file under a name of its own, so that a stopped preparation goes on where it was,
         and two at once do no harm.
+
+        Args:
+            folder: Where the set lies.
+            workers: Processes to work with.
+            progress: Told how many things are built, and of how many.
         """
 
     def __call__(
@@ -106,6 +123,9 @@ class AnnotatedSet(ABC):
             download: Fetch the set if it is not there, where the licence lets us.
             **own: The set's own parameters (those of :meth:`open`).
 
+        Returns:
+            The set with its ``train``, ``val`` and ``test``; an image is ``[3, size, size]``, a mask ``[size, size]``.
+
         Raises:
             MissingDataError: If the set is not there; says how to get it.
             DataFileError: If a list or an index cannot be understood.
@@ -129,6 +149,13 @@ class AnnotatedSet(ABC):
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
         """The folder in which the set lies.
 
+        Args:
+            root: The folder below which the sets lie. None = the environment variable ``XAIBENCH_DATA``.
+            download: Fetch the set if it is not there, where the licence lets us.
+
+        Returns:
+            The first of ``folders`` below it that has the ``marker``.
+
         Raises:
             MissingDataError: If it is nowhere; says where it was looked for and how to get it.
         """
@@ -149,7 +176,14 @@ class AnnotatedSet(ABC):
         raise MissingDataError(f"{self.info.name} is not in {base}: there is no {looked}.\n{self.info.how_to_get}")
 
     def counts(self, folder: Path) -> dict[str, tuple[int, int]]:
-        """Of each class, how many samples are annotated, and how many there are in all."""
+        """How many samples there are.
+
+        Args:
+            folder: Where the set lies.
+
+        Returns:
+            Of each class, how many samples are annotated, and how many there are in all.
+        """
         classes = choose_classes(None, self.info.classes, default=self.default_classes)
         source = self.open(folder, classes=classes, seed=0)
         count = len(source.classes)
@@ -190,11 +224,20 @@ class AnnotatedSet(ABC):
         counts = np.bincount(source.targets[kept], minlength=len(source.classes))
         for name, count in zip(source.classes, counts, strict=True):
             if count == 0:
-                raise MissingDataError(f"{self.info.name}: {folder} holds no annotated image of class {name!r}.")
+                raise MissingDataError(
+                    f"{self.info.name}: {folder} holds no annotated image of class {name!r}; leave it out of classes."
+                )
         return kept
 
 
 def data_root(root: str | os.PathLike[str] | None) -> Path | None:
-    """``root``, or ``$XAIBENCH_DATA``, with ``~`` resolved; None when neither is given."""
+    """Where the sets lie.
+
+    Args:
+        root: As a user gave it; None = the environment variable ``XAIBENCH_DATA``.
+
+    Returns:
+        The folder, with ``~`` resolved; None when neither is given.
+    """
     given = root if root is not None else os.environ.get("XAIBENCH_DATA") or None
     return None if given is None else Path(given).expanduser()

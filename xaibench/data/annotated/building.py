@@ -140,7 +140,7 @@ def _build_part(part: Part, build: Callable[..., Arrays]) -> str | None:
             np.savez_compressed(stream, **cast("dict[str, Any]", arrays))
     except OSError as error:
         raise OSError(
-            error.errno, f"{part.kept} cannot be kept ({error}); make room or set XAIBENCH_CACHE to another folder"
+            error.errno, f"{part.kept} cannot be kept ({error}); make room, or set XAIBENCH_CACHE to another folder."
         ) from error
     return None
 
@@ -151,7 +151,7 @@ def _without(parts: Sequence[Part], failed: Mapping[Path, str]) -> list[Part]:
             _LOGGER.warning("%s is left out: %s", part.name, failed[part.kept])
     there = [part for part in parts if part.kept not in failed]
     if failed and not there:
-        raise DataFileError(f"not one of {len(parts)} could be read; the first: {next(iter(failed.values()))}")
+        raise DataFileError(f"None of {len(parts)} could be read; the first: {next(iter(failed.values()))}")
     if failed:
         _LOGGER.warning("%d of %d could not be read and are left out; they are tried again.", len(failed), len(parts))
     return there

@@ -47,11 +47,11 @@ def choose_classes(
         if _folded(name) not in spelt:
             near = difflib.get_close_matches(_folded(name), spelt, n=1, cutoff=0.5)
             hint = f"; did you mean {spelt[near[0]]!r}?" if near else "."
-            raise ValueError(f"unknown class {name!r}{hint} Known: {', '.join(known)}.")
+            raise ValueError(f"Unknown class {name!r}{hint} Known: {', '.join(known)}.")
         chosen.append(spelt[_folded(name)])
     twice = sorted({name for name in chosen if chosen.count(name) > 1})
     if twice:
-        raise ValueError(f"classes={wanted!r} names {', '.join(twice)} more than once.")
+        raise ValueError(f"classes={wanted!r} names {', '.join(twice)} more than once; name each once.")
     return tuple(chosen)
 
 

@@ -165,7 +165,10 @@ def _understood(file: Path) -> Iterator[None]:
         try:
             yield
         except (KeyError, TypeError, RecursionError) as error:
-            raise DataFileError(f"{file} is no annotation file of COCO ({error!r}); get the file anew.") from error
+            raise DataFileError(
+                f"{file} is no annotation file of COCO: expected a table with the lists images and annotations, got "
+                f"{type(error).__name__} ({error}). Get the file anew."
+            ) from error
 
 
 def _read_cache(file: Path) -> dict[str, list[str]] | None:

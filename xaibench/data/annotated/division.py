@@ -71,7 +71,7 @@ def _deal(source: Source, kept: Indices, fractions: NDArray[np.float64], rng: np
         present = np.count_nonzero(np.bincount(group_of[targets == index]))
         if present < len(used):
             raise ValueError(
-                f"class {source.classes[index]!r} has {present} independent image(s) or patient(s), too few for "
+                f"Class {source.classes[index]!r} has {present} independent image(s) or patient(s), too few for "
                 f"{len(used)} splits; leave the class out, get more of it, or put all in one split: splits=(0, 0, 1)."
             )
         part_of_group[members] = _shares(len(members), fractions)
@@ -98,10 +98,10 @@ def _parts(kept: Indices, assigned: Indices, rng: np.random.Generator) -> tuple[
 
 def _official(source: Source, kept: Indices, splits: str, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
     if splits != "official":
-        raise ValueError(f"splits={splits!r}: expected three fractions or 'official'.")
+        raise ValueError(f"splits={splits!r}: expected three fractions, such as (0.6, 0.2, 0.2), or 'official'.")
     if source.official is None:
         raise ValueError(
-            "this set has no official splits with these parameters; give fractions, such as splits=(0.6, 0.2, 0.2)."
+            "This set has no official splits with these parameters; give fractions, such as splits=(0.6, 0.2, 0.2)."
         )
     lists = {part: np.intersect1d(indices, kept) for part, indices in source.official.items()}
     if "test" not in lists:

@@ -97,6 +97,10 @@ class Folder(AnnotatedSet):
             counterfactual: Take the tables with ``counterfactual`` in their name, which mark what must not matter.
             negatives: Classes in whose images nothing is to be found (``"healthy"``): without a mask, such an image
                 counts as annotated, with an empty mask.
+
+        Raises:
+            MissingDataError: If there are masks and tables, or neither, or no image of a class.
+            ValueError: If ``counterfactual`` is asked of masks that are images, or a class is not known.
         """
         known = self.info.classes
         images = class_folders(folder, _IMAGES, known)
@@ -176,7 +180,9 @@ def _grouped(images: list[Listed], file: Path) -> list[Listed]:
             if not name or not group:
                 broken.append(f"line {reader.line_num}")
             elif groups.setdefault(name, group) != group:
-                raise DataFileError(f"{file}, line {reader.line_num}: {name} is in {groups[name]!r} and in {group!r}.")
+                raise DataFileError(
+                    f"{file}, line {reader.line_num}: {name} is in {groups[name]!r} and in {group!r}; give one group."
+                )
     warn_of(f"{file}: rows without a file or a group, left out", broken)
     used: set[str] = set()
     grouped = []

@@ -108,7 +108,10 @@ class _GlassesSource(Source):
         masks = [_read_part(file, face) for file in files]
         if masks[-1].shape != masks[0].shape:
             sizes = [f"{mask.shape[0]}×{mask.shape[1]}" for mask in masks]
-            raise DataFileError(f"{files[-1]} is {sizes[-1]}, but {files[0].name} is {sizes[0]} (height×width).")
+            raise DataFileError(
+                f"{files[-1]} is {sizes[-1]}, but {files[0].name} is {sizes[0]} (height×width); one of them is of "
+                "another version."
+            )
         drawn: NDArray[np.bool_] = np.logical_or.reduce(masks)
         return drawn
 

@@ -85,7 +85,7 @@ def build_patient(root: Path, patient: Path, others: Mapping[str, Path]) -> Arra
         if series not in scans:
             raise DataFileError(f"{path} marks the CT series {series}, which is not in {patient}; fetch it too.")
     if not scans:
-        raise MissingDataError(f"{patient} holds no CT slices (*.dcm).")
+        raise MissingDataError(f"{patient} holds no CT slices (*.dcm); fetch them, or remove the folder.")
     return _pack([_scan(root, heads, found.get(name) or others.get(name)) for name, heads in sorted(scans.items())])
 
 
@@ -123,7 +123,7 @@ def _scan(root: Path, heads: list[Head], xml: Path | None) -> Scan:
         )
     reading = read_reading(xml)
     if reading is None:
-        raise DataFileError(f"{xml} is no longer the XML of a CT scan.")
+        raise DataFileError(f"{xml} is no longer the XML of a CT scan; get the file anew.")
     slices, slice_of = _order(heads)
     shape = (slices[0].rows, slices[0].columns)
     _check(reading, xml, slice_of, shape, heads[0].path.parent)
@@ -145,7 +145,9 @@ def _order(heads: list[Head]) -> tuple[list[Head], dict[str, int]]:
     """The slices from the lowest up, each position once (the first taken), and the number of each image."""
     shapes = {(head.rows, head.columns) for head in heads}
     if len(shapes) > 1:
-        raise DataFileError(f"{heads[0].path.parent} holds slices of several sizes in one series: {sorted(shapes)}.")
+        raise DataFileError(
+            f"{heads[0].path.parent} holds slices of several sizes in one series, {sorted(shapes)}; fetch it anew."
+        )
     slices: list[Head] = []
     slice_of: dict[str, int] = {}
     for head in sorted(heads, key=lambda head: (head.z, head.number, head.image)):
@@ -164,7 +166,9 @@ def _check(reading: Reading, xml: Path, slice_of: Mapping[str, int], shape: tupl
                     f"{place}; fetch the series anew."
                 )
             if (contour.points < 0).any() or (contour.points >= shape).any():
-                raise DataFileError(f"{xml} outlines {mark.name!r} outside of slices of {shape[0]}×{shape[1]} pixels.")
+                raise DataFileError(
+                    f"{xml} outlines {mark.name!r} outside of slices of {shape[0]}×{shape[1]} pixels; get both anew."
+                )
 
 
 def _pack(scans: list[Scan]) -> Arrays:

@@ -79,7 +79,7 @@ def read_reading(path: str | os.PathLike[str]) -> Reading | None:
     if _name(root) == "IdriReadMessage":
         return None
     if _name(root) != "LidcReadMessage":
-        raise DataFileError(f"{os.fspath(path)} is a {_name(root)!r}, expected a LidcReadMessage.")
+        raise DataFileError(f"{os.fspath(path)} is a {_name(root)!r}, expected a LidcReadMessage; get the file anew.")
     with naming(path):
         series = _text(_child(root, "ResponseHeader"), "SeriesInstanceUid", "SeriesInstanceUID")
         marks: list[Mark] = []

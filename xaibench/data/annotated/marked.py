@@ -39,11 +39,24 @@ class MarkedPhotographs(AnnotatedSet):
 
     @abstractmethod
     def is_raw(self, folder: Path) -> bool:
-        """Whether the public set lies in this folder."""
+        """Whether the public set lies in this folder.
+
+        Args:
+            folder: Where to look.
+
+        Returns:
+            True if it does.
+        """
 
     @abstractmethod
     def list_raw(self, folder: Path) -> list[Listed]:
         """The public set's images of the classes.
+
+        Args:
+            folder: Where the set lies.
+
+        Returns:
+            One entry an image.
 
         Raises:
             DataFileError: If a list cannot be read.

@@ -107,7 +107,7 @@ def read_table(table: Path, side: int | None) -> MaskTable:
             raise
         except OSError as error:
             raise OSError(
-                f"the masks of {table} cannot be kept in {bits.parent} ({error}); make room or set XAIBENCH_CACHE to "
+                f"The masks of {table} cannot be kept in {bits.parent} ({error}); make room, or set XAIBENCH_CACHE to "
                 "another folder."
             ) from error
         found = read_kept(index, lambda arrays: _table(arrays, bits))
@@ -176,7 +176,7 @@ def _table(arrays: Mapping[str, NDArray[Any]], bits: Path) -> MaskTable:
     shapes = [(int(height), int(width)) for height, width in arrays["shapes"]]
     starts = np.cumsum([0, *(_packed_size(*shape) for shape in shapes)]).tolist()
     if bits.stat().st_size != starts[-1]:
-        raise ValueError(f"{bits.name} has another size than it should")
+        raise ValueError("its bits have another size than they should")
     places = [(bits, start, shape) for start, shape in zip(starts[:-1], shapes, strict=True)]
     names, lines, broken = (arrays[key].tolist() for key in ("names", "lines", "broken"))
     return MaskTable(names, lines, places, broken, int(arrays["rejected"]))

@@ -69,7 +69,7 @@ def import_medical(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f'medical images need {module}: pip install "xaibench[medical]"') from error
+        raise ImportError(f'Medical images need {module}: pip install "xaibench[medical]".') from error
 
 
 def dicom_files(folder: Path) -> dict[Path, list[Path]]:

@@ -43,9 +43,11 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     except UnidentifiedImageError as error:
         raise DataFileError(f"{os.fspath(path)} is no image that Pillow knows; get the file anew.") from error
     except Image.DecompressionBombError as error:
-        raise DataFileError(f"{os.fspath(path)}: {error}") from error
+        raise DataFileError(f"{os.fspath(path)} is larger than is safe to decode ({error}) Scale it down.") from error
     except DefusedXmlException as error:
-        raise DataFileError(f"{os.fspath(path)} declares a document type or entities, refused as unsafe.") from error
+        raise DataFileError(
+            f"{os.fspath(path)} declares a document type or entities, refused as unsafe; get the file anew."
+        ) from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file anew.") from error
 
@@ -104,7 +106,9 @@ def read_indices(path: str | os.PathLike[str], *, like: str | os.PathLike[str] |
     """
     with naming(path), Image.open(path) as mask:
         if mask.mode not in ("P", "L", "1"):
-            raise DataFileError(f"{os.fspath(path)} is a mask with mode {mask.mode!r}; expected labels (P, L or 1).")
+            raise DataFileError(
+                f"{os.fspath(path)} is a mask with mode {mask.mode!r}; expected labels (P, L or 1). Save it so."
+            )
         labels = np.array(mask.convert("L") if mask.mode == "1" else mask, dtype=np.uint8)
     if like is not None:
         check_same_size(labels, path, like)

@@ -52,7 +52,9 @@ class Sixray(AnnotatedSet):
             "Follow DOWNLOAD in the README of github.com/MeioJane/SIXray: fetch JPEGImage.tar.gz00 to 17, ImageSet.zip "
             "and Annotation.zip (their addresses are in its data_list.txt), join the images' parts (cat "
             "JPEGImage.tar.gz* | tar -xz) and unpack all, so that there are DIR/SIXray/JPEGImage/*.jpg, "
-            "DIR/SIXray/ImageSet/{10,100,1000}/{train,test}.csv and DIR/SIXray/Annotation/*.xml."
+            "DIR/SIXray/ImageSet/{10,100,1000}/{train,test}.csv and DIR/SIXray/Annotation/*.xml. The "
+            "positive images are reported to be in dataset.part10.rar of the folder SIXray-rar beside these archives "
+            "(issue 11 of that repository); put them into JPEGImage too."
         ),
         published=(("images", 1_059_231), ("prohibited items", 8_929)),
     )
@@ -148,7 +150,7 @@ class _SixraySource(Source):
         for left, top, right, bottom in boxes.tolist():
             mask[max(top - 1, 0) : max(bottom, 0), max(left - 1, 0) : max(right, 0)] = True
         if not mask.any():
-            raise DataFileError(f"the boxes in {image.stem}.xml lie outside of {image}; get both files anew.")
+            raise DataFileError(f"The boxes in {image.stem}.xml lie outside of {image}; get both files anew.")
         return mask
 
 

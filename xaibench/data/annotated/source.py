@@ -42,12 +42,33 @@ class Source(ABC):
 
         It need not be larger than ``size`` on its shorter side: a JPEG may be decoded at a fraction of its size
         (:func:`~xaibench.data.annotated.reading.open_image`).
+
+        Args:
+            index: Number of the sample.
+            size: Side in pixels to which it will be scaled.
+
+        Returns:
+            The image, at full size or at a fraction of it.
         """
 
     @abstractmethod
     def mask(self, index: int) -> NDArray[np.bool_] | None:
-        """``[h, w]``, True = important, at full size; None = nothing is (a true negative, or not annotated)."""
+        """What is important in the image.
+
+        Args:
+            index: Number of the sample.
+
+        Returns:
+            ``[h, w]`` at full size, True = important; None = nothing is (a true negative, or not annotated).
+        """
 
     @abstractmethod
     def meta(self, index: int) -> dict[str, object]:
-        """What is known of the sample; ``id`` (a string of its own, stable over runs) and ``file`` at least."""
+        """What is known of the sample.
+
+        Args:
+            index: Number of the sample.
+
+        Returns:
+            ``id`` (a string of its own, stable over runs) and ``file`` at least.
+        """

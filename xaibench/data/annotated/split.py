@@ -102,7 +102,14 @@ class DiskSplit(Split):
         return _Metas(self.source, self.indices)
 
     def with_transform(self, transform: Transform | None) -> DiskSplit:
-        """The same samples under another ``transform``: augment the training split and no other."""
+        """The same samples under another ``transform``: augment the training split and no other.
+
+        Args:
+            transform: Moves image and mask together: any of ``torchvision.transforms.v2``; None = none.
+
+        Returns:
+            A split of its own; this one is left as it is.
+        """
         return DiskSplit(self.source, self.indices, size=self.size, normalize=self.normalize, transform=transform)
 
     def _read(self, numbers: NDArray[np.int64]) -> Sample:

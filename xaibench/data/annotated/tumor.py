@@ -223,19 +223,23 @@ def _build_tumour(root: Path, image: Path, label: Path) -> Arrays:
     """
     labels, values = read_volume(label), read_volume(image)
     if labels.shape != values.shape:
-        raise DataFileError(f"{label} has {labels.shape} voxels (z, y, x), but {image} has {values.shape}.")
+        raise DataFileError(
+            f"{label} has {list(labels.shape)} voxels (z, y, x), but {image} has {list(values.shape)}; get both anew."
+        )
     with np.errstate(invalid="ignore"):
         known = (labels == labels.astype(np.uint8)) & (labels <= _TUMOUR)
     if not known.all():
         strange = np.unique(labels[~known])[:5].tolist()
-        raise DataFileError(f"{label} holds the labels {strange}; expected 0, 1 (pancreas) and 2 (tumour).")
+        raise DataFileError(
+            f"{label} holds the labels {strange}; expected 0, 1 (pancreas) and 2 (tumour). Get the file anew."
+        )
     marked = labels == _TUMOUR
     slices = np.flatnonzero(marked.any(axis=(1, 2)))
     if not len(slices):
-        raise DataFileError(f"{label} marks no tumour (label 2).")
+        raise DataFileError(f"{label} marks no tumour (label 2); get the file anew, or remove the scan.")
     arrays = {"slices": slices, "files": np.full(len(slices), image.relative_to(root).as_posix())}
     if not np.isfinite(values[slices]).all():
-        raise DataFileError(f"{image} holds values that are no numbers.")
+        raise DataFileError(f"{image} holds NaN or infinite values; get the file anew.")
     for number in slices.tolist():
         whole = values[number].astype(np.int16)
         arrays[f"image_{number}"] = whole if (whole == values[number]).all() else values[number].astype(np.float32)
@@ -252,7 +256,7 @@ def _build_healthy(root: Path, patient: Path) -> Arrays:
     """
     scans = [files for files in dicom_files(patient).values() if read_modality(files[0]) == "CT"]
     if not scans:
-        raise MissingDataError(f"{patient} holds no CT slices (*.dcm).")
+        raise MissingDataError(f"{patient} holds no CT slices (*.dcm); fetch them, or remove the folder.")
     heads = sorted((read_head(file) for file in max(scans, key=len)), key=lambda head: (head.z, head.number))
     count = len(heads)
     slices = np.arange(count // 4, count - count // 4)

@@ -1,0 +1,231 @@
+"""The datasheet of a set (Gebru et al. 2021, *Datasheets for Datasets*, CACM 64), from its parameters and its samples.
+
+Every number is counted from the samples, and every answer that nobody gave is said to be missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from xaibench._version import __version__
+from xaibench.data import Dataset, Split
+from xaibench.data.parquet import SPLITS
+from xaibench.hub.licence import is_generated
+from xaibench.hub.text import escape, table
+from xaibench.types import DatasetInfo
+
+_BATCH = 256
+
+_SCENARIOS = {
+    "lin": "Each image shows one tetromino, T or L, added to the background, each always at its own place. The class "
+    "is which of the two it is; a linear classifier can tell.",
+    "mult": "Each image shows one tetromino, T or L, each always at its own place, by which the background is dimmed. "
+    "The class is which of the two it is; no linear classifier can tell.",
+    "rigid": "Each image shows one tetromino, T or L, added to the background, rotated by a multiple of 90° and moved "
+    "at random. The class is which of the two it is.",
+    "xor": "Each image shows both tetrominoes, each always at its own place, each added to the background or "
+    "subtracted from it. The class is whether their signs agree.",
+}
+_BACKGROUNDS = {
+    "white": "Its background is white noise: every pixel is drawn from a standard normal distribution.",
+    "corr": "Its background is white noise smoothed by a Gaussian, so that pixels outside the tetromino say something "
+    "about the noise inside it (suppressor variables) and nothing about the class.",
+    "imagenet": "Its background is photographs from a folder that the publisher of this set chose.",
+}
+_MIXTURES = {
+    "mult": "`x = (1 − alpha·a)·η` for a pattern a and a background η",
+    "": "`x = alpha·A/‖A‖ + (1 − alpha)·E/‖E‖` for all patterns A and all backgrounds E, with Frobenius norms over the "
+    "whole set",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was counted in the samples.
+
+    Attributes:
+        samples: Of each split, by the name that ``datasets`` gives it.
+        classes: Of each split, how many samples of each class.
+        lowest: The smallest pixel value.
+        highest: The largest.
+        mean: The mean pixel value.
+        std: The standard deviation of all pixel values.
+        marked: Smallest, mean and largest share of an image that its mask marks.
+        unmarked: Samples whose mask marks nothing.
+    """
+
+    samples: Mapping[str, int]
+    classes: Mapping[str, tuple[int, ...]]
+    lowest: float
+    highest: float
+    mean: float
+    std: float
+    marked: tuple[float, float, float]
+    unmarked: int
+
+
+def measure(dataset: Dataset) -> Facts:
+    """Count; splits on disk are read a part at a time."""
+    lowest, highest, total, squares, pixels = math.inf, -math.inf, 0.0, 0.0, 0
+    shares: list[float] = []
+    for name in SPLITS:
+        split: Split = getattr(dataset, name)
+        for start in range(0, len(split), _BATCH):
+            images, masks, _ = split[start : min(start + _BATCH, len(split))]
+            lowest, highest = min(lowest, float(images.min())), max(highest, float(images.max()))
+            exact = images.double()
+            total, squares, pixels = (
+                total + float(exact.sum()),
+                squares + float((exact**2).sum()),
+                pixels + exact.numel(),
+            )
+            shares += masks.double().mean(dim=(1, 2)).tolist()
+    mean = total / pixels if pixels else math.nan
+    return Facts(
+        samples={theirs: len(getattr(dataset, name)) for name, theirs in SPLITS.items()},
+        classes={theirs: _counts(getattr(dataset, name), len(dataset.classes)) for name, theirs in SPLITS.items()},
+        lowest=lowest,
+        highest=highest,
+        mean=mean,
+        std=math.sqrt(max(0.0, squares / pixels - mean**2)) if pixels else math.nan,
+        marked=(min(shares), math.fsum(shares) / len(shares), max(shares)) if shares else (math.nan,) * 3,
+        unmarked=sum(share == 0 for share in shares),
+    )
+
+
+def _counts(split: Split, classes: int) -> tuple[int, ...]:
+    return tuple(torch.bincount(split.targets, minlength=classes).tolist())
+
+
+def datasheet(dataset: Dataset, facts: Facts, licence: str, repo: str) -> str:
+    """The body of the card.
+
+    Args:
+        dataset: The set, as it is uploaded.
+        facts: What was counted in it.
+        licence: As the Hub names it.
+        repo: ``"owner/name"``.
+    """
+    info = dataset.info
+    parts = (
+        f"# {escape(info.name)}\n\n{_what(info)}\n\n{_USE.format(repo=repo)}",
+        f"## Motivation\n\n{_motivation(info)}",
+        f"## Composition\n\n{_composition(dataset, facts)}",
+        f"## Collection process\n\n{_collection(dataset)}",
+        f"## Preprocessing\n\n{_preprocessing(info, facts)}",
+        f"## Uses\n\n{_uses(info)}",
+        f"## Distribution\n\nLicence: `{licence}`. Source to cite: {escape(info.citation or 'none was given')}",
+        f"## Maintenance\n\n{_MAINTENANCE.format(version=__version__, revision=info.revision, repo=repo)}",
+    )
+    return "\n\n".join(parts)
+
+
+_USE = """```python
+import xaibench as xb
+
+data = xb.load("hf://{repo}")  # .train .val .test of (image, mask, target), the same bits as were uploaded
+```
+
+```python
+from datasets import load_dataset
+
+data = load_dataset("{repo}")  # columns: image, mask (255 = important), target
+```"""
+
+_MAINTENANCE = (
+    "The owner of this repository maintains it; write in its Community tab. Written by xaibench {version} "
+    "(revision {revision} of the set). A set is not changed in place: another one has another commit, and "
+    "`hf://{repo}@COMMIT` stays what it was."
+)
+
+
+def _what(info: DatasetInfo) -> str:
+    if not is_generated(info):
+        return "Images, their classes, and for each image a mask of the pixels that are important for its class."
+    return (
+        "Images whose important pixels are known by construction, to score saliency maps against. "
+        f"{_SCENARIOS[info.scenario]} {_BACKGROUNDS[info.background]}"
+    )
+
+
+def _motivation(info: DatasetInfo) -> str:
+    if not is_generated(info):
+        return "To score saliency maps against the masks. Why the images were collected, and by whom, was not stated."
+    return (
+        "To tell whether a saliency map marks the pixels that decide the class. In photographs nobody knows these "
+        "pixels for certain; here they are known by construction. The design is that of the publication cited below; "
+        "the samples were generated by xaibench for whoever owns this repository. Funding: none was stated."
+    )
+
+
+def _composition(dataset: Dataset, facts: Facts) -> str:
+    info = dataset.info
+    shape = "×".join(map(str, info.image_shape))
+    rows = [(theirs, facts.samples[theirs], *facts.classes[theirs]) for theirs in SPLITS.values()]
+    low, mean, high = (f"{100 * share:.2f} %" for share in facts.marked)
+    missing = (
+        "Nothing is missing. The samples of a set share its norms and its largest value, and are independent "
+        "otherwise. No people, nothing confidential."
+        if is_generated(info) and info.background != "imagenet"
+        else "xaibench does not know whether the images show people, or anything confidential or offensive; ask the "
+        "owner of this repository."
+    )
+    return (
+        f"Each sample is an image ({shape}: channels, height, width), a mask and a class.\n\n"
+        f"{table(['split', 'samples', *info.classes], rows)}\n\n"
+        f"- Pixel values: {facts.lowest:.6g} to {facts.highest:.6g}, mean {facts.mean:.6g}, standard deviation "
+        f"{facts.std:.6g}.\n"
+        f"- Share of an image that its mask marks: {low} to {high}, {mean} on average; {facts.unmarked:,} masks mark "
+        "nothing.\n"
+        f"- {missing}"
+    )
+
+
+def _collection(dataset: Dataset) -> str:
+    info = dataset.info
+    given = table(["parameter", "value"], [(name, repr(value)) for name, value in dataset.parameters.items()])
+    if not is_generated(info):
+        return f"Collected by the owner of this repository and read by xaibench with these parameters:\n\n{given}"
+    arguments = "".join(f", {name}={value!r}" for name, value in dataset.parameters.items())
+    images = " and the same folder of images" if info.background == "imagenet" else ""
+    return (
+        f"Generated, with these parameters:\n\n{given}\n\nThe same bits are generated anew by xaibench (revision "
+        f"{info.revision} of this set) with this call{images}:\n\n"
+        f'```python\nxb.load("{info.name}"{arguments})\n```'
+    )
+
+
+def _preprocessing(info: DatasetInfo, facts: Facts) -> str:
+    mask = "A mask is a PNG: 255 = important, 0 = not."
+    if not is_generated(info):
+        return (
+            f"Images were scaled to {info.image_shape[1]}×{info.image_shape[2]} pixels, bilinearly and antialiased, "
+            f"masks by the nearest pixel. {mask}"
+        )
+    truth = (
+        "It marks the support of the image's own tetromino"
+        if info.scenario == "rigid"
+        else "It marks the places of both tetrominoes in every image, for the absence of one informs as well"
+    )
+    return (
+        f"{_MIXTURES.get(info.scenario, _MIXTURES[''])}; then the whole set is divided by its largest absolute value. "
+        f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} {truth}. `preview` is only "
+        "to look at: 8 bit, every image stretched by its own largest magnitude, 0 in middle grey, small ones enlarged."
+    )
+
+
+def _uses(info: DatasetInfo) -> str:
+    if not is_generated(info):
+        return (
+            "Training image classifiers and scoring saliency maps of them, within the licence. A mask says what people "
+            "find important, which need not be what a network uses."
+        )
+    return (
+        "Training image classifiers, explaining them, and scoring the maps against the masks, over samples that the "
+        "network classifies correctly. Scores on these images say how a method fares where the truth is known; they "
+        "are no proof that it does so on photographs. As pictures of the world the images are of no use."
+    )

@@ -1,0 +1,158 @@
+"""The card of a run's results: scores in the Hub's ``model-index``, the leaderboard, and how they came about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from xaibench._version import __version__
+from xaibench.hub.text import card, escape, table, without_folders
+from xaibench.report.folder import Run, place
+from xaibench.report.tables import leaderboard, summarise
+
+_CELL = ["scenario", "background", "model"]
+
+_WHAT = {
+    "summary": "means, medians, quartiles and ranks of each data set, network, explainer and metric",
+    "scores": "a row for each sample and metric",
+    "comparisons": "every pair of methods that was tested: difference, p, p after Holm's correction",
+    "accuracy": "test accuracies beside the publication's",
+    "trainings": "every single training",
+    "curves": "mean curves of insertion and deletion",
+    "samples": "who the samples are",
+    "jobs": "what every job cost",
+    "failures": "jobs that failed, and why",
+}
+
+
+def scorecard(run: Run, rows: Mapping[str, int], licence: str | None, repo: str) -> str:
+    """The card.
+
+    Args:
+        run: The run.
+        rows: Of each uploaded table, how many rows it has.
+        licence: As the Hub names it; None = not stated.
+        repo: ``"owner/name"``.
+    """
+    summary = summarise(run)
+    first = next(iter(rows), None)
+    head: dict[str, Any] = {"license": licence} if licence else {}
+    head |= {
+        "pretty_name": run.title,
+        "tags": ["xaibench", "explainable-ai", "saliency-maps", "benchmark-results"],
+        "configs": [
+            {"config_name": name, "data_files": f"{name}.parquet", **({"default": True} if name == first else {})}
+            for name in rows
+        ],
+        "model-index": model_index(run, summary),
+    }
+    return without_folders(card(head, _body(run, summary, rows, repo)))
+
+
+def model_index(run: Run, summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """One entry for each explainer, as the Hub's ``model-index`` has one for each model.
+
+    A result is a data set with a network; its values are the medians over the samples that the report counts. Where no
+    score is defined there is no value.
+    """
+    suite = run.suite
+    named = run.scores.groupby(["scenario", "background"], observed=True)["dataset"].first()
+    datasets = {key: str(name) for key, name in named.items()}
+    entries = []
+    for name, part in run.explainers.items():
+        mine = summary[(summary["explainer"] == name) & summary["median"].notna()]
+        results = []
+        for (scenario, background, model), rows in mine.groupby(_CELL, observed=True, sort=True):
+            shown = " ".join(filter(None, (place(str(scenario)), place(str(background)))))
+            results.append(
+                {
+                    "task": {"type": "saliency-maps", "name": f"Explaining {run.models[str(model)].label}"},
+                    "dataset": {
+                        "type": datasets[scenario, background],
+                        "name": shown,
+                        "config": suite,
+                        "split": "test",
+                        "args": {"model": str(model)},
+                    },
+                    "metrics": [_metric(run, row) for _, row in rows.iterrows()],
+                }
+            )
+        if results:
+            entries.append({"name": part.label, "results": results})
+    return entries
+
+
+def _metric(run: Run, row: pd.Series) -> dict[str, Any]:
+    metric = str(row["metric"])
+    value = round(float(row["median"]), 6)
+    counted = {"n": int(row["n"]), "n_valid": int(row["n_valid"]), "mean": round(float(row["mean"]), 6)}
+    return {"type": metric, "name": f"{run.metrics[metric].label} (median)", "value": value, "args": counted}
+
+
+def _body(run: Run, summary: pd.DataFrame, rows: Mapping[str, int], repo: str) -> str:
+    cells = int(summary.groupby(_CELL, observed=True).ngroups)
+    about = (
+        f"Scores of {sum(not part.control for part in run.explainers.values())} explainers and "
+        f"{sum(part.control for part in run.explainers.values())} controls (which know no network) in {cells:,} pairs "
+        f"of data set and network, by [xaibench](https://pypi.org/project/xaibench/) {__version__}; "
+        f"{len(run.failures):,} jobs failed."
+    )
+    counted = "the samples that every explained network of a set classifies correctly"
+    if run.settings.get("explaining", {}).get("scored") == "all":
+        counted = "all samples"
+    held = [(name, count, _WHAT[name]) for name, count in rows.items()]
+    parts = [
+        f"# {escape(run.title)}\n\n{about}" + (f"\n\n{escape(run.citation)}" if run.citation else ""),
+        f"## Leaderboard\n\n{_leaderboard(run, leaderboard(run, summary))}\n\nRanks and medians are over {counted}. "
+        "Mean rank: over all pairs and metrics, 1 is best. Beats controls: in how many pairs the method's median is "
+        "better than that of every control. A method without a place was not scored in every pair, or is a control.",
+        f"## Tables\n\n{table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
+        f"## Settings\n\n{_fenced(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
+        f"## Versions\n\n{table(['what', 'version'], _versions(run.environment))}",
+    ]
+    return "\n\n".join(parts)
+
+
+_USE = """```python
+import xaibench as xb
+
+results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["summary"], ...
+```
+
+`load_dataset("{repo}", "scores")` of the library `datasets` reads a table as well."""
+
+
+def _leaderboard(run: Run, board: pd.DataFrame) -> str:
+    columns = ["place", "method", "mean rank"]
+    for part in run.metrics.values():
+        columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "beats controls"]
+    return table(columns, [list(_line(run, row)) for _, row in board.iterrows()])
+
+
+def _line(run: Run, row: pd.Series) -> Iterator[object]:
+    part = run.explainers[str(row["explainer"])]
+    yield "" if pd.isna(row["place"]) else str(int(row["place"]))
+    yield part.label + (" (control)" if part.control else "")
+    yield float(row["mean_rank"])
+    for metric in run.metrics:
+        yield float(row[f"median:{metric}"])
+        yield f"{row[f'beats:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block of code, whose fence is longer than any in the text."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.strip()}\n{fence}"
+
+
+def _versions(environment: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    known = [(name, environment.get(name)) for name in ("xaibench", "commit", "python")]
+    known += list((environment.get("versions") or {}).items())
+    machine = environment.get("machine") or {}
+    known += [("processor", machine.get("processor")), ("GPUs", ", ".join(machine.get("gpus") or []))]
+    known += [("seeds", environment.get("seeds")), ("finished", environment.get("finished"))]
+    return [(name, str(value)) for name, value in known if value]

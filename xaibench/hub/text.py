@@ -1,0 +1,78 @@
+"""What cards are made of: a YAML head, Markdown tables, and texts that tell nothing of the machine they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# An absolute path of two parts or more. A URL is none: its slashes follow one another, or a word.
+_PATH = re.compile(
+    r"""(?<![\w/.])(?:~?/(?!/)|[A-Za-z]:\\+)   # where it begins
+        (?:[^\s"'/\\<>|]+[/\\]+)+               # the folders that are nobody's business
+        (?=[^\s"'/\\<>|])                       # the name that stays""",
+    re.VERBOSE,
+)
+
+
+def without_folders(text: str) -> str:
+    """Absolute paths without the folders they lie in: these tell who the user is, and nothing else.
+
+    Example:
+        >>> without_folders("folder:/home/ann/sets/dogs is not like https://example.org/sets/dogs or lin/white")
+        'folder:…/dogs is not like https://example.org/sets/dogs or lin/white'
+    """
+    return _PATH.sub("…/", text)
+
+
+def public(value: Any) -> Any:
+    """:func:`without_folders` of every text in lists, tuples and dicts."""
+    if isinstance(value, str):
+        return without_folders(value)
+    if isinstance(value, Mapping):
+        return {key: public(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(public(one) for one in value)
+    return value
+
+
+def card(head: Mapping[str, Any], body: str) -> str:
+    """A README as the Hub reads it: YAML between dashes, then Markdown."""
+    from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined, unused-ignore]
+
+    return f"---\n{yaml_dump(dict(head), sort_keys=False)}---\n\n{body.strip()}\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    r"""A Markdown table; numbers stand to the right, and what Markdown would read as its own is escaped.
+
+    Example:
+        >>> print(table(["name", "n"], [["a|b", 1200]]))
+        | name | n |
+        | --- | --: |
+        | a\|b | 1,200 |
+    """
+    rows = [list(row) for row in rows]
+    right = [bool(rows) and all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
+    lines = [[escape(name) for name in columns], ["--:" if one else "---" for one in right]]
+    lines += [[_cell(value) for value in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escape(text: str) -> str:
+    r"""Text from outside, such as a class's name, so that Markdown shows it as it is.
+
+    Example:
+        >>> escape("a_b <script>")
+        'a\\_b &lt;script&gt;'
+    """
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return escape(str(value))
+    if value != value:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
