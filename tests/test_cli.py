@@ -1,6 +1,7 @@
 """The command line: what it prints, and its exit codes."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ explainers = { saliency = {}, input = {} }
 metrics = { emd_perf = {} }
 quick = { explaining = { samples = 2 } }
 """
+
+
+ON = ("--dataset", "xai-tris/lin-white-8x8")
 
 
 @pytest.fixture
@@ -84,20 +88,73 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (("run", "xai-tris-8"), "did you mean 'xai-tris-8x8'"),
-        (("run", "nowhere.toml"), "cannot read the suite"),
+        (("run", "nowhere.toml"), "Cannot read the suite"),
         (("run", "small.toml", "--engine", "magic"), "magic"),
         (("run", "small.toml", "--workers", "0"), "greater than or equal to 1"),
-        (("run", "small.toml", "--device", "abacus"), "there is no device 'abacus'"),
-        (("run", "small.toml", "--out", "small.toml/x"), "cannot write to the run folder"),
+        (("run", "small.toml", "--device", "abacus"), "There is no device 'abacus'"),
+        (("run", "small.toml", "--out", "small.toml/x"), "Cannot write to the run folder"),
+        (("run", "small.toml", "--model", ""), "models is []; expected a list of at least one name"),
+        (("run", "small.toml", "--address", "here:1"), "address is 'here:1', but engine is 'processes'"),
         (("report", "nowhere"), "nowhere"),
         (("walk",), "walk"),
+        (("show", "xai-tris/lin-white-8x8", "--seed", "-1"), "Error: seed=-1: expected a whole number, at least 0"),
+        (("show", "xai-tris/lin-white-8x8", "--out", "sheet.xyz"), "Error: Format 'xyz' is not supported"),
+        (("show", "xai-tris/lin-imagenet-64x64"), "lays the patterns on photographs. Give images_dir="),
+        (("score", "gone.npz", *ON), "there is no such file"),
+        (("score", "small.toml", *ON), "is no file of numpy"),
+        (("score", "maps.npy", *ON, "--split", "tset"), "expected train, val, test or all"),
+        (("score", "maps.npy", *ON, "--split", "all"), "is for annotated sets, and xai-tris/lin-white-8x8 is none"),
+        (("score", "maps.npy", *ON, "--model", "resnet18"), "untrained, it can tell the classes of pet alone"),
+        (("score", "maps.npy", *ON, "--metrics", "iuo"), "Error: Unknown metric 'iuo'; did you mean 'iou'"),
+        (("score", "maps.npy", *ON, "--metrics", ","), "Error: metrics=[]: expected at least one"),
+        (("score", "maps.npy", *ON, "--model", "rsnet18"), "Error: Unknown model 'rsnet18'; did you mean 'resnet18'"),
+        (("score", "maps.npy", *ON, "--model", "math:pi"), "got float, expected a torch.nn.Module"),
+        (("score", "maps.npy", *ON, "--model", "torch.nn:Linear"), "missing a required argument: 'in_features'"),
     ],
 )
 def test_bad_arguments_are_exit_code_2_and_one_line(invoke, arguments, message):
+    np.save("maps.npy", np.random.default_rng(0).random((1000, 8, 8)))
     result = invoke(*arguments)
     assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)  # no traceback
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "xai-tris/lin-white-8x8", "--out", "small.toml/x.png"), "small.toml: File exists. Give another path"),
+        (("prepare", "pet", "--download", "--root", "small.toml/x"), "small.toml/x: Not a directory."),
+        (("score", "small.toml/t.npz", *ON, "--template"), "small.toml: File exists. Give another path"),
+        (("run", "small.toml", "--store", "small.toml"), "Cannot read the store small.toml: Not a directory"),
+        (("run", "small.toml", "--store", "nowhere://x"), "Cannot reach the store nowhere://x: Protocol not known"),
+        (("prepare", "pet", "--download"), "Download it to which folder? Give --root DIR or set"),
+    ],
+)
+def test_what_the_disk_refuses_is_exit_code_1_and_one_line(invoke, monkeypatch, arguments, message):
+    monkeypatch.delenv("XAIBENCH_DATA", raising=False)
+    result = invoke(*arguments, *(["--engine", "serial"] if arguments[0] == "run" else []))
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
     assert message in result.output
-    assert "Traceback" not in result.output
+
+
+def test_ctrl_c_says_whether_the_command_goes_on(invoke, monkeypatch):
+    def stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(xaibench.runner, "run", stopped)
+    monkeypatch.setattr(xaibench.data, "load", stopped)
+    run, show = invoke("run", "small.toml"), invoke("show", "xai-tris/lin-white-8x8")
+    assert run.exit_code == show.exit_code == 130
+    assert "Stopped. The same command goes on where this one was." in run.output
+    assert show.output.strip() == "Stopped."
+
+
+def test_dev_mode_shows_where_an_error_comes_from(invoke, monkeypatch):
+    monkeypatch.setattr("xaibench.cli.terminal.sys.flags", SimpleNamespace(dev_mode=True), raising=False)
+    result = invoke("show", "xai-tris/lin-white-8x8", "--seed", "-1")
+    assert isinstance(result.exception, ValueError)
 
 
 @pytest.fixture

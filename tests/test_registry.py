@@ -63,11 +63,11 @@ def test_unknown_names_are_left_as_they_are_by_canonical(registry):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("flor", r"unknown function 'flor'; did you mean 'floor'\? Known: floor, gone, lost, square_root\."),
+        ("flor", r"Unknown function 'flor'; did you mean 'floor'\? Known: floor, gone, lost, square_root\."),
         ("entire", r"did you mean 'entier'\?"),
         ("squareroot", r"did you mean 'square_root'\?"),
-        ("zzz", r"unknown function 'zzz'\. Known: floor, .* A part of your own is given as 'package\.module:name'\."),
-        ("", r"unknown function ''"),
+        ("zzz", r"Unknown function 'zzz'\. Known: floor, .* A part of your own is given as 'package\.module:name'\."),
+        ("", r"Unknown function ''"),
     ],
 )
 def test_an_unknown_name_is_told_the_nearest(registry, name, message):
@@ -92,10 +92,10 @@ def test_a_part_of_the_users_own(registry, own):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("no_such_package:f", r"function 'no_such_package:f': there is no module 'no_such_package' to import"),
+        ("no_such_package:f", r"Function 'no_such_package:f': there is no module 'no_such_package' to import"),
         ("xaibench.nothing:f", r"there is no module 'xaibench\.nothing' to import"),
         ("math.deeper:f", r"there is no module 'math\.deeper' to import"),
-        ("math:sqr", r"function 'math:sqr': 'math' has no attribute 'sqr'; did you mean 'sqrt'\?"),
+        ("math:sqr", r"Function 'math:sqr': 'math' has no attribute 'sqr'; did you mean 'sqrt'\?"),
         ("math:sqrt.zzz", r"'math.sqrt' has no attribute 'zzz'"),
         ("lost", r"'math' has no attribute 'lost'"),
         ("gone", r"there is no module 'xaibench\.gone' to import"),
@@ -157,11 +157,16 @@ def test_a_metric_is_not_hidden_by_the_module_it_lives_in(name):
     assert getattr(xaibench, name) is metric
 
 
+def test_a_name_is_a_text():
+    with pytest.raises(TypeError, match=r"function: got int, expected a name or 'package\.module:name'"):
+        Registry("function", {"floor": "math:floor"}).resolve(3)
+
+
 def test_a_scheme_makes_the_part_from_what_follows_the_colon():
     registry = Registry("folder", {"here": "math:pi"}, schemes={"path": "pathlib:PurePosixPath"})
     assert registry.resolve("path:/a/b:c").parts == ("/", "a", "b:c")
     assert registry.target("path:/a") == "pathlib:PurePosixPath"
     assert list(registry) == ["here"]
     assert registry.resolve("math:e") == math.e
-    with pytest.raises(UnknownNameError, match="unknown folder 'path'"):
+    with pytest.raises(UnknownNameError, match="Unknown folder 'path'"):
         registry.resolve("path")

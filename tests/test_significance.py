@@ -120,7 +120,7 @@ def test_the_seed_decides_and_shapes_are_checked():
     values = rng().normal(size=(30, 2))
     assert np.array_equal(bootstrap_intervals(values, seed=1), bootstrap_intervals(values, seed=1))
     assert not np.array_equal(bootstrap_intervals(values, seed=1), bootstrap_intervals(values, seed=2))
-    with pytest.raises(ValueError, match=r"expected groups \[30\]"):
+    with pytest.raises(ValueError, match=r"Expected groups \[30\]"):
         bootstrap_intervals(values, np.zeros(3))
-    with pytest.raises(ValueError, match=r"expected scores \[N\] or \[N, M\]"):
+    with pytest.raises(ValueError, match=r"Expected scores \[N\] or \[N, M\]"):
         paired_test(np.zeros((2, 2, 2)))

@@ -148,6 +148,9 @@ def critical_difference(methods: int, samples: int, *, level: float = 0.05) -> f
         samples: Number of samples that were ranked.
         level: Of the whole family of comparisons.
 
+    Returns:
+        In ranks; nan for less than two methods, or no sample.
+
     Example:
         >>> round(critical_difference(4, 14), 2)  # Demšar's example
         1.25
@@ -163,7 +166,7 @@ def critical_difference(methods: int, samples: int, *, level: float = 0.05) -> f
 def _columns(scores: ArrayLike) -> tuple[Floats, bool]:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim not in (1, 2):
-        raise ValueError(f"expected scores [N] or [N, M], got {list(values.shape)}.")
+        raise ValueError(f"Expected scores [N] or [N, M], got {list(values.shape)}.")
     return (values[:, None], True) if values.ndim == 1 else (values, False)
 
 
@@ -175,7 +178,7 @@ def _by_group(columns: Floats, groups: ArrayLike | None) -> tuple[Floats, Floats
         return filled, defined.astype(np.float64)
     of = np.asarray(groups)
     if of.shape != columns.shape[:1]:
-        raise ValueError(f"expected groups [{len(columns)}], one for each sample; got {list(of.shape)}.")
+        raise ValueError(f"Expected groups [{len(columns)}], one for each sample; got {list(of.shape)}.")
     names, index = np.unique(of, return_inverse=True)
     sums, counts = (np.zeros((len(names), columns.shape[1])) for _ in range(2))
     np.add.at(sums, index, filled)

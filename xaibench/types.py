@@ -127,6 +127,12 @@ class ModelInfo:
 def described(info: DatasetInfo | ExplainerInfo | MetricInfo | ModelInfo) -> Callable[[_F], _F]:
     """Attach ``info`` to a function or class, where the registries, the runner and the report read it.
 
+    Args:
+        info: What is known of the part.
+
+    Returns:
+        A decorator, which returns the part itself.
+
     Example:
         >>> @described(MetricInfo("Zero", "map", higher_is_better=True, range=(0.0, 0.0)))
         ... def zero(maps):

@@ -145,7 +145,7 @@ def test_scores_stay_on_the_gpu_of_the_maps(name, pairs):
     [
         (lambda maps, masks: (maps[:3], masks), r"\[3, 8, 8\] and masks \[24, 8, 8\]"),
         (lambda maps, masks: (maps[:, None], masks), r"\[24, 1, 8, 8\] and masks \[24, 8, 8\]"),
-        (lambda maps, masks: (np.where(masks, np.nan, maps), masks), "nan or infinity"),
+        (lambda maps, masks: (np.where(masks, np.nan, maps), masks), "NaN or infinity"),
         (lambda maps, masks: (maps, masks * 0.5), "binary"),
     ],
     ids=["count", "channels", "nan", "grey mask"],

@@ -144,7 +144,7 @@ def test_pairs_are_compared_on_the_samples_that_both_have(split):
     ranks, distance, n = result.ranks("iou")
     assert ranks.to_dict() == {"right": 1.0, "wrong": 2.0}
     assert (n, round(distance, 2)) == (N, 0.36)
-    with pytest.raises(KeyError, match="no scores of 'f1'; there are: iou, hit"):
+    with pytest.raises(KeyError, match="There are no scores of 'f1'; known: iou, hit"):
         result.matrix("f1")
 
 
@@ -174,9 +174,14 @@ class Outputs(nn.Module):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda n: torch.zeros(n, 3), r"returns \[1, 3\] for one image; expected \[N, 2\], a logit for each of T, L"),
+        (
+            lambda n: torch.zeros(n, 3),
+            r"model returns \[1, 3\] for one image; expected \[N, 2\], a logit for each of T, L",
+        ),
         (lambda n: torch.zeros(n), r"returns \[1\] for one image"),
-        (lambda n: torch.full((n, 2), torch.nan), "returns nan or infinity"),
+        (lambda n: torch.full((n, 2), torch.nan), "returns NaN or infinity"),
+        (lambda n: (torch.zeros(n, 2),), r"returns tuple for one image; expected \[N, 2\]"),
+        (lambda n: torch.zeros(n, 2) @ torch.zeros(3), r"cannot take images of shape \[1, 1, 8, 8\]: "),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(make, message):
@@ -189,16 +194,31 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
     ("methods", "options", "message"),
     [
         (np.zeros((3, SIZE, SIZE)), {}, r"expected floating maps \[30, H, W\], one for each sample; got \[3, 12, 12\]"),
-        (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], the images' masks \[30, 12, 12\]"),
-        ("saliency", {}, "saliency explains a model; give evaluate a model"),
-        (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "the metric 'deletion' asks the model"),
+        (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], but the masks of the images are \[30, 12, 12\]"),
+        ("saliency", {}, "saliency explains a model, and there is none; give one"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' asks the model, and there is none"),
         (np.zeros((N, SIZE, SIZE)), {"protocol": "own"}, "expected one of 'scaled', 'published'"),
-        (np.zeros((N, SIZE, SIZE)), {"samples": 0}, "there is no sample"),
+        (np.zeros((N, SIZE, SIZE)), {"samples": 0}, "samples=0: expected at least 1"),
         (np.zeros((N, SIZE, SIZE)), {"controls": ["saliency"]}, "'saliency' is no control"),
+        (np.full((N, SIZE, SIZE), np.nan), {"metrics": ["iou"]}, r"maps: NaN or infinite numbers in 30 of 30 maps"),
+        ([[0.0]], {}, "list: got list, expected maps"),
+        (np.zeros((N, SIZE, SIZE)), {"samples": -5}, "samples=-5: expected at least 1, or None for all"),
+        (np.zeros((N, SIZE, SIZE)), {"batch_size": 0}, "batch_size=0: expected at least 1"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": []}, r"metrics=\[\]: expected at least one"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": [xb.iou]}, "metric: got function, expected a name"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": {"iou": 0.5}}, "the parameters of 'iou' are 0.5, expected a table"),
+        (
+            np.zeros((N, SIZE, SIZE)),
+            {"metrics": {"iou": {"treshold": 0.5}}},
+            "Metric 'iou' has no parameter 'treshold'; did you mean 'threshold'. Known: threshold",
+        ),
+        (np.zeros((N, SIZE, SIZE)), {"model": "resnet18"}, "model: got str, expected a torch.nn.Module"),
+        (np.zeros((N, SIZE, SIZE)), {"model": nn.Linear}, "model: got the class Linear, expected a torch.nn.Module"),
+        ({}, {"controls": False}, "methods is empty"),
     ],
 )
 def test_what_does_not_fit_is_refused(split, methods, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         xb.evaluate(methods, split, **options)
 
 
@@ -210,7 +230,28 @@ def test_unknown_names_are_refused_with_the_nearest(split):
 
 
 def test_maps_cannot_be_asked_what_an_explainer_is_asked(split):
-    with pytest.raises(ValueError, match="sensitivity_max asks the explainer, but maps are maps computed elsewhere"):
+    with pytest.raises(
+        ValueError, match="Metric 'sensitivity_max' asks the explainer, but maps are maps computed elsewhere"
+    ):
         xb.evaluate(np.ones((N, SIZE, SIZE)), split, Halves(), ["sensitivity_max"], controls=False)
     result = xb.evaluate("saliency", split, Halves(), ["sensitivity_max"], controls=False, samples=3)
     assert result.summary()["n_valid"].tolist() == [3]
+
+
+def one_for_all(maps, masks, *, reduction="mean"):
+    return 0.5
+
+
+def test_a_metric_of_ones_own_must_score_each_sample(split):
+    with pytest.raises(ValueError, match=r"returned \[\] for 30 samples with reduction='none', expected \[30\]"):
+        xb.evaluate(np.zeros((N, SIZE, SIZE)), split, metrics=[f"{__name__}:one_for_all"], batch_size=N)
+
+
+def test_only_a_data_set_can_be_evaluated_on():
+    with pytest.raises(TypeError, match="dataset: got Tensor, expected a name, a data set"):
+        xb.evaluate("input", torch.zeros(3, 1, 4, 4))
+
+
+def test_a_split_without_samples_is_refused():
+    with pytest.raises(ValueError, match="dataset: the split holds no sample, expected at least one"):
+        xb.evaluate("input", Split(torch.zeros(0, 1, 4, 4), torch.zeros(0, 4, 4).bool(), torch.zeros(0).long()))

@@ -56,10 +56,11 @@ def test_a_template_has_the_ids_and_is_read_again(tmp_path, split):
         ({"ids": [*IDS, "9"], "maps": np.zeros((4, 4, 5))}, r"1 maps are of unknown samples \(9\)"),
         ({"ids": ["7", "7", "4"], "maps": MAPS}, "the ids 7 occur more than once"),
         ({"ids": IDS, "maps": MAPS[:2]}, "holds 3 ids and 2 maps"),
-        ({"7": MAPS[0], "2": MAPS[1], "4": MAPS[2, :2]}, r"expected maps \[H, W\] of one size, got \(2, 5\), \(4, 5\)"),
-        ({"ids": IDS, "maps": np.array([{}, {}, {}])}, r"m\.npz cannot be read as maps"),
+        ({"7": MAPS[0], "2": MAPS[1], "4": MAPS[2, :2]}, r"all of one size, got \[2, 5\], \[4, 5\]"),
+        ({"ids": IDS, "maps": np.array([{}, {}, {}])}, r"m\.npz cannot be read \(Object arrays"),
+        ({"maps": MAPS}, "holds maps; expected both 'ids' and 'maps'"),
     ],
-    ids=["missing", "unknown", "twice", "fewer maps", "sizes", "pickled"],
+    ids=["missing", "unknown", "twice", "fewer maps", "sizes", "pickled", "no ids"],
 )
 def test_what_does_not_fit_is_named(tmp_path, content, message):
     np.savez(tmp_path / "m.npz", **{name: np.asarray(value) for name, value in content.items()})
@@ -69,7 +70,7 @@ def test_what_does_not_fit_is_named(tmp_path, content, message):
 
 def test_an_npy_of_another_length(tmp_path):
     np.save(tmp_path / "m.npy", MAPS[:2])
-    with pytest.raises(MapFileError, match="holds 2 maps; expected 3, in the template's order"):
+    with pytest.raises(MapFileError, match="holds an array \\[2, 4, 5\\]; expected maps \\[3, H, W\\]"):
         read_maps(tmp_path / "m.npy", IDS)
 
 
@@ -79,7 +80,21 @@ def test_a_pickle_is_never_read(tmp_path):
             return (exec, ("raise SystemExit('executed')",))
 
     (tmp_path / "m.npz").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(MapFileError, match=r"m\.npz cannot be read as maps"):
+    with pytest.raises(MapFileError, match=r"m\.npz is no file of numpy; write it with"):
         read_maps(tmp_path / "m.npz", IDS)
-    with pytest.raises(MapFileError, match=r"gone\.npz cannot be read"):
-        read_maps(tmp_path / "gone.npz", IDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.npz", None, "there is no such file. A template to fill in: xaibench score"),
+        ("empty.npz", b"", "is no file of numpy"),
+        ("cut.npz", b"PK\x03\x04...", "cut.npz cannot be read .*; expected maps as .npz, .npy or .safetensors"),
+        ("m.safetensors", b"text", "m.safetensors cannot be read .*header"),
+    ],
+)
+def test_a_file_of_something_else_is_named(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(MapFileError, match=message):
+        read_maps(tmp_path / name, IDS)

@@ -234,7 +234,7 @@ def test_dropout_is_off(mlp, images, targets):
 
 
 def test_unknown_names_and_parameters(cnn, images, targets):
-    with pytest.raises(UnknownNameError, match="unknown explainer 'salliency'; did you mean 'saliency'"):
+    with pytest.raises(UnknownNameError, match="Unknown explainer 'salliency'; did you mean 'saliency'"):
         explain("salliency", cnn, images, targets)
     with pytest.raises(
         TypeError, match=r"LIME has no parameter 'n_sampls'; did you mean 'n_samples'. Known: alpha, base"
@@ -242,6 +242,9 @@ def test_unknown_names_and_parameters(cnn, images, targets):
         explain("lime", cnn, images, targets, n_sampls=10)
     with pytest.raises(TypeError, match=r"blend has no parameter 'depth'. Known: strength"):
         explain(blend, cnn, images, targets, depth=1)
+    with pytest.raises(AttributeError, match="has no attribute 'Salincy'") as caught:
+        _ = xaibench.explainers.Salincy
+    assert caught.value.name == "Salincy"
     with pytest.raises(TypeError, match="explainer: got int, expected a name"):
         explain(3, cnn, images, targets)
 
@@ -255,25 +258,30 @@ def replace(tensor, index, value):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"images": torch.zeros(7, 8, 8)}, ValueError, r"images: got (7, 8, 8), expected [N, C, H, W]"),
+        ({"images": torch.zeros(7, 8, 8)}, ValueError, r"images: got [7, 8, 8], expected [N, C, H, W]"),
         ({"images": torch.zeros(0, 1, 8, 8)}, ValueError, "with at least one image"),
         (
             {"images": torch.zeros(7, 1, 8, 8, dtype=torch.uint8)},
             TypeError,
             "images: got torch.uint8, expected floating",
         ),
-        ({"images": "cat.png"}, TypeError, "images: got str, expected a torch tensor or a NumPy array"),
-        ({"images": torch.zeros(7, 1, 9, 9)}, ValueError, "the model cannot take images of shape [2, 1, 9, 9]"),
-        ({"targets": torch.zeros(6, dtype=torch.long)}, ValueError, "targets: got (6,), expected (7,)"),
+        ({"images": "cat.png"}, TypeError, "images: got str, expected a torch tensor or a numpy array"),
+        ({"images": torch.zeros(7, 1, 9, 9)}, ValueError, "The model cannot take images of shape [2, 1, 9, 9]"),
+        ({"targets": torch.zeros(6, dtype=torch.long)}, ValueError, "targets: got [6], expected [7]"),
         ({"targets": torch.zeros(7)}, TypeError, "targets: got torch.float32, expected integers"),
         ({"targets": torch.zeros(7, dtype=torch.bool)}, TypeError, "targets: got torch.bool, expected integers"),
         ({"targets": torch.tensor([0, 1, 2, 0, 0, 0, -1])}, ValueError, "targets: class 2 in samples 2, 6; the model"),
         ({"output": "odds"}, ValueError, "output='odds': expected one of 'probability', 'logit', 'margin'"),
         ({"model": torch.tanh}, TypeError, "expected a torch.nn.Module that returns logits"),
         ({"model": nn.Sequential(nn.Flatten(0))}, ValueError, "expected logits [2, K]"),
-        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError, "the model returns [N, 1]"),
+        ({"model": nn.Sequential(nn.Flatten(), nn.Linear(64, 1))}, ValueError, "The model returns [N, 1]"),
         ({"channels": "mean"}, ValueError, "channels='mean'): expected one of"),
         ({"batch_size": 0}, ValueError, "batch_size=0): expected an integer of at least 1"),
+        ({"model": nn.Linear}, TypeError, "model: got the class Linear, expected a torch.nn.Module"),
+        ({"device": "abacus"}, ValueError, "device='abacus' cannot be used (Expected one of"),
+        ({"device": "cpu:x"}, ValueError, "device='cpu:x' cannot be used"),
+        ({"seed": -1}, ValueError, "seed=-1: expected a whole number, at least 0"),
+        ({"seed": "a"}, ValueError, "seed='a': expected a whole number"),
     ],
 )
 def test_bad_input_is_refused(change, error, message, mlp, images, targets):
@@ -288,7 +296,7 @@ def test_numbers_that_are_not_finite_are_named(mlp, images, targets):
     with pytest.raises(ValueError, match="<lambda> returned NaN or infinite numbers for samples 1"):
         explain(lambda model, x, y: replace(x[:, 0], 1, float("inf")), mlp, images, targets)
     mlp.layers[0].weight.data.fill_(float("nan"))
-    with pytest.raises(ValueError, match="the model returns NaN or infinite logits"):
+    with pytest.raises(ValueError, match="The model returns NaN or infinite logits"):
         explain("saliency", mlp, images, targets)
 
 
@@ -297,12 +305,12 @@ def test_a_model_with_one_output_is_refused(images, targets):
         def forward(self, x):
             return x.flatten(1).sum(1)
 
-    with pytest.raises(ValueError, match=re.escape("the model returns [2] for 2 images, expected logits [2, K]")):
+    with pytest.raises(ValueError, match=re.escape("The model returns [2] for 2 images, expected logits [2, K]")):
         explain("saliency", One(), images, targets)
 
 
 def test_maps_of_the_wrong_form_are_refused(mlp, images, targets):
-    with pytest.raises(ValueError, match=re.escape("<lambda> returned maps (7, 64), expected (7, 8, 8) ([N, H, W])")):
+    with pytest.raises(ValueError, match=re.escape("<lambda> returned maps [7, 64], expected [7, 8, 8] ([N, H, W])")):
         explain(lambda model, x, y: x.flatten(1), mlp, images, targets)
 
 

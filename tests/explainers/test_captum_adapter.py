@@ -63,6 +63,7 @@ def test_random_numbers_come_from_the_seed_alone(cnn, images, targets):
         (captum.attr.NeuronGradient, {}, "NeuronGradient attributes to a neuron, not to the pixels"),
         (captum.attr.GuidedGradCam, {}, "GuidedGradCam needs layer: pass it by name, or build the object"),
         (captum.attr.Occlusion, {}, "Occlusion needs sliding_window_shapes"),
+        (captum.attr.TokenReferenceBase, {}, "TokenReferenceBase: expected a captum.attr.Attribution, class or object"),
         (captum.attr.Saliency, {"n_steps": 3}, "Saliency has no parameter 'n_steps'. Known: abs, channels, seed"),
     ],
 )
@@ -76,3 +77,13 @@ def test_channels_by_the_rule_that_is_asked_for(rgb_cnn, targets):
     ours = explain("saliency", rgb_cnn, images, targets, channels="abs_sum")
     theirs = explain("captum.attr:Saliency", rgb_cnn, images, targets, channels="abs_sum")
     torch.testing.assert_close(ours, theirs)
+
+
+class Cropped(captum.attr.Saliency):
+    def attribute(self, inputs, target):
+        return super().attribute(inputs, target)[..., 1:]
+
+
+def test_attributions_of_another_shape_are_refused(cnn, images, targets):
+    with pytest.raises(ValueError, match=r"Cropped: attribute returned \[7, 1, 8, 7\], expected \[7, 1, 8, 8\]"):
+        explain(Cropped, cnn, images, targets)

@@ -112,7 +112,7 @@ def test_superpixels_follow_the_edges(photos):
 
 def test_superpixels_without_scikit_image(monkeypatch, rgb_cnn, photos, targets):
     monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
-    with pytest.raises(ImportError, match="needs scikit-image: pip install 'xaibench\\[superpixels\\]'"):
+    with pytest.raises(ImportError, match=r'needs scikit-image: pip install "xaibench\[superpixels\]"'):
         explain("lime", rgb_cnn, photos, targets, feature_mask="slic")
 
 
@@ -127,8 +127,8 @@ def test_cells_at_the_edge_may_be_smaller():
     [
         ({"feature_mask": "cells"}, ValueError, r"LIME\(feature_mask='cells'\): expected None, 'grid', 'slic' or"),
         ({"feature_mask": torch.zeros(8, 8)}, TypeError, "got torch.float32, expected integers"),
-        ({"feature_mask": torch.zeros(4, 8, dtype=int)}, ValueError, r"got \(4, 8\) for images \(7, 1, 8, 8\)"),
-        ({"feature_mask": torch.zeros(3, 8, 8, dtype=int)}, ValueError, r"got \(3, 8, 8\) for images \(7, 1, 8, 8\)"),
+        ({"feature_mask": torch.zeros(4, 8, dtype=int)}, ValueError, r"got \[4, 8\] for images \[7, 1, 8, 8\]"),
+        ({"feature_mask": torch.zeros(3, 8, 8, dtype=int)}, ValueError, r"got \[3, 8, 8\] for images \[7, 1, 8, 8\]"),
         ({"cell": 0}, ValueError, r"LIME\(cell=0\): expected an integer of at least 1"),
     ],
 )

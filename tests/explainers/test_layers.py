@@ -98,8 +98,8 @@ def test_tokens_become_maps_row_by_row_without_the_class_token():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (stack(nn.Flatten(), nn.Linear(768, 2)), r"X: found no feature map .* in Sequential.*one of: none"),
-        (Tokens(True), r"found no feature map .* one of: 'embed', 'norm';"),
+        (stack(nn.Flatten(), nn.Linear(768, 2)), r"X: found no feature map .* in Sequential.*can be named .*: none"),
+        (Tokens(True), r"found no feature map .* can be named .*: 'embed', 'norm'."),
     ],
 )
 def test_no_layer_to_find(model, message):

@@ -437,6 +437,10 @@ class Called(nn.Module):
         (lambda x: functional.relu(x.logsumexp(3, keepdim=True)), r"layer 'layers.odd' .* log-sum-exp .* \(relu\)"),
         (lambda x: functional.conv2d(x, x[:1].expand(3, 3, 4, 4)), r"depends on the image"),
         (lambda x: x + torch.zeros(2, 1, 1, 1, 1), r"add.* changes the shape"),
+        (
+            lambda x: functional.batch_norm(x.flatten(2), x.new_zeros(3), x.new_ones(3)).unflatten(2, (4, 4)),
+            "batch normalisation of something else than images or a linear layer",
+        ),
     ],
 )
 def test_what_relevance_cannot_pass_is_an_error_that_names_the_layer(function, message):

@@ -136,7 +136,7 @@ def test_tables_tensors_and_lists_are_the_same():
         ({"iou": [1.0], "f1": [1.0, 2.0]}, {}, r"different numbers of scores: \{'iou': 1, 'f1': 2\}"),
         ({"iou": np.ones((2, 2))}, {}, r"'iou' must be \[N\], got the shape \[2, 2\]; score with reduction='none'"),
         ({"iou": 0.5}, {}, r"'iou' must be \[N\], got the shape \[\]"),
-        ({"iou": [np.inf]}, {}, "'iou' must be finite or nan"),
+        ({"iou": [np.inf]}, {}, "'iou' must be finite, or NaN"),
         ({"mine": [1.0]}, {}, "'mine' is no registered metric, so its direction is not known; pass higher_is_better"),
         ({"iou": [1.0]}, {"higher_is_better": {"io": True}}, r"higher_is_better names \['io'\]"),
         ({"iou": [1.0]}, {"binary": ["hit"]}, r"binary names \['hit'\], but there are only scores of \['iou'\]"),

@@ -233,7 +233,7 @@ def test_bad_input_is_refused(metric, maps, masks, message, kind):
 def test_maps_that_are_not_finite_are_refused_by_sample(metric, bad):
     maps, masks = np.ones((4, 2, 2)), np.ones((4, 2, 2), dtype=bool)
     maps[2, 0, 1] = maps[3, 1, 1] = bad
-    with pytest.raises(ValueError, match=r"finite, got nan or infinity in 2 of 4 samples \(the first is sample 2\)"):
+    with pytest.raises(ValueError, match=r"finite, got NaN or infinity in 2 of 4 samples \(the first is sample 2\)"):
         metric(maps, masks)
     assert undefined_reasons(maps, masks) == ["", "", "map is not finite", "map is not finite"]
 
@@ -282,7 +282,7 @@ def test_undefined_reasons_are_those_of_the_metric():
     assert ask("precision", threshold=1.0)[2:] == ["no pixel above the threshold"] * 2
     assert ask("roc_auc") == ["mask covers the whole image", "mask is empty", "", "mask covers the whole image"]
     assert ask("sparseness") == ["map is all zero", "", "", ""]
-    with pytest.raises(ValueError, match="unknown metric 'io'; did you mean 'iou'"):
+    with pytest.raises(ValueError, match="Unknown metric 'io'; did you mean 'iou'"):
         ask("io")
 
 
@@ -323,7 +323,7 @@ def test_scores_of_maps_do_not_depend_on_the_batch(metric, batch, data):
         (np.ones(9), ValueError, r"maps must have the shape \[N, H, W\] or \[H, W\], got \[9\]"),
         (np.ones((2, 1, 3, 3)), ValueError, r"got \[2, 1, 3, 3\]\. Reduce the channels"),
         (np.ones((2, 3, 0)), ValueError, r"got \[2, 3, 0\]"),
-        (np.full((2, 3, 3), np.inf), ValueError, "nan or infinity in 2 of 2 samples"),
+        (np.full((2, 3, 3), np.inf), ValueError, "NaN or infinity in 2 of 2 samples"),
         ([[1.0]], TypeError, "maps must be a numpy array or a torch tensor, got list"),
         (np.ones((1, 1), dtype=complex), TypeError, "maps must hold real numbers, got complex128"),
     ],
@@ -333,3 +333,10 @@ def test_bad_maps_are_refused(metric, maps, error, message):
         metric(maps)
     with pytest.raises(ValueError, match="reduction must be 'mean' or 'none', got 'max'"):
         metric(np.ones((2, 2)), reduction="max")
+
+
+def test_a_name_that_is_not_there_is_told_the_nearest():
+    with pytest.raises(AttributeError, match=r"module 'xaibench\.metrics' has no attribute 'preciison'") as caught:
+        _ = metrics.preciison
+    # From these two the interpreter adds: Did you mean: 'precision'?
+    assert (caught.value.name, caught.value.obj) == ("preciison", metrics)

@@ -157,7 +157,7 @@ def test_the_mode_is_restored_when_the_model_fails(case, metric):
             raise RuntimeError("no such luck")
 
     model = Failing().train()
-    with pytest.raises(RuntimeError, match="no such luck"):
+    with pytest.raises(ValueError, match=r"cannot take images of shape .*: no such luck"):
         metric(model, images, maps, targets)
     assert model.training
 
@@ -188,14 +188,14 @@ def replace(name, make):
 
 
 BAD = {
-    "nan in a map": (put("maps", (3, 0, 0), math.nan), "maps must be finite, got nan .* sample 3"),
+    "nan in a map": (put("maps", (3, 0, 0), math.nan), "maps must be finite, got NaN .* sample 3"),
     "infinity in a map": (put("maps", (1, 0, 0), -math.inf), "maps must be finite"),
-    "nan in an image": (put("images", (5, 0, 0, 0), math.nan), "images must be finite, got nan .* sample 5"),
+    "nan in an image": (put("images", (5, 0, 0, 0), math.nan), "images must be finite, got NaN .* sample 5"),
     "too few maps": (replace("maps", lambda m: m[:3]), r"maps \[3, 6, 5\] and images \[7, 2, 6, 5\]"),
     "maps of another size": (replace("maps", lambda m: m[:, 1:]), r"maps \[7, 5, 5\] and images \[7, 2, 6, 5\]"),
     "maps with channels": (replace("maps", lambda m: m[:, None]), r"\[7, 1, 6, 5\] .*Reduce the channels"),
     "too few targets": (replace("targets", lambda t: t[:3]), r"got \[3\] for images \[7, 2, 6, 5\]"),
-    "target too large": (put("targets", 4, 3), "0 to 2, since the model returns 3 outputs, got 3 for sample 4"),
+    "target too large": (put("targets", 4, 3), "0 to 2, since the model returns 3 output.s., got 3 for sample 4"),
     "negative target": (put("targets", 1, -1), "got -1 for sample 1"),
     "no image": (replace("images", lambda x: x[:0]), r"at least one image, got \[0, 2, 6, 5\]"),
     "images without channels": (replace("images", lambda x: x[0, 0]), r"\[N, C, H, W\]"),
@@ -207,7 +207,7 @@ BAD = {
     "a model with one output": (replace("model", lambda m: lambda x: m(x)[:, :1]), "targets must lie in 0 to 0"),
     "a model that returns nan": (
         replace("model", lambda m: lambda x: m(x) + torch.where(x.sum() == x.sum(), math.nan, 0.0)),
-        "score is nan or infinite for",
+        "score is NaN or infinite for",
     ),
 }
 
@@ -248,6 +248,17 @@ def test_input_of_another_kind_is_refused(case, metric, change, message):
 def test_bad_settings_are_refused(case, metric, settings, message):
     with pytest.raises(ValueError, match=message):
         metric(*case, **settings)
+
+
+def test_a_baseline_is_a_number_or_a_tensor(case):
+    with pytest.raises(TypeError, match="baseline must be a number, 'blur' or a tensor, got list"):
+        deletion(*case, baseline=[0.0])
+
+
+def test_images_that_the_model_cannot_take_are_named(case):
+    model, images, *rest = case
+    with pytest.raises(ValueError, match=r"The model cannot take images of shape \[1, \d+, 6, 5\], .* on cpu: "):
+        deletion(model, torch.cat([images, images], 1), *rest)
 
 
 @pytest.mark.parametrize(

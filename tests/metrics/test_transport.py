@@ -257,7 +257,7 @@ def test_when_the_time_is_up_there_is_an_error_or_an_interval():
     maps, masks = batch()
     exact = emd(maps[0], masks[0])
     with pytest.raises(
-        TransportError, match=r"map 0: 0 s were not enough: the distance lies between [\d.]+ and"
+        TransportError, match=r"Map 0: 0 s were not enough: the distance lies between [\d.]+ and"
     ) as error:
         emd(maps, masks, time_limit=0, workers=2)
     lower, upper = emd(maps[0], masks[0], exact=False, time_limit=0)
@@ -269,7 +269,7 @@ def test_when_the_time_is_up_there_is_an_error_or_an_interval():
 def test_a_search_that_does_not_end_is_ended(monkeypatch):
     monkeypatch.setattr(multiscale, "_MOST_ROUNDS", 1)
     maps, masks = batch()
-    with pytest.raises(TransportError, match=r"map 0: the optimum was not reached: .* Please report this map"):
+    with pytest.raises(TransportError, match=r"Map 0: The optimum was not reached: .* Please report this map"):
         emd(maps, masks)
     lower, upper = emd(maps[0], masks[0], exact=False)
     assert lower <= oracle.emd_by_simplex(maps[0], masks[0]) <= upper
@@ -303,5 +303,5 @@ def test_an_optimum_that_is_none_is_an_error_not_a_score(monkeypatch):
 
     monkeypatch.setattr(ot.lp, "emd", sure)
     rng = np.random.default_rng(0)
-    with pytest.raises(TransportError, match="map 0: the optimum was not reached: the distance lies between"):
+    with pytest.raises(TransportError, match="Map 0: The optimum was not reached: the distance lies between"):
         emd(rng.random((8, 8)), rng.random((8, 8)) < 0.5)

@@ -91,7 +91,9 @@ def test_results_come_back_and_damage_is_found(root):
     data = bytearray(store.files.read("data/k.safetensors"))
     data[-5000] ^= 1
     store.files.write("data/k.safetensors", bytes(data))
-    with pytest.raises(CorruptResultError, match=r"data/k.safetensors is damaged: its checksum does not match"):
+    with pytest.raises(
+        CorruptResultError, match=r"data/k.safetensors is damaged .its checksum does not match.*computes it again"
+    ):
         store.load_tensors("data", "k")
     assert store.keys("data") == {}
     assert any(".corrupt-" in name for name in store.files.listing("data"))
@@ -145,5 +147,5 @@ def test_a_store_of_no_known_kind_says_so(tmp_path):
     with pytest.raises(StoreError, match="Cannot reach the store nowhere://x: Protocol not known: nowhere"):
         Store("nowhere://x").has("data", "k")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="Cannot read the store .*file: Not a directory; choose another folder"):
+    with pytest.raises(StoreError, match=r"Cannot read the store .*file: Not a directory; choose another folder"):
         Store(tmp_path / "file").keys("data")

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -225,6 +226,12 @@ def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
 def test_bad_arguments(tiny_suite, tmp_path, arguments, message):
     with pytest.raises(ArgumentError, match=message):
         run(tiny_suite, tmp_path / "run", **arguments)
+
+
+def test_without_ray_the_command_is_named(tiny_suite, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xaibench.runner.ray", None)
+    with pytest.raises(ArgumentError, match=r"engine='ray' needs Ray.*pip install \"xaibench\[ray\]\"\."):
+        run(tiny_suite, tmp_path / "run", engine="ray")
 
 
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):

@@ -95,3 +95,12 @@ def test_a_failure_is_kept_until_the_job_succeeds(store):
     store.fail("train", "t", "x")
     store.forgive("train", "t")
     assert store.failure("train", "t") is None
+
+
+def test_a_changed_note_is_noticed(tmp_path):
+    store = Store(tmp_path)
+    store.save_tensors("data", "k", {"x": torch.ones(1)}, {"n": 1})
+    (file,) = (tmp_path / "data").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'n\\": 1', b'n\\": 2'))
+    with pytest.raises(CorruptResultError, match=r"its checksum does not match.*the same command computes it again"):
+        store.load_meta("data", "k")

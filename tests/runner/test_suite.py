@@ -103,6 +103,7 @@ def test_toml_is_written_as_it_is_read():
         ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected \"best\" or \"all\""),
         ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected one of default, probability"),
         ({"cells": [{"datasets": ["a"]}]}, r"cells.* number 1: models missing"),
+        ({"explaining": {"scored": "some"}}, r"explaining.scored is 'some'; expected one of correct, all"),
         ({"title": 5}, r"title is 5; expected a text"),
         ({"data": 5}, r"\[data\]: expected a table"),
         ({"data": {"parameters": "x"}}, r"\[data\]: parameters is 'x'; expected a table of parameters"),
@@ -134,6 +135,8 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "broken.toml").write_text("name = ")
     with pytest.raises(SuiteError, match=r"broken.toml is not valid TOML"):
         load_suite(tmp_path / "broken.toml")
+    with pytest.raises(SuiteError, match="'mine:suite' is no suite; give the name of one"):
+        load_suite("mine:suite")
     (tmp_path / "quick.toml").write_text("quick = 3")
     with pytest.raises(SuiteError, match=r"quick.toml: quick is 3; expected a table \[quick\]\."):
         load_suite(tmp_path / "quick.toml", quick=True)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Entries of an ``.npz`` or ``.safetensors`` file that holds all maps in one array.
 IDS, MAPS = "ids", "maps"
 _SHOWN = 5
+_TEMPLATE = "xaibench score FILE.npz --dataset NAME --template."
+#: How files of numpy begin: .npy, and .npz, which is a zip archive.
+_MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 
 
 class MapFileError(ValueError):
@@ -23,7 +26,14 @@ class MapFileError(ValueError):
 
 
 def sample_ids(split: Split) -> list[str]:
-    """The id of each sample; of a set without ids, its number."""
+    """The names by which maps and samples find each other.
+
+    Args:
+        split: Of any data set.
+
+    Returns:
+        The id of each sample; of a set without ids, its number.
+    """
     meta = getattr(split, "meta", None)
     return [str(index if meta is None else meta[index]["id"]) for index in range(len(split))]
 
@@ -46,26 +56,32 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     path = Path(path)
     try:
         found = _read(path, ids)
-    except (OSError, ValueError, KeyError) as error:
-        if isinstance(error, MapFileError):
-            raise
-        raise MapFileError(f"{path} cannot be read as maps ({error}); expected .npz, .npy or .safetensors.") from error
+    except MapFileError:
+        raise
+    except FileNotFoundError as error:
+        raise MapFileError(f"{path}: there is no such file. A template to fill in: {_TEMPLATE}") from error
+    except Exception as error:  # numpy, zip and safetensors each have errors of their own
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise MapFileError(f"{path} cannot be read ({reason}); expected maps as .npz, .npy or .safetensors.") from error
     missing = [one for one in ids if one not in found]
     unknown = sorted(set(found) - set(ids))
     if missing or unknown:
         problems = [f"{len(missing)} of {len(ids)} samples have no map ({_some(missing)})"] if missing else []
         problems += [f"{len(unknown)} maps are of unknown samples ({_some(unknown)})"] if unknown else []
-        raise MapFileError(
-            f"{path}: {'; '.join(problems)}. Write a template to see the ids: xaibench score --template."
-        )
+        raise MapFileError(f"{path}: {'; '.join(problems)}. A template shows the ids: {_TEMPLATE}")
     shapes = {np.shape(found[one]) for one in ids}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-        raise MapFileError(f"{path}: expected maps [H, W] of one size, got {', '.join(map(str, sorted(shapes)))}.")
+        got = ", ".join(str(list(shape)) for shape in sorted(shapes))
+        raise MapFileError(f"{path}: expected a map [H, W] for each sample, all of one size, got {got}.")
     return np.stack([found[one] for one in ids])
 
 
 def write_template(path: str | os.PathLike[str], split: Split) -> None:
     """Write a ``.npz`` to fill in: the ids of the samples, their files where known, and maps of zeros.
+
+    Args:
+        path: The file, which must end in ``.npz``.
+        split: The samples whose maps are wanted.
 
     Raises:
         MapFileError: For another suffix.
@@ -73,7 +89,7 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
     """
     path = Path(path)
     if path.suffix != ".npz":
-        raise MapFileError(f"{path}: a template is an .npz file; give it that suffix.")
+        raise MapFileError(f"{path}: a template is an .npz file; give it the suffix .npz.")
     ids, meta = sample_ids(split), getattr(split, "meta", None)
     files = ["" if meta is None else str(meta[index].get("file", "")) for index in range(len(split))]
     height, width = split[0][1].shape
@@ -92,20 +108,28 @@ def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
 
         return dict(load_file(path))
     with open(path, "rb") as stream:
+        if not stream.read(6).startswith(_MAGIC):
+            raise MapFileError(f"{path} is no file of numpy; write it with numpy.savez or numpy.save.")
+        stream.seek(0)
         loaded = np.load(stream, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            if len(loaded) != len(ids):
-                raise MapFileError(f"{path} holds {len(loaded)} maps; expected {len(ids)}, in the template's order.")
+            if loaded.shape[:1] != (len(ids),):
+                raise MapFileError(
+                    f"{path} holds an array {list(loaded.shape)}; expected maps [{len(ids)}, H, W], in the order of "
+                    "the template."
+                )
             return dict(zip(ids, loaded, strict=True))
+        if (IDS in loaded.files) != (MAPS in loaded.files):
+            raise MapFileError(f"{path} holds {', '.join(loaded.files)}; expected both {IDS!r} and {MAPS!r}.")
         if IDS not in loaded.files:
             return {name: loaded[name] for name in loaded.files}
         names = [str(name) for name in loaded[IDS]]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise MapFileError(f"{path}: the ids {_some(twice)} occur more than once.")
+            raise MapFileError(f"{path}: the ids {_some(twice)} occur more than once; expected one map for each.")
         maps = loaded[MAPS]
         if len(maps) != len(names):
-            raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected as many.")
+            raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected one map for each id.")
         return dict(zip(names, maps, strict=True))
 
 

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from xaibench.evaluation.checks import (
+    check_maps,
+    check_model,
+    check_numbers,
+    check_outputs,
+    check_parameters,
+    check_scores,
+)
 from xaibench.evaluation.protocol import PROTOCOLS, Protocol, prepared
 from xaibench.evaluation.table import Evaluation
 from xaibench.types import MetricInfo
@@ -76,19 +84,22 @@ def evaluate(
         >>> result.summary()[["metric", "method", "mean", "beats_controls"]].head(1).to_numpy().tolist()
         [['iou', 'truth', 1.0, True]]
     """
+    check_numbers(samples, batch_size)
     split, classes = _split(dataset)
     count = len(split) if samples is None else min(samples, len(split))
     if count == 0:
-        raise ValueError("there is no sample to evaluate on; the split is empty, or samples is 0.")
+        raise ValueError("dataset: the split holds no sample, expected at least one.")
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol={protocol!r}: expected one of {', '.join(map(repr, PROTOCOLS))}.")
     scorers = _scorers(metrics, model, protocol)
     makers = _makers(methods, controls, model, count, seed, device)
+    if model is not None:
+        check_model(model)
     rows = []
     for start in range(0, count, batch_size):
         batch = split[start : min(start + batch_size, count)]
         if start == 0 and model is not None:
-            _check_outputs(model, batch[0], classes)
+            check_outputs(model, batch[0], classes)
         rows += [(start, *row) for row in _score_batch(makers, scorers, model, batch, start, device)]
         if progress is not None:
             progress(min(start + batch_size, count), count)
@@ -118,7 +129,9 @@ class _Scorer:
             values = self.function(model, images, maps, targets, **self.parameters, reduction="none")
         else:
             values = self.function(method.explain, model, images, targets, **self.parameters, reduction="none")
-        return np.asarray(values.cpu() if isinstance(values, torch.Tensor) else values, dtype=np.float64)
+        found = np.asarray(values.cpu() if isinstance(values, torch.Tensor) else values, dtype=np.float64)
+        check_scores(found, self.name, len(images))
+        return found
 
 
 @dataclass(frozen=True)
@@ -138,10 +151,14 @@ class _Maker:
 
 
 def _split(dataset: str | Dataset | Split) -> tuple[Split, tuple[str, ...] | None]:
-    from xaibench.data import Dataset, load
+    from xaibench.data import Dataset, Split, load
 
     if isinstance(dataset, str):
         dataset = load(dataset)
+    if not isinstance(dataset, Dataset | Split):
+        raise TypeError(
+            f"dataset: got {type(dataset).__name__}, expected a name, a data set (xaibench.load) or a split of one."
+        )
     return (dataset.test, dataset.classes) if isinstance(dataset, Dataset) else (dataset, None)
 
 
@@ -155,12 +172,15 @@ def _scorers(
     if isinstance(metrics, str):
         metrics = [metrics]
     table = metrics if isinstance(metrics, Mapping) else {name: {} for name in metrics}
+    if not table:
+        raise ValueError(f"metrics={metrics!r}: expected at least one, or None for the usual ones.")
     scorers = []
     for name, parameters in table.items():
         function = METRICS.resolve(name)
         info = getattr(function, "info", None) or MetricInfo(name, "ground-truth", True, (-np.inf, np.inf))
         if info.kind in ("model", "explainer") and model is None:
-            raise ValueError(f"the metric {name!r} asks the model; give evaluate a model, or leave the metric out.")
+            raise ValueError(f"Metric {name!r} asks the model, and there is none; give one, or leave the metric out.")
+        check_parameters(name, function, info, parameters)
         scorers.append(_Scorer(METRICS.canonical(name), function, info, parameters, protocol))
     return scorers
 
@@ -179,8 +199,10 @@ def _makers(
     chosen = CONTROLS if controls is True else tuple(controls or ())
     for name in chosen:
         if not EXPLAINERS.resolve(name).info.control:
-            raise ValueError(f"controls={list(chosen)}: {name!r} is no control; it belongs to the methods.")
+            raise ValueError(f"controls={list(chosen)}: {name!r} is no control; give it as one of the methods.")
     named |= {EXPLAINERS.canonical(name): name for name in chosen if EXPLAINERS.canonical(name) not in named}
+    if not named:
+        raise ValueError("methods is empty, and controls are off; give at least one method.")
     return [_maker(label, method, model, count, seed, device) for label, method in named.items()]
 
 
@@ -191,16 +213,19 @@ def _maker(label: str, method: Method, model: nn.Module | None, count: int, seed
 
     if isinstance(method, np.ndarray | torch.Tensor):
         maps = torch.as_tensor(method).detach().cpu()
-        if maps.ndim != 3 or len(maps) < count or not maps.is_floating_point():
-            raise ValueError(
-                f"{label}: expected floating maps [{count}, H, W], one for each sample; got {list(maps.shape)} "
-                f"{maps.dtype}."
-            )
+        check_maps(maps, label, count)
         return _Maker(label, False, maps, None)
     part = EXPLAINERS.resolve(method) if isinstance(method, str) else method
+    if not callable(part):
+        raise TypeError(
+            f"{label}: got {type(part).__name__}, expected maps [N, H, W] (a numpy array or a torch tensor), the name "
+            "of an explainer, or a callable (model, images, targets) -> maps."
+        )
     control = bool(getattr(getattr(part, "info", None), "control", False))
     if model is None and not control:
-        raise ValueError(f"{label} explains a model; give evaluate a model, or maps that were computed elsewhere.")
+        raise ValueError(
+            f"{label} explains a model, and there is none; give one, or maps that were computed elsewhere."
+        )
 
     def make(network: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         return explain(method, network, images, targets, seed=seed, device=device)
@@ -231,12 +256,15 @@ def _score_batch(
         maps = maker(model, images, targets, start)
         if maps.shape != masks.shape:
             raise ValueError(
-                f"{maker.label}: its maps are {list(maps.shape)}, the images' masks {list(masks.shape)}; resize them, "
-                "or load the set with that size."
+                f"{maker.label}: its maps are {list(maps.shape)}, but the masks of the images are {list(masks.shape)}. "
+                "Resize the maps, or load the set with their size."
             )
         for scorer in scorers:
             if scorer.info.kind == "explainer" and maker.explain is None:
-                raise ValueError(f"{scorer.name} asks the explainer, but {maker.label} are maps computed elsewhere.")
+                raise ValueError(
+                    f"Metric {scorer.name!r} asks the explainer, but {maker.label} are maps computed elsewhere. Give "
+                    "the explainer itself, or leave the metric out."
+                )
             values = scorer(maker, maps, model, batch)
             reasons = [""] * len(values)
             if np.isnan(values).any():
@@ -244,27 +272,6 @@ def _score_batch(
                 found = undefined_reasons(maps, masks, known)
                 reasons = [(why or "undefined") if np.isnan(v) else "" for v, why in zip(values, found, strict=True)]
             yield maker.label, scorer.name, values, reasons
-
-
-def _check_outputs(model: nn.Module, images: Tensor, classes: tuple[str, ...] | None) -> None:
-    import torch
-
-    parameter = next(model.parameters(), images)
-    training = {module: module.training for module in model.modules()}
-    try:
-        with torch.inference_mode():
-            outputs = model.eval()(images[:1].to(parameter.device, parameter.dtype))
-    finally:
-        for module, mode in training.items():
-            module.training = mode
-    if outputs.ndim != 2 or (classes is not None and outputs.shape[1] != len(classes)):
-        expected = "[N, K]" if classes is None else f"[N, {len(classes)}], a logit for each of {', '.join(classes)}"
-        raise ValueError(
-            f"the model returns {list(outputs.shape)} for one image; expected {expected}. Train a head for these "
-            "classes (xaibench.models), or fold the model's own classes to them."
-        )
-    if not outputs.isfinite().all():
-        raise ValueError("the model returns nan or infinity for the first image; nothing can be explained or scored.")
 
 
 def _table(rows: list[tuple[int, str, str, np.ndarray[Any, Any], list[str]]], ids: list[str]) -> Any:

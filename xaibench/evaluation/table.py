@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xaibench.registry import UnknownNameError
 from xaibench.significance import average_ranks, bootstrap_intervals, critical_difference, holm, paired_test
 
 if TYPE_CHECKING:
@@ -46,13 +47,19 @@ class Evaluation:
         return list(dict.fromkeys(self.scores["method"]))
 
     def matrix(self, metric: str) -> pd.DataFrame:
-        """Scores of one metric, a row a sample and a column a method.
+        """Scores of one metric.
+
+        Args:
+            metric: Its name.
+
+        Returns:
+            A row a sample, a column a method; nan where the score is undefined.
 
         Raises:
-            KeyError: If there is no such metric; names those there are.
+            UnknownNameError: If there is no such metric; names those there are.
         """
         if metric not in self.metrics:
-            raise KeyError(f"no scores of {metric!r}; there are: {', '.join(self.metrics)}.")
+            raise UnknownNameError(f"There are no scores of {metric!r}; known: {', '.join(self.metrics)}.")
         if metric not in self._matrices:
             chosen = self.scores[self.scores["metric"] == metric]
             wide = chosen.pivot(index="sample", columns="method", values="value")
@@ -67,6 +74,9 @@ class Evaluation:
         ``n_valid`` (defined scores, which all of this is over), ``rank`` (mean rank over the samples, 1 is best), and
         ``beats_controls``: whether the mean is better than that of every control, each at 5 % after Holm's correction
         (paired sign-flip test); None for controls, and where there are none.
+
+        Returns:
+            These columns, in the order of the metrics and methods.
         """
         import pandas as pd
 
@@ -114,6 +124,12 @@ class Evaluation:
 
         Columns: ``first, second, difference`` (mean of first minus second), ``low, high`` (95 % interval), ``p``
         (paired sign-flip test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
+
+        Args:
+            metric: Its name.
+
+        Returns:
+            A row a pair; none where there is one method.
         """
         import pandas as pd
 
@@ -133,7 +149,15 @@ class Evaluation:
         return pd.DataFrame(rows, columns=columns)
 
     def ranks(self, metric: str) -> tuple[pd.Series, float, int]:
-        """Mean rank of each method, the critical difference between two of them (Nemenyi, 5 %), and the samples."""
+        """How the methods rank within the samples, 1 being the best.
+
+        Args:
+            metric: Its name.
+
+        Returns:
+            Mean rank of each method, best first; the critical difference between two of them (Nemenyi, 5 %); and over
+            how many samples, those where all methods are defined.
+        """
         import pandas as pd
 
         matrix = self.matrix(metric)
@@ -145,6 +169,9 @@ class Evaluation:
         """A row a method and a column a metric: ``mean [low, high]``.
 
         A † marks what is not better than every control; an arrow beside a metric's name, which direction is better.
+
+        Returns:
+            Texts, the methods in the order given.
         """
         summary = self.summary()
         unbeaten = summary["beats_controls"].eq(False)

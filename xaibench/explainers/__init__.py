@@ -4,6 +4,7 @@ Each is a frozen dataclass with its parameters as fields, called as ``explainer(
 :func:`explain` is the front door: it takes names, chooses what is explained, and gives the model back unharmed.
 """
 
+import sys
 from typing import Any
 
 from xaibench.explainers.api import build, explain
@@ -12,6 +13,7 @@ from xaibench.explainers.output import ExplainedOutput
 from xaibench.explainers.pattern import NotFittedError, NotFittedForModelError
 from xaibench.registry import Registry, import_target
 
+#: Name -> explainer: a class of parameters, called as ``(model, images, targets) -> maps [N, H, W]``.
 EXPLAINERS = Registry(
     "explainer",
     {
@@ -114,7 +116,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _CLASSES:
         return import_target(_CLASSES[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With name and obj, Python says what may be meant.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

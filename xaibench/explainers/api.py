@@ -93,9 +93,13 @@ def explain(
         >>> explain("lime", model, images, targets, n_samples=200, output="logit").shape
         torch.Size([1, 2, 2])
     """
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+        raise ValueError(f"seed={seed!r}: expected a whole number, at least 0, or None for the explainer's own.")
     part = _configure(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
     x, y = _check_images(images), _check_targets(targets, len(images))
-    place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    if model is not None:
+        _check_kind(model)
+    place = _place(device)
     precision = _precision(model, x) if dtype == "auto" else dtype
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
     with torch.inference_mode(False):
@@ -111,7 +115,10 @@ def explain(
 def _run(part: Explainer, model: nn.Module | None, images: Tensor, targets: Tensor, output: Output) -> Tensor:
     if model is None:
         if not getattr(getattr(part, "info", None), "control", False):
-            raise TypeError(f"{_name(part)}: got no model; only controls (sobel, laplace, uniform, input) need none.")
+            raise TypeError(
+                f"{_name(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, uniform, "
+                "input, centre) need none."
+            )
         return part(cast(nn.Module, None), images, targets)
     with unharmed(_moved(model, images.device, images.dtype)) as lent:
         explained = ExplainedOutput(lent, output).eval()
@@ -217,7 +224,7 @@ def _name(part: Any) -> str:
 def _check_images(images: Any) -> Tensor:
     x = _as_tensor(images, "images").detach()
     if x.ndim != 4 or x.numel() == 0:
-        raise ValueError(f"images: got {tuple(x.shape)}, expected [N, C, H, W] with at least one image.")
+        raise ValueError(f"images: got {list(x.shape)}, expected [N, C, H, W] with at least one image.")
     if not x.is_floating_point():
         raise TypeError(f"images: got {x.dtype}, expected floating numbers, scaled as the model expects them.")
     finite = x.isfinite().flatten(1).all(1)
@@ -231,13 +238,15 @@ def _check_targets(targets: Any, samples: int) -> Tensor:
     if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
         raise TypeError(f"targets: got {y.dtype}, expected integers, the class index of each sample.")
     if tuple(y.shape) != (samples,):
-        raise ValueError(f"targets: got {tuple(y.shape)}, expected ({samples},), one class index for each image.")
+        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index for each image.")
     return y.long()
 
 
 def _as_tensor(values: Any, what: str) -> Tensor:
     if not isinstance(values, Tensor | np.ndarray):
-        raise TypeError(f"{what}: got {type(values).__name__}, expected a torch tensor or a NumPy array.")
+        raise TypeError(
+            f"{what}: got {type(values).__name__}, expected a torch tensor or a numpy array; torch.as_tensor makes one."
+        )
     if isinstance(values, Tensor):
         return values
     return torch.from_numpy(np.array(values))  # a copy: a read-only or reversed array cannot be shared with torch
@@ -253,10 +262,24 @@ def _precision(model: nn.Module | None, images: Tensor) -> torch.dtype:
     return next(floating, images.dtype)
 
 
+def _place(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"device={device!r} cannot be used ({reason}); give 'auto', 'cpu' or another.") from error
+
+
+def _check_kind(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        got = f"the class {model.__name__}" if inspect.isclass(model) else type(model).__name__
+        raise TypeError(f"model: got {got}, expected a torch.nn.Module that returns logits [N, K].")
+
+
 def _moved(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
     """The model itself if it is where and what it should be, else a copy that is."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model: got {type(model).__name__}, expected a torch.nn.Module that returns logits [N, K].")
     tensors = [*model.parameters(), *model.buffers()]
     if all(t.device == device and (t.dtype == dtype or not t.is_floating_point()) for t in tensors):
         return model
@@ -271,18 +294,21 @@ def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor) ->
     except torch.cuda.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError) as error:
-        raise ValueError(f"the model cannot take images of shape {list(few.shape)}: {error}") from error
+        raise ValueError(f"The model cannot take images of shape {list(few.shape)}: {error}") from error
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(few):
         got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(
-            f"the model returns {got} for {len(few)} images, expected logits [{len(few)}, K]. Wrap a model with one "
+            f"The model returns {got} for {len(few)} images, expected logits [{len(few)}, K]. Wrap a model with one "
             "output for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2."
         )
     classes = logits.shape[1]
     if classes < 2 and explained.output != "logit":
-        raise ValueError(f"the model returns [N, 1]: with a single class there is no {explained.output} to explain.")
+        raise ValueError(
+            f"The model returns [N, 1]: with a single class there is no {explained.output} to explain. Pass "
+            "output='logit', or wrap the model so that it returns two classes, torch.stack([-z, z], 1) / 2."
+        )
     if not logits.isfinite().all():
-        raise ValueError("the model returns NaN or infinite logits; check its weights and the scale of the images.")
+        raise ValueError("The model returns NaN or infinite logits; check its weights and the scale of the images.")
     wrong = (targets < 0) | (targets >= classes)
     if wrong.any():
         value = int(targets[wrong][0])
@@ -295,13 +321,13 @@ def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str)
         result = reduce_channels(result, channels or "sum")
     expected = (len(images), *images.shape[2:])
     if tuple(result.shape) != expected:
-        raise ValueError(f"{name} returned maps {tuple(result.shape)}, expected {expected} ([N, H, W]).")
+        raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ([N, H, W]).")
     finite = result.isfinite().flatten(1).all(1)
     if not finite.all():
         hint = (
             ""
             if result.dtype == torch.float64
-            else " They may have left the range of its precision: dtype=torch.float64."
+            else f" They may have left the range of {result.dtype}: try dtype=torch.float64."
         )
         raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.{hint}")
     return result.contiguous()

@@ -27,7 +27,16 @@ class Explainer(Protocol):
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor, /) -> Tensor:
-        """The maps ``[N, H, W]``."""
+        """Explain what the model says of each image.
+
+        Args:
+            model: From images ``[N, C, H, W]`` to ``[N, K]``, of which a column is explained.
+            images: ``[N, C, H, W]``, on the model's device and in its precision.
+            targets: ``[N]`` int64, the column of each sample.
+
+        Returns:
+            Maps ``[N, H, W]``, signed; bigger magnitude = more important.
+        """
         ...
 
 
@@ -58,14 +67,31 @@ class Attribution:
                 check_positive(type(self).__name__, field.name, value)
 
     def rows(self, images: Tensor) -> int:
-        """Rows ``[C, H, W]`` that one forward pass takes."""
+        """How many rows one forward pass takes.
+
+        Args:
+            images: ``[N, C, H, W]``, of which the size and the device count.
+
+        Returns:
+            ``batch_size``, or what suits them; at least 1.
+        """
         numbers = _CPU_NUMBERS if images.device.type == "cpu" else _GPU_NUMBERS
         return self.batch_size or max(1, numbers // images[0].numel())
 
     def by_chunk(
         self, attribute: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor, rows_per_image: int = 1
     ) -> Tensor:
-        """Maps ``[N, H, W]`` from attributions ``[n, C, H, W]``, computed over a chunk of the images at a time."""
+        """Compute attributions over a chunk of the images at a time, and reduce their channels.
+
+        Args:
+            attribute: From images ``[n, C, H, W]`` and targets ``[n]`` to attributions ``[n, C, H, W]``.
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``.
+            rows_per_image: Rows that ``attribute`` needs in one pass for each image.
+
+        Returns:
+            Maps ``[N, H, W]``.
+        """
         chunk = max(1, self.rows(images) // rows_per_image)
         parts = [attribute(x, y) for x, y in chunks(chunk, images, targets)]
         return reduce_channels(torch.cat(parts), self.channels)
@@ -82,6 +108,9 @@ def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
 
     Returns:
         ``[N, H, W]``.
+
+    Raises:
+        ValueError: For another ``how``.
 
     Example:
         >>> import torch
@@ -132,7 +161,7 @@ def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor
         outputs = model(images).gather(1, targets[:, None])
         if not outputs.requires_grad:
             raise UnsupportedModelError(
-                f"{type(model).__name__}: its output has no gradient by the images. Use an explainer that only "
+                "The output of the model has no gradient by the images. Use an explainer that only "
                 "perturbs the images (pfi, shapley_sampling, kernel_shap, lime)."
             )
         return torch.autograd.grad(outputs.sum(), images)[0]

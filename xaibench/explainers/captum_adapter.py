@@ -78,8 +78,8 @@ class CaptumMethod:
         with _seeded(self.seed, x.device), guard, torch.enable_grad():
             found = method.attribute(x.detach().clone().requires_grad_(), target=targets.to(x.device), **arguments)
         if not isinstance(found, Tensor) or found.shape[1:] != images.shape[1:]:
-            got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise ValueError(f"{self.__name__}: attribute returned {got}, expected {tuple(images.shape)}.")
+            got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ValueError(f"{self.__name__}: attribute returned {got}, expected {list(images.shape)}.")
         return reduce_channels(found.detach().to(images), self.channels)
 
 

@@ -114,7 +114,7 @@ def _superpixels(images: Tensor, n_segments: int) -> Tensor:
         from skimage.segmentation import slic
     except ImportError as error:
         raise ImportError(
-            "feature_mask='slic' needs scikit-image: pip install 'xaibench[superpixels]', or use feature_mask='grid'."
+            "feature_mask='slic' needs scikit-image: pip install \"xaibench[superpixels]\", or use feature_mask='grid'."
         ) from error
     found = []
     for image in images.detach().cpu().double().numpy():
@@ -133,7 +133,7 @@ def _own(feature_mask: Tensor, images: Tensor) -> Tensor:
     if not fits or labels.shape[0] not in (1, len(images)) or labels.shape[1] not in (1, images.shape[1]):
         n, c, h, w = images.shape
         raise ValueError(
-            f"feature_mask: got {tuple(mask.shape)} for images {tuple(images.shape)}, expected ({h}, {w}), "
-            f"({n}, {h}, {w}), (1, {c}, {h}, {w}) or ({n}, {c}, {h}, {w})."
+            f"feature_mask: got {list(mask.shape)} for images {list(images.shape)}, expected [{h}, {w}], "
+            f"[{n}, {h}, {w}], [1, {c}, {h}, {w}] or [{n}, {c}, {h}, {w}]."
         )
     return labels

@@ -116,7 +116,8 @@ def prepare_baselines(baselines: Tensor | None, images: Tensor) -> Tensor:
     if baselines is None:
         return torch.zeros_like(images[:1])
     if baselines.ndim != 4 or baselines.shape[1:] != images.shape[1:] or len(baselines) == 0:
-        raise ValueError(f"baselines: got {tuple(baselines.shape)}, expected [B, *{tuple(images.shape[1:])}], B >= 1.")
+        size = ", ".join(map(str, images.shape[1:]))
+        raise ValueError(f"baselines: got {list(baselines.shape)}, expected [B, {size}] with B >= 1.")
     return baselines.to(images)
 
 

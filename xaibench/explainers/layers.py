@@ -122,8 +122,8 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | None = 
         return Layer(runs[spatial[-1]].name, runs[spatial[-1]].module)
     raise UnsupportedModelError(
         f"{owner}: found no feature map [N, C, h, w] after a convolution, nor patch tokens [N, T, D] before an "
-        f"nn.MultiheadAttention, in {type(network_of(model)).__name__}. Name the layer (layer='...'), one of: "
-        f"{_known(runs, size)}; rise, occlusion and integrated_gradients explain networks without such a layer."
+        f"nn.MultiheadAttention, in {type(network_of(model)).__name__}. Layers that can be named (layer='...'): "
+        f"{_known(runs, size)}. rise, occlusion and integrated_gradients explain networks without such a layer."
     )
 
 

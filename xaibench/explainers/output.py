@@ -41,7 +41,14 @@ class ExplainedOutput(nn.Module):
         self.output = output
 
     def forward(self, images: Tensor) -> Tensor:
-        """Outputs ``[N, K]`` of images ``[N, C, H, W]``."""
+        """What is explained.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            ``[N, K]``: probabilities, logits or margins.
+        """
         logits: Tensor = self.network(images)
         logits = logits.to(torch.promote_types(logits.dtype, images.dtype))  # under autocast they come in bfloat16
         if self.output == "probability":

@@ -12,6 +12,7 @@ Conventions, kept by every metric of this package:
   that does not fit, a mask that is not binary) is an error.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from xaibench.metrics.agreement import Agreement, agreement
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from xaibench.metrics.randomisation import parameter_randomisation
     from xaibench.metrics.stability import data_consistency, sensitivity_max
 
+#: Name -> function of maps and masks, of maps alone, or of a model, images, maps and targets, by ``info.kind``.
 METRICS = Registry(
     "metric",
     {
@@ -112,4 +114,5 @@ def __getattr__(name: str) -> Any:
     # The metrics that ask a model load torch, which those against a ground truth do without.
     if name in __all__ and name in METRICS:
         return METRICS.resolve(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With name and obj, Python says what may be meant.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

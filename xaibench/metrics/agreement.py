@@ -103,7 +103,7 @@ def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, _Floats]:
         raise ValueError("scores has no metrics; expected {metric: [N] scores} or a table with a column for each.")
     if len({len(values) for values in columns.values()}) > 1:
         lengths = {name: len(values) for name, values in columns.items()}
-        raise ValueError(f"all metrics must score the same samples, got different numbers of scores: {lengths}.")
+        raise ValueError(f"All metrics must score the same samples, got different numbers of scores: {lengths}.")
     return columns
 
 
@@ -113,10 +113,10 @@ def _as_floats(values: Any, name: str) -> _Floats:
     found = np.asarray(values, dtype=np.float64)
     if found.ndim != 1:
         raise ValueError(
-            f"the scores of {name!r} must be [N], got the shape {list(found.shape)}; score with reduction='none'."
+            f"The scores of {name!r} must be [N], got the shape {list(found.shape)}; score with reduction='none'."
         )
     if np.isinf(found).any():
-        raise ValueError(f"the scores of {name!r} must be finite or nan (undefined), got infinity.")
+        raise ValueError(f"The scores of {name!r} must be finite, or NaN where undefined; got infinity.")
     return found
 
 

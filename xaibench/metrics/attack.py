@@ -164,7 +164,7 @@ def _slope(classifier: Classifier, images: Tensor, targets: Tensor) -> tuple[Ten
         height = classifier.ascend(outputs, targets)
         if not height.requires_grad:
             raise ValueError(
-                "the model has no gradient by the images, which the attack follows. Use comprehensiveness or deletion."
+                "The model has no gradient by the images, which the attack follows. Use comprehensiveness or deletion."
             )
         # Only the gradient by the images is taken: the parameters keep theirs.
         (slope,) = torch.autograd.grad(height.sum(), x)
@@ -185,6 +185,6 @@ def _check_bounds(bounds: tuple[float, float] | None, images: Tensor) -> tuple[f
         raise ValueError(f"bounds must be a smaller and a larger number, got {bounds!r}.")
     if images.min() < low or images.max() > high:
         raise ValueError(
-            f"the images must lie within bounds {bounds!r}, got {float(images.min()):g} to {float(images.max()):g}."
+            f"The images must lie within bounds {bounds!r}, got {float(images.min()):g} to {float(images.max()):g}."
         )
     return low, high

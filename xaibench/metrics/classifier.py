@@ -57,7 +57,7 @@ class Classifier:
         shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
         if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != len(rows):
             raise ValueError(
-                f"the model must return [N, K] for images [N, C, H, W], got {shape} for images {list(rows.shape)}. "
+                f"The model must return [N, K] for images [N, C, H, W], got {shape} for images {list(rows.shape)}. "
                 "Wrap a model with one output z a sample so that it returns torch.stack([0 * z, z], 1)."
             )
         return found.double()
@@ -68,14 +68,12 @@ class Classifier:
             scores = outputs.softmax(1)
         elif self._output == "identity":
             scores = outputs
-        elif callable(self._output):
+        else:
             scores = self._output(outputs)
             if scores.shape != outputs.shape:
                 raise ValueError(
                     f"output must make [N, K] of the outputs [N, K], got {list(scores.shape)} of {list(outputs.shape)}."
                 )
-        else:
-            raise ValueError(f"output must be 'softmax', 'identity' or a callable, got {self._output!r}.")
         return scores.gather(1, targets[:, None])[:, 0]
 
     def ascend(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -143,17 +141,25 @@ class Classifier:
         """What the model returns for the first image, ``[1, K]`` float64; counts the classes.
 
         Raises:
-            ValueError: If the outputs are no ``[N, K]``, or a target is no class of the model.
+            ValueError: If the model cannot take it, returns no ``[N, K]``, or a target is no class of it.
         """
-        with torch.no_grad():
-            outputs = self.outputs(samples.images[:1])
+        one = samples.images[:1]
+        try:
+            with torch.no_grad():
+                outputs = self.outputs(one)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise ValueError(
+                f"The model cannot take images of shape {list(one.shape)}, {one.dtype}, on {one.device}: {error}"
+            ) from error
         self.classes = outputs.shape[1]
         targets = samples.targets
         wrong = (targets < 0) | (targets >= self.classes)
         if wrong.any():
             where = int(wrong.int().argmax())
             raise ValueError(
-                f"targets must lie in 0 to {self.classes - 1}, since the model returns {self.classes} outputs, "
+                f"targets must lie in 0 to {self.classes - 1}, since the model returns {self.classes} output(s), "
                 f"got {int(targets[where])} for sample {where}."
             )
         return outputs
@@ -240,7 +246,7 @@ def checked_scores(scores: Tensor) -> Tensor:
     finite = scores.isfinite().all(1)
     if not finite.all():
         raise ValueError(
-            f"the model's score is nan or infinite for {int((~finite).sum())} of {len(finite)} samples (the first is "
+            f"The model's score is NaN or infinite for {int((~finite).sum())} of {len(finite)} samples (the first is "
             f"sample {int(finite.int().argmin())}). Look at its outputs for these images."
         )
     return scores
@@ -259,7 +265,7 @@ def _folded(model: nn.Module) -> nn.Module:
     from torch.fx.experimental.optimization import fuse
 
     if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
-        raise ValueError("the network has hooks.")
+        raise ValueError("The network has hooks.")
     with torch.inference_mode(False):
         folded: nn.Module = fuse(model)
         return folded.to(memory_format=torch.channels_last)

@@ -65,7 +65,7 @@ class Explained:
             maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
         if maps.shape != (len(images), *images.shape[-2:]):
             raise ValueError(
-                f"the explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."
+                f"The explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."
             )
         check_finite(maps, "maps of the explainer")
         return maps

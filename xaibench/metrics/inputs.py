@@ -147,7 +147,7 @@ def _check_finite(values: NDArray[Any]) -> None:
     finite = finite_samples(values)
     if not finite.all():
         raise ValueError(
-            f"maps must be finite, got nan or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
+            f"maps must be finite, got NaN or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
             f"sample {int(finite.argmin())}). Leave these samples out, or find out why the explainer fails on them."
         )
 

@@ -155,5 +155,5 @@ def _baselines(baseline: Baseline, images: Tensor) -> _Baselines:
             "One colour is [C, 1, 1]."
         ) from None
     if not given.isfinite().all():
-        raise ValueError("baseline must be finite, got nan or infinity.")
+        raise ValueError("baseline must be finite, got NaN or infinity.")
     return _Baselines(expanded, images)

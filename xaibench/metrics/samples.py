@@ -95,7 +95,7 @@ def check_finite(values: Tensor, name: str) -> None:
     finite = values.isfinite().flatten(1).all(1)
     if not finite.all():
         raise ValueError(
-            f"{name} must be finite, got nan or infinity in {int((~finite).sum())} of {len(finite)} samples (the "
+            f"{name} must be finite, got NaN or infinity in {int((~finite).sum())} of {len(finite)} samples (the "
             f"first is sample {int(finite.int().argmin())}). Leave these out, or find out where the numbers come from."
         )
 

@@ -264,7 +264,7 @@ class _Search:
                     progress=self.progress and (lambda lower, upper: self._tell(sample, (lower, upper), done=False)),
                 )
             except TransportError as error:
-                raise TransportError(f"map {sample}: {error}") from error
+                raise TransportError(f"Map {sample}: {error}") from error
         self._tell(sample, bounds, done=True)
         return (bounds[1], bounds[1]) if self.exact else bounds  # what is proven has one value
 

@@ -81,7 +81,7 @@ def wasserstein(
         raise TransportError(
             f"{time_limit} s were not enough: {known}. Allow more time, or pass exact=False for bounds."
         )
-    raise TransportError(f"the optimum was not reached: {known}. Please report this map.")
+    raise TransportError(f"The optimum was not reached: {known}. Please report this map.")
 
 
 def largest_distance(height: int, width: int) -> float:
@@ -110,7 +110,7 @@ def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64]) -> Bounds:
     )
     if log["result_code"] != 1:
         raise TransportError(
-            f"the network simplex of POT ended without an optimum ({log['warning'] or 'unknown cause'}) for "
+            f"The network simplex of POT ended without an optimum ({log['warning'] or 'unknown cause'}) for "
             f"{len(supply)}×{len(demand)} pixels. Please report this map."
         )
     u = np.asarray(log["u"])

@@ -134,7 +134,7 @@ def _samples(store: Store, cell: CellPlan, samples: Sequence[int]) -> tuple[Leve
         image, mask, target = split[sample]
         images.append(_picture(image.numpy(), photograph=bool(meta.get("on_disk"))))
         masks.append(_reduced(mask.numpy()[None].astype(np.float32), IMAGE_SIDE)[0] >= 0.5)
-        name = str(split.meta[sample]["id"]) if hasattr(split, "source") else f"sample {sample}"
+        name = str(split.meta[sample]["id"]) if hasattr(split, "source") else f"Sample {sample}"
         labels.append(f"{name}: {meta['classes'][int(target)]}")
     return np.stack(images), np.stack(masks).astype(np.uint8), labels
 
@@ -161,7 +161,8 @@ def _levels(magnitude: Floats) -> Levels:
     if small.size > MANY_PIXELS and (quantile := np.quantile(small, TOP)) > low:
         top = quantile
     shares = (small - low) / ((top - low) or 1.0)
-    return np.rint(255 * np.clip(shares, 0, 1)).astype(np.uint8)
+    levels: Levels = np.rint(255 * np.clip(shares, 0, 1)).astype(np.uint8)
+    return levels
 
 
 def _reduced(array: Floats, side: int) -> Floats:

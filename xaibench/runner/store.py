@@ -252,7 +252,9 @@ class Store:
                 self.files.rename(name, aside)
             where = f"{self.root}/{name}"
             log.warning("%s is damaged (%s); it is kept as %s and will be computed again.", where, error, aside)
-            raise CorruptResultError(f"{where} is damaged: {error}") from error
+            raise CorruptResultError(
+                f"{where} is damaged ({error}); it is set aside, and the same command computes it again."
+            ) from error
 
 
 def _suffix(stage: str) -> str:

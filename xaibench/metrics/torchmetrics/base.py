@@ -20,7 +20,7 @@ try:
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         "xaibench.metrics.torchmetrics needs torchmetrics, which is not installed. "
-        'Install it with: pip install "xaibench[torchmetrics]"',
+        'Install it with: pip install "xaibench[torchmetrics]".',
         name=missing.name,
     ) from missing
 
@@ -83,12 +83,20 @@ class MeanScore(Metric):
         return int((~self.scores.isnan()).sum())
 
     def update(self, *inputs: Any) -> None:
-        """Score a batch; see the metric's own function for shapes, undefined cases and errors."""
+        """Score a batch; see the metric's own function for shapes, undefined cases and errors.
+
+        Args:
+            *inputs: What the metric takes, in its order.
+        """
         scores = self._function(*inputs, **self._parameters, reduction="none")
         getattr(self, self._state).append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
 
     def compute(self) -> Tensor:
-        """The mean over the defined scores, a float64 scalar."""
+        """The mean since the last reset.
+
+        Returns:
+            Over the defined scores, a float64 scalar; ``nan`` if none is.
+        """
         scores: NDArray[np.float64] = self.scores.cpu().numpy()
         return torch.tensor(mean_of_defined(scores), dtype=torch.float64, device=self.device)
 
@@ -97,7 +105,12 @@ class TruthScore(MeanScore):
     """The mean of a metric with a ground truth."""
 
     def update(self, maps: Tensor, masks: Tensor) -> None:
-        """Score the maps ``[N, H, W]`` against the masks ``[N, H, W]``."""
+        """Score a batch of maps against their masks.
+
+        Args:
+            maps: ``[N, H, W]``.
+            masks: ``[N, H, W]``, binary, ``True`` = important.
+        """
         super().update(maps, masks)
 
 
@@ -105,7 +118,11 @@ class MapScore(MeanScore):
     """The mean of a metric of the map alone."""
 
     def update(self, maps: Tensor) -> None:
-        """Score the maps ``[N, H, W]``."""
+        """Score a batch of maps.
+
+        Args:
+            maps: ``[N, H, W]``.
+        """
         super().update(maps)
 
 
@@ -113,7 +130,14 @@ class ModelScore(MeanScore):
     """The mean of a metric that asks the model."""
 
     def update(self, model: Model, images: Tensor, maps: Tensor, targets: Tensor) -> None:
-        """Score the maps ``[N, H, W]`` of the images ``[N, C, H, W]`` for the classes ``[N]``."""
+        """Score a batch of maps by what the model says of changed images.
+
+        Args:
+            model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
+            images: ``[N, C, H, W]``.
+            maps: ``[N, H, W]``.
+            targets: ``[N]``.
+        """
         super().update(model, images, maps, targets)
 
 
@@ -121,7 +145,14 @@ class ExplainerScore(MeanScore):
     """The mean of a metric that asks the explainer."""
 
     def update(self, explainer: Explainer, model: torch.nn.Module, images: Tensor, targets: Tensor) -> None:
-        """Score ``explainer(model, images, targets)``."""
+        """Score what an explainer says of a batch.
+
+        Args:
+            explainer: ``(model, images, targets) -> maps [N, H, W]``.
+            model: The network that is explained.
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``.
+        """
         super().update(explainer, model, images, targets)
 
 

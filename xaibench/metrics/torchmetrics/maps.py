@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
 
 class IoU(TruthScore):
-    """Mean :func:`xaibench.metrics.iou`."""
+    """Mean :func:`xaibench.metrics.iou`; the parameters are its."""
 
     def __init__(self, *, threshold: float = 0.0) -> None:
         super().__init__("iou", {"threshold": threshold})
 
 
 class Precision(TruthScore):
-    """Mean :func:`xaibench.metrics.precision`."""
+    """Mean :func:`xaibench.metrics.precision`; the parameters are its."""
 
     def __init__(self, *, threshold: float = 0.0) -> None:
         super().__init__("precision", {"threshold": threshold})
 
 
 class Recall(TruthScore):
-    """Mean :func:`xaibench.metrics.recall`."""
+    """Mean :func:`xaibench.metrics.recall`; the parameters are its."""
 
     def __init__(self, *, threshold: float = 0.5) -> None:
         super().__init__("recall", {"threshold": threshold})
 
 
 class F1(TruthScore):
-    """Mean :func:`xaibench.metrics.f1`."""
+    """Mean :func:`xaibench.metrics.f1`; the parameters are its."""
 
     def __init__(self, *, threshold: float = 0.0) -> None:
         super().__init__("f1", {"threshold": threshold})
 
 
 class Hit(TruthScore):
-    """Accuracy in the pointing game, :func:`xaibench.metrics.hit`."""
+    """Accuracy in the pointing game, :func:`xaibench.metrics.hit`; the parameters are its."""
 
     def __init__(self, *, tolerance: float = 0) -> None:
         super().__init__("hit", {"tolerance": tolerance})
@@ -70,7 +70,7 @@ class EMD(TruthScore):
 
 
 class EMDPerformance(TruthScore):
-    """Mean :func:`xaibench.metrics.emd_perf`."""
+    """Mean :func:`xaibench.metrics.emd_perf`; the parameters are its."""
 
     def __init__(self, *, diameter: Diameter = "image") -> None:
         super().__init__("emd_perf", {"diameter": diameter})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Deletion(ModelScore):
-    """Mean area under the deletion curve, :func:`xaibench.metrics.deletion`."""
+    """Mean area under the deletion curve, :func:`xaibench.metrics.deletion`; the parameters are its."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Deletion(ModelScore):
 
 
 class Insertion(ModelScore):
-    """Mean area under the insertion curve, :func:`xaibench.metrics.insertion`."""
+    """Mean area under the insertion curve, :func:`xaibench.metrics.insertion`; the parameters are its."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Insertion(ModelScore):
 
 
 class Comprehensiveness(ModelScore):
-    """Mean :func:`xaibench.metrics.comprehensiveness`."""
+    """Mean :func:`xaibench.metrics.comprehensiveness`; the parameters are its."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Comprehensiveness(ModelScore):
 
 
 class Sufficiency(ModelScore):
-    """Mean :func:`xaibench.metrics.sufficiency`."""
+    """Mean :func:`xaibench.metrics.sufficiency`; the parameters are its."""
 
     def __init__(
         self,
@@ -79,21 +79,21 @@ class Sufficiency(ModelScore):
 
 
 class AverageDrop(ModelScore):
-    """Average drop in percent, :func:`xaibench.metrics.average_drop`."""
+    """Average drop in percent, :func:`xaibench.metrics.average_drop`; the parameters are its."""
 
     def __init__(self, *, output: Output = "softmax", batch_size: int | None = None) -> None:
         super().__init__("average_drop", {"output": output, "batch_size": batch_size})
 
 
 class IncreaseInConfidence(ModelScore):
-    """Share of the samples whose score rises, :func:`xaibench.metrics.increase_in_confidence`."""
+    """Share of scores that rise, :func:`xaibench.metrics.increase_in_confidence`; the parameters are its."""
 
     def __init__(self, *, output: Output = "softmax", batch_size: int | None = None) -> None:
         super().__init__("increase_in_confidence", {"output": output, "batch_size": batch_size})
 
 
 class Adversarial(ModelScore):
-    """Mean drop under attack, :func:`xaibench.metrics.adversarial`."""
+    """Mean drop under attack, :func:`xaibench.metrics.adversarial`; the parameters are its."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Adversarial(ModelScore):
 
 
 class Infidelity(ModelScore):
-    """Mean :func:`xaibench.metrics.infidelity`."""
+    """Mean :func:`xaibench.metrics.infidelity`; the parameters are its."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Infidelity(ModelScore):
 
 
 class ROAD(ModelScore):
-    """Mean :func:`xaibench.metrics.road`."""
+    """Mean :func:`xaibench.metrics.road`; the parameters are its."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class ROAD(ModelScore):
 
 
 class DataConsistency(ExplainerScore):
-    """Mean :func:`xaibench.metrics.data_consistency`."""
+    """Mean :func:`xaibench.metrics.data_consistency`; the parameters are its."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class DataConsistency(ExplainerScore):
 
 
 class SensitivityMax(ExplainerScore):
-    """Mean :func:`xaibench.metrics.sensitivity_max`."""
+    """Mean :func:`xaibench.metrics.sensitivity_max`; the parameters are its."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class SensitivityMax(ExplainerScore):
 
 
 class ParameterRandomisation(ExplainerScore):
-    """Mean :func:`xaibench.metrics.parameter_randomisation`."""
+    """Mean :func:`xaibench.metrics.parameter_randomisation`; the parameters are its."""
 
     def __init__(self, *, magnitude: bool = False, seed: int = 0, batch_size: int | None = None) -> None:
         super().__init__("parameter_randomisation", {"magnitude": magnitude, "seed": seed, "batch_size": batch_size})
