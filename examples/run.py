@@ -1,0 +1,91 @@
+"""Turn the notebooks of this folder into Jupyter's format and run them, each within its time.
+
+    pip install ".[examples]"
+    python examples/run.py                                 # all; fails if one fails or takes more than 120 s
+    python examples/run.py quick_start --out notebooks     # one, to open in Jupyter with its pictures
+
+A notebook here is a Python script in cells (``# %%``), which plain ``python`` runs as well.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+#: What Jupyter puts into tracebacks.
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def notebooks() -> list[str]:
+    """Names of the scripts in cells."""
+    return sorted(path.stem for path in HERE.glob("*.py") if path.read_text(encoding="utf-8").startswith("# %%"))
+
+
+def execute(name: str, limit: float, out: Path | None) -> None:
+    """Run one notebook from top to bottom in a fresh kernel.
+
+    Args:
+        name: Of the script, without its suffix.
+        limit: Seconds that the whole notebook may take, its kernel's start left out.
+        out: Where to write ``name.ipynb`` with its outputs, also when it fails; None = nowhere.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: If a cell fails.
+        TimeoutError: If it takes longer than the limit.
+    """
+    import jupytext
+    from nbclient import NotebookClient
+
+    notebook = jupytext.read(HERE / f"{name}.py", fmt="py:percent")
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    client = NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(HERE)}})
+    manager = client.create_kernel_manager()
+    try:
+        with tempfile.TemporaryDirectory() as sockets:
+            if os.name == "posix":
+                manager.transport, manager.ip = "ipc", f"{sockets}/kernel"  # not TCP, which every user could read
+            with client.setup_kernel():
+                stop = time.monotonic() + limit
+                for index, cell in enumerate(notebook.cells):
+                    # nbclient's limit is for one cell: give each what is left of the notebook's.
+                    client.timeout = max(1, round(stop - time.monotonic()))
+                    client.execute_cell(cell, index)
+    finally:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            jupytext.write(notebook, out / f"{name}.ipynb")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {', '.join(notebooks())}")
+    parser.add_argument("--limit", type=float, default=120, help="seconds that a notebook may take (default 120)")
+    parser.add_argument("--out", type=Path, help="write the notebooks with their outputs into this folder")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(notebooks()))
+    if unknown:
+        parser.error(f"no notebook {', '.join(unknown)}; there are {', '.join(notebooks())}.")
+    # The networks are small: on a busy machine more threads would only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+    failed = []
+    for name in options.names or notebooks():
+        started = time.monotonic()
+        try:
+            execute(name, options.limit, options.out)
+            outcome = "passed"
+        except Exception as error:
+            failed.append(name)
+            outcome = f"FAILED: {COLOURS.sub('', str(error))}"
+        print(f"{name:<24} {time.monotonic() - started:5.1f} s  {outcome}", flush=True)
+    print(f"{len(options.names or notebooks()) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""What the files around the code say of it stays true: pins, versions, names."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import xaibench
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def yaml_of(name):
+    return pytest.importorskip("yaml").safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_pre_commit_pins_what_the_extra_dev_pins():
+    pinned = dict(entry.split("==") for entry in PROJECT["optional-dependencies"]["dev"] if "==" in entry)
+    assert {"ruff", "mypy", "typos"} <= set(pinned)
+    for hook in yaml_of(".pre-commit-config.yaml")["repos"][0]["hooks"]:
+        for entry in hook.get("additional_dependencies", []):
+            name, version = entry.split("==")
+            assert (name, version) == (name, pinned[name])
+
+
+def test_ci_runs_on_the_pythons_that_are_promised():
+    jobs = yaml_of(".github/workflows/ci.yml")["jobs"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    lowest = PROJECT["requires-python"].removeprefix(">=")
+    assert matrix["python"][0] == matrix["include"][0]["python"] == lowest
+    assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    extras = set(PROJECT["optional-dependencies"])
+    for job in jobs.values():
+        for step in job["steps"]:
+            for listed in re.findall(r'"\.\[(.*?)\]"', step.get("run", "")):
+                assert set(listed.split(",")) <= extras
+
+
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_actions_are_pinned_and_rights_are_least(name):
+    workflow = yaml_of(f".github/workflows/{name}.yml")
+    assert workflow["permissions"] in ({}, {"contents": "read"})
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 60
+        assert "id-token" not in job.get("permissions", {}) or job["environment"] == "pypi"
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
+
+
+def test_the_citation_has_the_version_and_the_licence():
+    citation = yaml_of("CITATION.cff")
+    assert citation["version"] == xaibench.__version__
+    assert citation["license"] == PROJECT["license"] == "MIT"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "examples/README.md"])
+def test_what_the_pages_name_is_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:xaibench|tests|docs|examples|\.ci)/[\w./-]*\w)`", text)
+    named += re.findall(r"\]\((?!https?:)([\w./-]+)\)", text)
+    assert named or page == "SECURITY.md"
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / page).parent.joinpath(path).exists(), path
