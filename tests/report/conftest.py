@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from report.annotated import CONTROLS, write_annotated_run
+from report.pictures import make_gallery, make_jobs
 from safetensors.numpy import save_file
 
-from xaibench.report import page
+from xaibench.report import figures, page
 from xaibench.report.figures import save
 
 METHODS = {
@@ -163,7 +165,11 @@ CITATION = "B. Clark, R. Wilming, S. Haufe (2023). XAI-TRIS. arXiv:2306.12816"
 
 def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    make_scores(samples, cells).to_parquet(folder / "scores.parquet")
+    scores = make_scores(samples, cells)
+    scores.to_parquet(folder / "scores.parquet")
+    arrays, about = make_gallery(scores)
+    save_file(arrays, folder / "gallery.safetensors", metadata=about)
+    make_jobs(scores).to_csv(folder / "jobs.csv", index=False)
     accuracy, trainings = make_accuracy(cells)
     accuracy.to_csv(folder / "accuracy.csv", index=False)
     trainings.to_csv(folder / "trainings.csv", index=False)
@@ -182,8 +188,8 @@ def annotated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fresh_annotated_run(tmp_path: Path, empty_png: None) -> Path:
-    """A run on annotated sets of one's own, to change; PNG files stay empty."""
+def fresh_annotated_run(tmp_path: Path, no_figures: None) -> Path:
+    """A run on annotated sets of one's own, to change; its page has empty figures."""
     return write_annotated_run(tmp_path / "annotated", samples=24)
 
 
@@ -206,6 +212,21 @@ def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_run(tmp_path: Path, empty_png: None) -> Path:
-    """A run folder of few cells of one's own, whose page is quick to write."""
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws nothing: for pages of which only words, tables and maps are asked."""
+    for name in ("map_figure", "ranking_figure", "agreement_figure", "band_figure", "overlay_figure"):
+        monkeypatch.setattr(page, name, lambda *_: Figure())
+    monkeypatch.setattr(figures, "score_figure", lambda *_: Figure())
+    monkeypatch.setattr(page, "save", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
+
+
+@pytest.fixture
+def small_run(tmp_path: Path, no_figures: None) -> Path:
+    """A run folder of few cells of one's own, whose page has empty figures."""
+    return write_run(tmp_path / "run", samples=12, cells=FEW_CELLS)
+
+
+@pytest.fixture
+def drawn_run(tmp_path: Path, empty_png: None) -> Path:
+    """The same, with figures as SVG."""
     return write_run(tmp_path / "run", samples=12, cells=FEW_CELLS)

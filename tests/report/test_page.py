@@ -1,3 +1,4 @@
+import io
 import json
 import re
 
@@ -7,14 +8,27 @@ import pytest
 from report.reader import Reader, assert_loads_nothing
 from safetensors.numpy import load_file, save_file
 
+from xaibench.report import page as page_module
 from xaibench.report import write_report
+from xaibench.report.figures import save
 from xaibench.report.inference import INFERENCE_COLUMNS, PAIR_COLUMNS
 from xaibench.report.tables import SUMMARY_COLUMNS
 
 
+def save_small(figure, kind):
+    """As the page does; PNG files, most of the time a report takes, coarse."""
+    if kind == "svg":
+        return save(figure, kind)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=20)
+    return buffer.getvalue()
+
+
 @pytest.fixture(scope="module")
 def page(shared_run):
-    return write_report(shared_run).read_text(encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_module, "save", save_small)
+        return write_report(shared_run).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +117,9 @@ def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     assert "−3.0" in table
     assert "−0.0" not in table
     accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
-    assert "the paper" not in Reader(write_report(small_run).read_text()).words
+    page = write_report(small_run).read_text()
+    section = re.search(r'<section aria-labelledby="accuracy">.*?</section>', page, re.S).group()
+    assert "the paper" not in Reader(section).words
 
 
 def test_methods_that_do_not_beat_the_controls_are_marked(shared_run, page):
@@ -114,28 +130,30 @@ def test_methods_that_do_not_beat_the_controls_are_marked(shared_run, page):
     assert page.count('<td>no <span class="flag"') == losing
 
 
-def test_names_from_the_run_are_escaped(small_run):
+def test_names_from_the_run_are_escaped(drawn_run):
     hostile = "<script>alert('x')</script><b>&amp;\"{{ 7*7 }}"
-    parts = json.loads((small_run / "parts.json").read_text())
+    parts = json.loads((drawn_run / "parts.json").read_text())
     parts["title"] = parts["suite"] = parts["citation"] = hostile
     for kind in ("explainers", "models", "metrics"):
         for entry in parts[kind].values():
             entry["label"] = hostile
             entry["citation"] = hostile
-    (small_run / "parts.json").write_text(json.dumps(parts))
-    (small_run / "environment.json").write_text(json.dumps({"machine": {hostile: hostile}, "commit": hostile}))
-    (small_run / "suite.toml").write_text(hostile)
-    pd.DataFrame([{"job": hostile, "stage": "train", "error": hostile}]).to_csv(small_run / "failures.csv", index=False)
-    scores = pd.read_parquet(small_run / "scores.parquet")
+    (drawn_run / "parts.json").write_text(json.dumps(parts))
+    (drawn_run / "environment.json").write_text(json.dumps({"machine": {hostile: hostile}, "commit": hostile}))
+    (drawn_run / "suite.toml").write_text(hostile)
+    pd.DataFrame([{"job": hostile, "stage": "train", "error": hostile}]).to_csv(drawn_run / "failures.csv", index=False)
+    scores = pd.read_parquet(drawn_run / "scores.parquet")
     scores["reason"] = scores["reason"].where(scores["reason"] == "", hostile)
     scores["scenario"] = scores["scenario"].replace({"lin": hostile})
-    scores.to_parquet(small_run / "scores.parquet")
-    page = write_report(small_run).read_text()
+    scores.to_parquet(drawn_run / "scores.parquet")
+    page = write_report(drawn_run).read_text()
     reader = Reader(page)
-    assert len(reader.all("script")) == 1
+    # The page's own script, and what it works with; none of it is code of a user's.
+    assert [attrs.get("type", "") for attrs in reader.all("script")] == ["application/json"] * 3 + [""]
     assert reader.all("b") == []
     assert "{{ 7*7 }}" in reader.words
-    assert "alert('x')" not in re.search(r"<script>(.*)</script>", page, re.S).group(1)
+    assert "alert('x')" not in re.search(r"<script>(.*?)</script>", page, re.S).group(1)
+    assert not re.search(r"<script(?! type=\"application/json\")[^>]+>", page)
 
 
 def test_failures_are_listed_and_announced(small_run):
@@ -164,20 +182,20 @@ def test_a_folder_with_scores_alone_is_reported(small_run):
 
 
 @pytest.mark.parametrize("how", ["no rows", "none correct", "all undefined"])
-def test_a_run_without_a_usable_score_is_reported_plainly(small_run, how):
-    scores = pd.read_parquet(small_run / "scores.parquet")
+def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
+    scores = pd.read_parquet(drawn_run / "scores.parquet")
     if how == "no rows":
         scores = scores.iloc[:0]
     elif how == "none correct":
         scores["correct"] = False
     else:
         scores["value"] = np.nan
-    scores.to_parquet(small_run / "scores.parquet")
-    (small_run / "examples.safetensors").unlink()
-    words = Reader(write_report(small_run).read_text()).words
+    scores.to_parquet(drawn_run / "scores.parquet")
+    (drawn_run / "examples.safetensors").unlink()
+    words = Reader(write_report(drawn_run).read_text()).words
     assert "There is no score to rank" in words
     assert "11 min 30 s" in words
-    assert len(pd.read_csv(small_run / "summary.csv")) == (0 if how == "no rows" else 132)
+    assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
 
 
 def test_missing_examples_leave_gaps(small_run):
@@ -202,9 +220,9 @@ def test_alternative_text_says_how_much_lies_in_the_ground_truth(small_run):
     assert "PFI, LIN · WHITE · MLP: zero everywhere" in alts
 
 
-def test_a_report_is_replaced_whole_and_repeats(small_run):
-    first = write_report(small_run).read_bytes()
-    assert write_report(small_run).read_bytes() == first
+def test_a_report_is_replaced_whole_and_repeats(drawn_run):
+    first = write_report(drawn_run).read_bytes()
+    assert write_report(drawn_run).read_bytes() == first
 
 
 def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
@@ -220,7 +238,7 @@ def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
     assert not list(small_run.rglob("*.tmp"))
 
 
-@pytest.mark.usefixtures("empty_png")
+@pytest.mark.usefixtures("no_figures")
 def test_large_maps_keep_the_page_small(fresh_run):
     file = fresh_run / "examples.safetensors"
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from xaibench.report.folder import RunFolderError
+from xaibench.report.files import RunFolderError
 from xaibench.significance import bootstrap_intervals, holm, paired_test
 
 _KEYS = ["dataset", "model", "explainer", "metric"]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report import tables
-from xaibench.report.folder import Run
+from xaibench.report.folder import CELL, Run
 
 #: A mean accuracy this many points below the paper's is marked.
 TOLERANCE = 3.0
@@ -32,7 +31,7 @@ def citations(run: Run) -> list[str]:
 def counts(run: Run, summary: pd.DataFrame) -> dict[str, int]:
     """How much was done, for the opening paragraph."""
     return {
-        "cells": int(summary.groupby(tables.CELL, observed=True).ngroups) if len(summary) else len(run.accuracy),
+        "cells": int(summary.groupby(CELL, observed=True).ngroups) if len(summary) else len(run.accuracy),
         "methods": sum(not part.control for part in run.explainers.values()),
         "controls": sum(part.control for part in run.explainers.values()),
         "trainings": 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings),
@@ -148,11 +147,11 @@ def _or_last(rank: float | None) -> float:
 
 def accuracy(run: Run) -> list[dict[str, Any]]:
     """The accuracy table, with the single trainings of each cell and how the mean stands to the paper's."""
-    expected = [*tables.CELL, *("alpha", "trainings", "mean", "std", "best", "learned", "paper", "difference")]
+    expected = [*CELL, *("alpha", "trainings", "mean", "std", "best", "learned", "paper", "difference")]
     rows = records(run.accuracy.reindex(columns=expected))
     for row in rows:
         tests = run.trainings
-        for key in tables.CELL:
+        for key in CELL:
             tests = tests[tests[key] == row[key]] if key in tests else tests.iloc[:0]
         row["tests"] = [float(value) for value in tests.get("test_accuracy", pd.Series(dtype=float)).dropna()]
         difference = row.get("difference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -14,14 +15,23 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pandas.errors import EmptyDataError
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
+from xaibench.report.files import RunFolderError as RunFolderError
+from xaibench.report.files import damaged, read_csv, read_json, with_columns
+
 #: What identifies a group of scores.
 KEYS = ("scenario", "background", "model", "explainer", "metric")
+#: What identifies a cell.
+CELL = ["scenario", "background", "model"]
 #: Columns of ``curves.parquet``.
 CURVE_COLUMNS = ("dataset", "model", "explainer", "metric", "fraction", "mean", "low", "high", "n")
+#: Columns of ``jobs.csv``.
+JOB_COLUMNS = (
+    *("stage", "key", "dataset", "data_seed", "model", "explainer", "metric"),
+    *("seconds", "cpu_seconds", "peak_mb", "worker", "failed"),
+)
 _SCENARIOS = ("lin", "mult", "rigid", "xor")
 _BACKGROUNDS = ("white", "corr", "imagenet")
 
@@ -36,10 +46,6 @@ def place(name: str) -> str:
     if name == "-":
         return ""
     return name.upper() if name in (*_SCENARIOS, *_BACKGROUNDS) else name
-
-
-class RunFolderError(ValueError):
-    """A folder that cannot be reported on; the message says which file is missing or damaged, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,41 @@ class Part:
     control: bool = False
     citation: str = ""
     higher_is_better: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryCell:
+    """Samples of one network to look at.
+
+    Attributes:
+        scenario: As in the scores; so are ``background``, ``model``, ``dataset``, ``data_seed`` and ``seed``.
+        samples: ``n`` numbers of the test split, those to keep first in front.
+        labels: What each image shows.
+        explainers: ``M`` names, in the order of the maps.
+        photographs: Whether the maps are to lie over the images.
+        images: ``[n, H, W, 3]`` uint8.
+        masks: ``[n, H, W]`` uint8.
+        maps: ``[n, M, h, w]`` uint8, magnitudes from the smallest to the largest of each map.
+    """
+
+    scenario: str
+    background: str
+    model: str
+    dataset: str
+    data_seed: int
+    seed: int
+    samples: tuple[int, ...]
+    labels: tuple[str, ...]
+    explainers: tuple[str, ...]
+    photographs: bool
+    images: NDArray[np.uint8]
+    masks: NDArray[np.uint8]
+    maps: NDArray[np.uint8]
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """Scenario, background and model."""
+        return self.scenario, self.background, self.model
 
 
 @dataclass(frozen=True)
@@ -116,8 +157,8 @@ class Run:
     @cached_property
     def samples(self) -> pd.DataFrame:
         """``dataset, data_seed, sample, id, group, file`` of the samples; empty without ``samples.csv``."""
-        table = _read_csv(self.path / "samples.csv", text=("dataset", "id", "group", "file"))
-        return _with_columns(self.path / "samples.csv", table, ("dataset", "data_seed", "sample"))
+        table = read_csv(self.path / "samples.csv", text=("dataset", "id", "group", "file"))
+        return with_columns(self.path / "samples.csv", table, ("dataset", "data_seed", "sample"))
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -128,8 +169,8 @@ class Run:
         try:
             table: pd.DataFrame = pq.read_table(file).to_pandas()
         except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
-            raise _damaged(file, error) from error
-        return _with_columns(file, table, CURVE_COLUMNS)
+            raise damaged(file, error) from error
+        return with_columns(file, table, CURVE_COLUMNS)
 
     @cached_property
     def sheet(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -142,7 +183,37 @@ class Run:
                 names = list(opened.keys())
                 return {name: opened.get_tensor(name) for name in names}, dict(opened.metadata() or {})
         except Exception as error:  # safetensors raises a bare Exception subclass of its own
-            raise _damaged(file, error) from error
+            raise damaged(file, error) from error
+
+    @cached_property
+    def gallery(self) -> tuple[GalleryCell, ...]:
+        """Samples to look at, by cell in the order to show; empty without ``gallery.safetensors``."""
+        file = self.path / "gallery.safetensors"
+        if not file.exists():
+            return ()
+        try:
+            with safe_open(file, framework="numpy") as opened:
+                described = json.loads((opened.metadata() or {})["cells"])
+                cells = [_gallery_cell(opened, number, entry) for number, entry in enumerate(described)]
+        except Exception as error:  # safetensors raises a bare Exception subclass of its own
+            raise damaged(file, error) from error
+        order = list(itertools.product(self.scenarios, self.backgrounds, self.models))
+        return tuple(sorted((cell for cell in cells if cell.cell in order), key=lambda cell: order.index(cell.cell)))
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """``stage, key, dataset, data_seed, model, explainer, metric, seconds, cpu_seconds, peak_mb, worker, failed``.
+
+        What each job cost that was run for this folder; empty without ``jobs.csv``. Lines that a crash cut short are
+        left out.
+        """
+        file = self.path / "jobs.csv"
+        table = with_columns(file, read_csv(file, text=JOB_COLUMNS, cut_short=True), JOB_COLUMNS)
+        if table.empty:
+            return pd.DataFrame(columns=list(JOB_COLUMNS))
+        numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("seconds", "cpu_seconds", "peak_mb")}
+        table = table.assign(**numbers, failed=table["failed"].map({"0": False, "1": True}))
+        return table[table[[*numbers, "failed"]].notna().all(axis=1)].astype({"failed": bool}).fillna("")
 
     @cached_property
     def examples(self) -> dict[str, NDArray[np.float64]]:
@@ -153,7 +224,7 @@ class Run:
         try:
             arrays = load_file(file)
         except Exception as error:  # safetensors raises a bare Exception subclass of its own
-            raise _damaged(file, error) from error
+            raise damaged(file, error) from error
         return {key: np.asarray(array, dtype=np.float64).squeeze() for key, array in arrays.items()}
 
 
@@ -171,9 +242,9 @@ def read_run(run_dir: Path) -> Run:
     if not (run_dir / "scores.parquet").is_file():
         what = "has no scores.parquet" if run_dir.is_dir() else "is not a folder"
         raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
-    parts = _read_json(run_dir / "parts.json")
+    parts = read_json(run_dir / "parts.json")
     scores = _read_scores(run_dir / "scores.parquet")
-    accuracy = _read_csv(run_dir / "accuracy.csv")
+    accuracy = read_csv(run_dir / "accuracy.csv")
     # A cell whose explanations all failed has an accuracy but no score; its names still have a place in the order.
     seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
     explainers = _parts(parts.get("explainers", {}), seen["explainer"])
@@ -197,9 +268,9 @@ def read_run(run_dir: Path) -> Run:
         backgrounds=backgrounds,
         scores=scores,
         accuracy=accuracy,
-        trainings=_read_csv(run_dir / "trainings.csv"),
-        failures=_read_csv(run_dir / "failures.csv"),
-        environment=_read_json(run_dir / "environment.json"),
+        trainings=read_csv(run_dir / "trainings.csv"),
+        failures=read_csv(run_dir / "failures.csv"),
+        environment=read_json(run_dir / "environment.json"),
         suite_toml=toml.read_text(encoding="utf-8") if toml.exists() else "",
     )
 
@@ -216,43 +287,17 @@ def _read_scores(file: Path) -> pd.DataFrame:
     except RunFolderError:
         raise
     except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
-        raise _damaged(file, error) from error
+        raise damaged(file, error) from error
     frame: pd.DataFrame = table.to_pandas()
     frame[text] = frame[text].astype("category")
     return frame.astype({"correct": bool, "value": float, "higher_is_better": bool} | dict.fromkeys(whole, np.int64))
 
 
-def _with_columns(file: Path, table: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
-    if missing := [name for name in columns if len(table) and name not in table]:
-        raise RunFolderError(f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, table))}.")
-    return table
-
-
-def _read_csv(file: Path, text: Iterable[str] = ()) -> pd.DataFrame:
-    if not file.exists():
-        return pd.DataFrame()
-    try:
-        return pd.read_csv(file, dtype=dict.fromkeys(text, str))
-    except EmptyDataError:
-        return pd.DataFrame()
-    except (ValueError, UnicodeError) as error:
-        raise _damaged(file, error) from error
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.exists():
-        return {}
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(file, error) from error
-    if not isinstance(content, dict):
-        raise _damaged(file, f"expected a JSON object, got {type(content).__name__}")
-    return content
-
-
-def _damaged(file: Path, error: object) -> RunFolderError:
-    return RunFolderError(f"{file} cannot be read ({error}). Run the suite again: it writes this file anew.")
+def _gallery_cell(opened: Any, number: int, entry: Mapping[str, Any]) -> GalleryCell:
+    values: dict[str, Any] = {name: opened.get_tensor(f"{number}/{name}") for name in ("images", "masks", "maps")}
+    values |= {name: tuple(entry[name]) for name in ("samples", "labels", "explainers")}
+    names = ("scenario", "background", "model", "dataset", "data_seed", "seed", "photographs")
+    return GalleryCell(**values, **{name: entry[name] for name in names})
 
 
 def _parts(described: Mapping[str, Mapping[str, Any]], seen: Iterable[str]) -> dict[str, Part]:

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 
 from xaibench.report.content import records
-from xaibench.report.folder import Run, place
-from xaibench.report.tables import CELL
+from xaibench.report.folder import CELL, Run, place
 
 #: What a grid shows first: medians, as the first paper compares, or means, as the second.
 View: TypeAlias = Literal["median", "mean"]

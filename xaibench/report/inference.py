@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xaibench.report.folder import KEYS, Run
-from xaibench.report.tables import CELL
+from xaibench.report.folder import CELL, KEYS, Run
 from xaibench.significance import average_ranks, bootstrap_intervals, holm, paired_test
 
 #: Groups that are drawn or turned each by itself; more are bundled.

@@ -8,18 +8,22 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pandas as pd
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from xaibench.report import published, tables
 from xaibench.report.agreement import agreement_figure
 from xaibench.report.bands import band_figure, curve_sets
+from xaibench.report.boards import Boards, boards
+from xaibench.report.claims import claims
 from xaibench.report.content import TOLERANCE, accuracy, alternative, citations, counts, facts, records, verdict
+from xaibench.report.costs import costs
 from xaibench.report.figures import draw, save
-from xaibench.report.folder import Run, place, read_run
+from xaibench.report.folder import CELL, Run, read_run
+from xaibench.report.gallery import browser
 from xaibench.report.grids import grids
 from xaibench.report.inference import ALL_PAIRS, BUNDLES, INFERENCE_COLUMNS, infer
 from xaibench.report.inline import inline_svg
@@ -28,6 +32,8 @@ from xaibench.report.meanings import MEANINGS
 from xaibench.report.overlays import SheetRow, overlay_figure, overlay_tables, sheet_rows
 from xaibench.report.ranks import Ranking, ranking_figure, rankings
 from xaibench.report.reliability import Agreement, agreements, mean_agreements, table_4
+from xaibench.report.templating import environment, json_block, script
+from xaibench.report.values import board_rows, page_values, summary_rows
 
 
 def write_report(run_dir: Path) -> Path:
@@ -73,6 +79,7 @@ class _Findings:
 
     summary: pd.DataFrame
     pairs: pd.DataFrame
+    boards: Boards
     ranks: dict[str, Ranking]
     agreements: dict[tuple[str, str, str, str], Agreement]
     sheets: dict[tuple[str, str], list[SheetRow]]
@@ -81,7 +88,9 @@ class _Findings:
 
 def _findings(run: Run) -> _Findings:
     summary, pairs = infer(run, tables.summarise(run))
-    return _Findings(summary, pairs, rankings(run, summary), agreements(run), sheet_rows(run), curve_sets(run))
+    return _Findings(
+        summary, pairs, boards(run, summary), rankings(run, summary), agreements(run), sheet_rows(run), curve_sets(run)
+    )
 
 
 def _figures(run: Run, found: _Findings) -> dict[str, Figure | None]:
@@ -130,25 +139,25 @@ def _write(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+#: Bytes of the page at most, with what its browser of samples may take.
+MOST = 4_900_000
+#: Stands in the page for its browser of samples, which takes the room that is left; no text of a user's can be this.
+_SAMPLES = "<!-- samples -->"
+
+
 def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": _number, "p": _p_value, "place": place}
-    board = tables.leaderboard(run, found.summary)
-    return environment.get_template("report.html.j2").render(
+    templates = environment()
+    kinds = map_kinds(run)
+    page = templates.get_template("report.html.j2").render(
         run=run,
         facts=facts(run),
-        verdict=verdict(run, board),
+        verdict=verdict(run, tables.leaderboard(run, found.summary)),
         counts=counts(run, found.summary),
         meanings=MEANINGS,
-        board=records(board),
+        board=board_rows(found.boards),
         grids=grids(run, found.summary),
         ranks=found.ranks,
+        claims=claims(run),
         all_scored=run.settings.get("explaining", {}).get("scored") == "all",
         limits={"pairs": ALL_PAIRS, "bundles": BUNDLES},
         paper={
@@ -168,22 +177,28 @@ def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
         trainings=records(run.trainings),
         tolerance=TOLERANCE,
         drawings={name: inline_svg(svg, name, alternative(run, name)) for name, svg in drawings.items()},
-        maps={kind: map_table(run, kind, rows) for kind, rows in map_kinds(run).items()},
-        summary=records(found.summary.drop(columns=["outliers"])),
+        maps={kind: map_table(run, kind, rows) for kind, rows in kinds.items()},
+        summary=summary_rows(run, found.summary),
         undefined=records(tables.undefined(run)),
+        costs=costs(run),
         failures=records(run.failures),
         citations=citations(run),
+        data=json_block(page_values(run, found.boards)),
+        script=script(),
+        samples=Markup(_SAMPLES),
     )
+    return page.replace(_SAMPLES, _samples(templates, run, MOST - len(page.encode())), 1)
 
 
-def _p_value(p: float | None) -> str:
-    """A p-value to three decimals, and no smaller than can be said."""
-    return "–" if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _number(value: Any, digits: int = 3) -> str:
-    """A number with ``digits`` decimals and a true minus; an en dash for what is missing."""
-    if value is None or value is pd.NA or value != value:
-        return "–"
-    rounded = round(float(value), digits) + 0.0  # no minus before a zero
-    return f"{rounded:.{digits}f}".replace("-", "−")
+def _samples(templates: jinja2.Environment, run: Run, room: int) -> str:
+    """The browser of as many samples as there is room for, and its data; nothing where there are none."""
+    shown = browser(run, room)
+    if not shown.cells:
+        return ""
+    return templates.get_template("samples.html.j2").render(
+        run=run,
+        browser=shown,
+        uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1,
+        index=json_block([{key: cell[key] for key in ("name", *CELL)} for cell in shown.cells]),
+        data=[json_block(cell) for cell in shown.cells],
+    )

@@ -15,9 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from xaibench.report.figures import THEME, house_style, short
-from xaibench.report.folder import Run
+from xaibench.report.folder import CELL, Run
 from xaibench.report.inference import Floats, Matrices, cell_matrices
-from xaibench.report.tables import CELL
 from xaibench.significance import average_ranks, critical_difference
 
 #: From so many cells on, cells are the blocks (Demšar asks for more than ten data sets).

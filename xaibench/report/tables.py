@@ -12,10 +12,10 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 
-from xaibench.report.folder import KEYS, Run, place
+from xaibench.report.folder import CELL, KEYS, Run, place
+from xaibench.report.standings import standings
 from xaibench.report.statistics import Distribution, describe, groups, lexicographic_rank
 
-CELL = ["scenario", "background", "model"]
 #: Columns of :func:`summarise`; ``summary.csv`` has those of :func:`xaibench.report.inference.infer` behind them.
 SUMMARY_COLUMNS = [
     *KEYS,
@@ -88,47 +88,14 @@ def leaderboard(run: Run, summary: pd.DataFrame) -> pd.DataFrame:
         - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
         - ``mean_rank``: mean of the ranks over cells and metrics.
         - for each metric, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's median),
+          ``mean:METRIC`` (mean over the cells of the cell's mean),
           ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``beats:METRIC`` (cells in
           which it beats every control) and ``against:METRIC`` (cells in which that can be asked; 0 for controls).
         - where the summary is one of :func:`xaibench.report.inference.infer`, ``sample_rank`` (mean over cells and
           metrics) and ``exceeds:METRIC`` (cells in which it beats every control by more than chance).
     """
-    ranked = summary.dropna(subset=["rank"])
-    of = int(ranked.groupby(CELL, observed=True).ngroups) if len(ranked) else 0
-    table = []
-    for name, part in run.explainers.items():
-        mine = ranked[ranked["explainer"] == name]
-        if mine.empty:
-            continue
-        row = {
-            "explainer": name,
-            "control": part.control,
-            "cells": int(mine.groupby(CELL, observed=True).ngroups),
-            "of": of,
-            "mean_rank": float(mine["rank"].mean()),
-        }
-        for metric in run.metrics:
-            of_metric = mine[mine["metric"] == metric]
-            top = ranked[ranked["metric"] == metric].groupby(CELL, observed=True)["rank"].min()
-            own = of_metric.set_index(CELL)["rank"]
-            row[f"mean_rank:{metric}"] = float(own.mean())
-            row[f"median:{metric}"] = float(of_metric["median"].median())
-            row[f"best:{metric}"] = int((own == top.reindex(own.index)).sum())
-            row[f"beats:{metric}"] = int(of_metric["beats_controls"].sum())
-            row[f"against:{metric}"] = int(of_metric["beats_controls"].notna().sum())
-            if "exceeds_controls" in of_metric:
-                row[f"exceeds:{metric}"] = int(of_metric["exceeds_controls"].sum())
-        if "sample_rank" in mine:
-            row["sample_rank"] = float(mine["sample_rank"].mean())
-        table.append(row)
-    board = pd.DataFrame(table)
-    if board.empty:
-        return board.reindex(columns=["place", "explainer", "control", "cells", "of", "mean_rank", "sample_rank"])
-    board = board.sort_values("mean_rank", kind="stable").reset_index(drop=True)
-    everywhere = (~board["control"]) & (board["cells"] == board["of"])
-    place = board["mean_rank"].where(everywhere).rank(method="min").astype("Int64")
-    board.insert(0, "place", place)
-    return board
+    found = standings(run, summary)
+    return found.board(range(len(found.cells)))
 
 
 def best_by_cell(run: Run, summary: pd.DataFrame) -> pd.DataFrame:

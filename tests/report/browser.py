@@ -1,0 +1,65 @@
+"""What the tests in a browser share: the browser, a run with names that would run if they could, and axe-core."""
+
+import importlib.util
+import json
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pandas as pd
+import pytest
+from report.conftest import FEW_CELLS, write_run
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from xaibench.report import page, write_report
+from xaibench.report.figures import save
+
+#: Everything that ends an attribute, an element, a script, a comment or a template, and would tell that it ran.
+HOSTILE = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp; \u2028"
+
+
+def missing():
+    """What is not there of what these tests need, or nothing."""
+    if not importlib.util.find_spec("axe_playwright_python"):
+        return "axe-playwright-python is not installed (pip install 'xaibench[test]')"
+    return "" if executable() else "there is no chromium on the PATH (apt-get install chromium)"
+
+
+def executable():
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def write_hostile_run(folder: Path) -> Path:
+    """A run of few cells whose title, one method, one metric and samples have names that would run if they could."""
+    folder = write_run(folder, samples=16, cells=FEW_CELLS)
+    parts = json.loads((folder / "parts.json").read_text())
+    parts["title"] = parts["explainers"]["lime"]["label"] = parts["metrics"]["topk_precision"]["label"] = HOSTILE
+    (folder / "parts.json").write_text(json.dumps(parts))
+    file = folder / "gallery.safetensors"
+    with safe_open(file, "np") as opened:
+        cells = json.loads(opened.metadata()["cells"])
+    cells = [cell | {"labels": [f"{HOSTILE} {i}" for i in cell["samples"]]} for cell in cells]
+    save_file(load_file(file), file, metadata={"cells": json.dumps(cells)})
+    rows = [{"job": HOSTILE, "stage": "train", "error": HOSTILE}]
+    pd.DataFrame(rows).to_csv(folder / "failures.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "save", lambda figure, kind: save(figure, kind) if kind == "svg" else b"")
+        write_report(folder)
+    return folder
+
+
+def state(tab):
+    """Section and choices, as the address has them."""
+    section, _, query = tab.evaluate("location.hash").partition("?")
+    return section, {name: values[0] for name, values in parse_qs(query).items()}
+
+
+def axe(tab, **options):
+    """Rule and first element of each violation."""
+    if not tab.evaluate("Boolean(window.axe)"):
+        tab.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found = tab.evaluate("options => axe.run(document, options)", {"resultTypes": ["violations"], **options})
+    return [(one["id"], one["nodes"][0]["html"], one["nodes"][0]["failureSummary"]) for one in found["violations"]]

@@ -1,0 +1,366 @@
+"""The page in a real browser: headless Chromium, driven by playwright-core's Python client, which downloads nothing.
+
+Without a browser these tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
+"""
+
+import json
+import os
+import re
+
+import pandas as pd
+import pytest
+from report.browser import HOSTILE, axe, executable, missing, state, write_hostile_run
+from safetensors import safe_open
+
+from xaibench.report.folder import read_run
+from xaibench.report.inference import infer
+from xaibench.report.tables import leaderboard, summarise
+
+WIDTHS = (390, 1440, 1920)
+
+
+@pytest.fixture(scope="module")
+def hostile_run(tmp_path_factory):
+    return write_hostile_run(tmp_path_factory.mktemp("browser") / "run")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if reason := missing():
+        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
+            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def tab(chromium):
+    """One tab for all tests; what it asks for and complains about is written down."""
+    tab = chromium.new_page(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
+    tab.set_default_timeout(15_000)
+    tab.requests, tab.complaints = [], []
+    tab.on("request", lambda request: tab.requests.append(request.url))
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.on("dialog", lambda dialog: (tab.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    tab.on("console", lambda said: said.type in ("error", "warning") and tab.complaints.append(said.text))
+    return tab
+
+
+@pytest.fixture
+def visit(tab, hostile_run):
+    """Opens the page anew, at a link; afterwards nothing may have been complained of, fetched, or run."""
+    home = (hostile_run / "report.html").as_uri()
+
+    def go(link=""):
+        tab.goto("about:blank")
+        tab.goto(home + link)
+        return tab
+
+    tab.requests.clear()
+    tab.complaints.clear()
+    yield go
+    assert tab.complaints == []
+    assert {url for url in tab.requests if not url.startswith("data:")} <= {home, "about:blank"}
+    assert tab.evaluate("window.ran") is None
+
+
+@pytest.fixture(scope="module")
+def run_and_summary(hostile_run):
+    run = read_run(hostile_run)
+    return run, infer(run, summarise(run))[0]
+
+
+def board(tab, key="rank", metric=None):
+    """The visible rows of the leaderboard from the top: explainer to what stands in a column."""
+    of = "" if metric is None else f'[data-m="{metric}"]'
+    return dict(
+        tab.eval_on_selector_all(
+            "#board tbody tr:not([hidden])",
+            f"rows => rows.map(row => [row.dataset.e, row.querySelector('[data-k={key}]{of}').innerText])",
+        )
+    )
+
+
+def said(tab, section="leaderboard"):
+    return tab.inner_text(f'section[aria-labelledby="{section}"] output')
+
+
+def expected(run_and_summary, **wanted):
+    """The mean ranks of the leaderboard of some cells, worked out from their rows alone."""
+    run, summary = run_and_summary
+    for key, name in wanted.items():
+        summary = summary[summary[key] == name]
+    rows = leaderboard(run, summary)
+    return {row["explainer"]: f"{row['mean_rank']:.2f}" for row in rows.to_dict("records")}
+
+
+def test_filters_show_the_leaderboard_of_what_is_chosen(visit, run_and_summary):
+    tab = visit()
+    assert board(tab) == expected(run_and_summary)
+    assert said(tab) == "17 methods in 4 of 4 cells"
+    form = 'section[aria-labelledby="leaderboard"] form'
+    tab.select_option(f"{form} [name=scenario]", "lin")
+    assert board(tab) == expected(run_and_summary, scenario="lin")
+    assert said(tab) == "17 methods in 3 of 4 cells"
+    tab.select_option(f"{form} [name=model]", "mlp")
+    found = board(tab)
+    assert found == expected(run_and_summary, scenario="lin", model="mlp")
+    assert list(found.values()) == sorted(found.values(), key=float)
+    assert said(tab) == "16 methods in 1 of 4 cells"  # guided GradCAM is for convolutions
+    assert state(tab) == ("#leaderboard", {"scenario": "lin", "model": "mlp"})
+    _, summary = run_and_summary
+    cell = summary[(summary["model"] == "mlp") & (summary["metric"] == "emd_perf")].set_index("explainer")
+    for name, text in board(tab, "mean", 0).items():
+        assert text.split() == [f"{cell.loc[name, column]:.3f}" for column in ("mean", "low")] + [
+            "–",
+            f"{cell.loc[name, 'high']:.3f}",
+        ]
+    tab.click(f"{form} [type=reset]")
+    assert board(tab) == expected(run_and_summary)
+    assert state(tab) == ("#leaderboard", {})
+
+
+def test_a_metric_is_ranked_by_itself_and_has_its_own_columns(visit, run_and_summary):
+    tab = visit("#leaderboard?metric=topk_precision")
+    assert board(tab) == expected(run_and_summary, metric="topk_precision")
+    heads = tab.eval_on_selector_all("#board th.group", "heads => heads.map(head => head.checkVisibility())")
+    assert heads == [False, True]
+    assert tab.locator("#summary tbody tr:visible").count() == 66
+
+
+def test_the_table_of_all_numbers_follows_the_same_filters_and_counts_its_rows(visit):
+    tab = visit("#table?scenario=lin&method=lime")
+    rows = tab.eval_on_selector_all("#summary tbody tr:not([hidden])", "rows => rows.map(row => row.innerText)")
+    assert len(rows) == 6
+    assert all(row.startswith("LIN") and HOSTILE.split("&")[0] in row for row in rows)
+    assert said(tab, "table") == "6 of 132 rows"
+
+
+def test_columns_sort_both_ways_and_the_link_keeps_it(visit):
+    tab = visit()
+    head = tab.locator('#board th[data-key="mean:emd_perf"]')
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"  # higher is better, and so comes first
+    means = [float(text.split()[0]) for text in board(tab, "mean", 0).values()]
+    assert means == sorted(means, reverse=True)
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert [float(text.split()[0]) for text in board(tab, "mean", 0).values()] == sorted(means)
+    assert state(tab) == ("#leaderboard", {"sort": "mean:emd_perf"})
+    assert tab.locator("#board [aria-sort]").count() == 1
+    tab.locator('#board th[data-key="method"]').get_by_role("button").press("Enter")
+    labels = tab.eval_on_selector_all("#board tbody tr:not([hidden]) th", "all => all.map(one => one.innerText)")
+    assert labels[1:] == sorted(labels[1:], key=str.lower)
+    tab.locator("#summary th", has_text="Median").get_by_role("button").click()
+    assert state(tab)[1]["sort.table"] == "6"
+
+
+def test_a_link_opens_filtered_and_sorted(visit, run_and_summary):
+    tab = visit("#leaderboard?scenario=lin&background=white&sort=-rank")
+    found = board(tab)
+    assert found == expected(run_and_summary, scenario="lin", background="white")
+    assert list(found) == list(reversed(expected(run_and_summary, scenario="lin", background="white")))
+    values = tab.eval_on_selector_all("form[data-filters] [name=background]", "all => all.map(one => one.value)")
+    assert values == ["white", "white"]
+    assert tab.evaluate("Math.abs(document.getElementById('leaderboard').getBoundingClientRect().top)") < 200
+    links = tab.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
+    assert all(link.endswith("?scenario=lin&background=white&sort=-rank") for link in links)
+
+
+def test_back_undoes_a_choice_and_forward_does_it_again(visit):
+    tab = visit()
+    select = 'section[aria-labelledby="leaderboard"] [name=model]'
+    tab.select_option(select, "mlp")
+    tab.select_option(select, "cnn")
+    assert said(tab) == "17 methods in 2 of 4 cells"
+    tab.go_back()
+    assert (said(tab), tab.input_value(select)) == ("16 methods in 1 of 4 cells", "mlp")
+    tab.go_back()
+    assert (said(tab), tab.input_value(select)) == ("17 methods in 4 of 4 cells", "")
+    tab.go_forward()
+    assert said(tab) == "16 methods in 1 of 4 cells"
+    tab.click("nav >> text=Accuracy")
+    assert state(tab) == ("#accuracy", {"model": "mlp"})
+    assert 0 <= tab.evaluate("document.getElementById('accuracy').getBoundingClientRect().top") < 300
+
+
+@pytest.mark.parametrize("link", ["scenario=rigid&model=mlp", "scenario=gone", "metric=%3Cscript%3E"])
+def test_where_nothing_fits_the_page_says_so_and_offers_the_way_back(visit, link):
+    tab = visit(f"#leaderboard?{link}")
+    assert said(tab) == "No cell fits the filters"
+    assert not tab.is_visible("#board")
+    assert "No cell of this run fits the filters." in tab.inner_text("#board-empty")
+    assert said(tab, "table") == "0 of 132 rows"
+    assert tab.is_visible("[data-none]")
+    tab.click("#board-empty button")
+    assert tab.is_visible("#board")
+    assert not tab.is_visible("#board-empty")
+    assert said(tab) == "17 methods in 4 of 4 cells"
+
+
+def thumbs(tab):
+    """Sample and score of the list, from the left."""
+    tab.wait_for_selector(".thumb")
+    return tab.eval_on_selector_all(
+        ".thumb", "all => all.map(one => [Number(one.dataset.sample), one.innerText.trim()])"
+    )
+
+
+def test_the_browser_of_samples_shows_the_failures_of_a_method_first(visit, hostile_run):
+    tab = visit("#samples?cell=lin%2Fcorr%2Fcnn&of=lrp&by=emd_perf")
+    scores = pd.read_parquet(hostile_run / "scores.parquet")
+    cell = scores[(scores["scenario"] == "lin") & (scores["model"] == "cnn") & scores["correct"]]
+    mine = cell[(cell["explainer"] == "lrp") & (cell["metric"] == "emd_perf")].set_index("sample")["value"]
+    here = sorted(mine.index)[:6]
+    worst_first = mine[here].sort_values()
+    assert thumbs(tab) == [[sample, f"{value:.3f}"] for sample, value in worst_first.items()]
+    tiles = tab.eval_on_selector_all("figure.tile", "all => all.map(one => one.innerText.split('\\n'))")
+    assert [tile[0] for tile in tiles[:3]] == ["Image", "Ground truth", "PFI"]
+    assert len(tiles) == 2 + 17
+    chosen = tab.inner_text(".is-chosen").split("\n")
+    place = (mine < worst_first.iloc[0]).sum() + 1
+    assert chosen[:2] == ["LRP", f"{worst_first.iloc[0]:.3f}"]
+    assert (
+        chosen[2]
+        == ("worst" if place == 1 else f"{place}{ {2: 'nd', 3: 'rd'}.get(place, 'th') } worst") + f" of {len(mine)}"
+    )
+    assert f"6 of {len(mine)} samples that count in LIN · CORR · CNN, by" in tab.inner_text("#samples-note")
+    tab.select_option("#samples-view [name=of]", "saliency")
+    other = cell[(cell["explainer"] == "saliency") & (cell["metric"] == "emd_perf")].set_index("sample")["value"]
+    assert [sample for sample, _ in thumbs(tab)] == other[here].sort_values().index.tolist()
+    tab.select_option("#samples-view [name=cell]", "rigid/corr/cnn")
+    assert state(tab) == ("#samples", {"cell": "rigid/corr/cnn", "of": "saliency", "by": "emd_perf"})
+
+
+def test_arrow_keys_move_through_the_samples_and_focus_is_seen(visit):
+    tab = visit("#samples?cell=lin%2Fwhite%2Fmlp&of=lrp")
+    samples = [sample for sample, _ in thumbs(tab)]
+    tab.focus('.thumb[aria-selected="true"]')
+    for key, place in (
+        ("ArrowRight", 1),
+        ("ArrowDown", 2),
+        ("End", 5),
+        ("ArrowRight", 5),
+        ("ArrowLeft", 4),
+        ("Home", 0),
+    ):
+        tab.keyboard.press(key)
+        assert tab.evaluate("Number(document.activeElement.dataset.sample)") == samples[place], key
+        assert tab.get_attribute(".thumb:focus", "aria-selected") == "true"
+        assert tab.inner_text("#samples-title").endswith(f" {samples[place]}")
+    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    tab.click("#samples-next")
+    assert tab.inner_text("#samples-place") == "2 of 6"
+    assert state(tab)[1]["sample"] == str(samples[1])
+    assert tab.locator(".thumb[tabindex='0']").count() == 1
+    tab.go_back()  # small steps are no steps of the history
+    assert tab.url == "about:blank"
+    tab.requests.clear()
+
+
+def test_maps_are_painted_in_their_colours_and_described(visit, hostile_run):
+    tab = visit("#samples?cell=lin%2Fwhite%2Fllr&of=pfi&outline=no")
+    tab.wait_for_function("document.querySelector('.is-chosen canvas').ariaLabel.includes('ground truth')")
+    sample = thumbs(tab)[0][0]
+    with safe_open(hostile_run / "gallery.safetensors", "np") as opened:
+        cell = json.loads(opened.metadata()["cells"])[0]
+        levels = opened.get_tensor("0/maps")[cell["samples"].index(sample), cell["explainers"].index("pfi")]
+    import matplotlib
+
+    painted = tab.eval_on_selector(
+        ".is-chosen canvas",
+        "canvas => { const side = canvas.width, at = i => Math.floor((i + .5) * side / 8);"
+        "const all = canvas.getContext('2d').getImageData(0, 0, side, side).data;"
+        "return [...Array(64).keys()].map(i => 4 * (at(Math.floor(i / 8)) * side + at(i % 8)))"
+        ".map(start => Array.from(all.slice(start, start + 3))) }",
+    )
+    assert painted == matplotlib.colormaps["inferno"](levels.ravel(), bytes=True)[:, :3].tolist()
+    labels = tab.eval_on_selector_all("figure.tile canvas", "all => all.map(one => one.ariaLabel)")
+    assert labels[2].startswith("Map of PFI, largest ")
+    assert all(labels)
+    tab.click("#samples-all summary")
+    assert tab.locator("#samples-all tbody tr").count() == 16
+
+
+def test_every_picture_says_what_it_shows(visit):
+    tab = visit()
+    assert tab.locator("img:not([alt]), img[alt='']").count() == 0
+    assert tab.locator("svg[role=img]:not([aria-label])").count() == 0
+    assert tab.locator("img").count() > 50
+
+
+def test_axe_finds_nothing_in_light_and_dark(visit):
+    tab = visit("#samples")
+    thumbs(tab)
+    tab.wait_for_function("document.querySelector('.is-chosen canvas').ariaLabel.includes('largest')")
+    # Many equal rows: the first of each table stand for the others.
+    tab.evaluate(
+        "document.querySelectorAll('tbody tr:nth-child(n+5), .heat tr:nth-child(n+7)').forEach(row => row.remove())"
+    )
+    tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    assert axe(tab) == []
+    tab.emulate_media(color_scheme="dark")
+    tab.evaluate("document.querySelectorAll('.views input.mean').forEach(one => (one.checked = true))")
+    assert axe(tab, runOnly=["color-contrast"]) == []
+    tab.emulate_media(color_scheme="light")
+    assert axe(tab, runOnly=["color-contrast"]) == []
+    tab.set_viewport_size({"width": 390, "height": 800})
+    assert axe(tab, runOnly=["target-size", "scrollable-region-focusable"]) == []
+    tab.set_viewport_size({"width": 1440, "height": 1000})
+
+
+def test_colours_follow_the_reader(visit):
+    tab = visit()
+    colours = []
+    for _ in range(3):
+        colours.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+        tab.click("#theme")
+    assert colours == ["rgb(245, 246, 248)", "rgb(245, 246, 248)", "rgb(13, 17, 23)"]
+    tab.click("#theme")
+    tab.click("#theme")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colours[2]
+    tab.reload()
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colours[2]
+    tab.evaluate("localStorage.clear()")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_is_as_wide_as_the_screen(visit, width):
+    tab = visit("#samples")
+    tab.set_viewport_size({"width": width, "height": 900})
+    thumbs(tab)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.set_viewport_size({"width": 1440, "height": 1000})
+
+
+def test_names_of_users_are_text_and_nothing_of_them_runs(visit):
+    tab = visit("#samples")
+    thumbs(tab)
+    shown = re.sub(r"\s+", " ", HOSTILE).strip()
+    for where in ("h1", "#samples-title", ".failures .error"):
+        assert shown in re.sub(r"\s+", " ", tab.inner_text(where)), where
+    assert tab.title().startswith(HOSTILE.split("\u2028")[0])
+    assert tab.locator("script").count() == 2 + 4 + 1
+    assert tab.locator("img[src=x]").count() == 0
+    # Even a script that got onto the page would not run: its policy knows the page's own alone.
+    tab.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 2'}))"
+    )
+    assert tab.evaluate("window.ran") is None
+    assert any("Content Security Policy" in text for text in tab.complaints)
+    tab.complaints.clear()
+
+
+def test_without_scripts_the_page_is_complete(chromium, hostile_run):
+    tab = chromium.new_page(java_script_enabled=False)
+    tab.goto((hostile_run / "report.html").as_uri())
+    assert tab.locator("#board tbody tr:visible").count() == 17
+    assert tab.locator("#summary tbody tr:visible").count() == 132
+    assert tab.locator("form:visible").count() == 0
+    assert "needs scripts" in tab.inner_text("#browser")
+    tab.close()

@@ -1,0 +1,101 @@
+// The leaderboard of the reader's choice: all numbers are worked out before, this only puts them in their places.
+function makeBoard(table) {
+  const rows = new Map(Array.from(table.tBodies[0].rows, (row) => [row.dataset.e, row]));
+  const section = table.closest("section");
+  const output = section.querySelector("form[data-filters] output");
+  const wide = table.classList.contains("details");
+
+  function put(row, key, metric, text, value) {
+    const of = metric === null ? "" : '[data-m="' + metric + '"]';
+    const cell = row.querySelector('[data-k="' + key + '"]' + of);
+    cell.querySelector(".v").textContent = text;
+    cell.dataset.v = value === null ? "" : value;
+    return cell;
+  }
+
+  function putShare(row, key, metric, part, whole) {
+    const cell = put(row, key, metric, whole ? part : "\u2013", whole ? part : null);
+    cell.querySelector(".faint").textContent = whole ? " / " + whole : "";
+    cell.style.setProperty("--share", whole ? part / whole : 0);
+  }
+
+  function putMetric(row, metric, numbers, scale) {
+    const [rank, mean, low, high, median, best, beats, exceeds, against] = numbers;
+    put(row, "mean_rank", metric, formatted(rank, 2), rank);
+    put(row, "median", metric, formatted(median, 3), median);
+    put(row, "best", metric, formatted(best, 0), best);
+    putShare(row, "beats", metric, beats, against);
+    putShare(row, "exceeds", metric, exceeds, against);
+    const flag = row.querySelector('[data-k="mean_rank"][data-m="' + metric + '"] .flag');
+    if (flag) flag.hidden = !against || exceeds > 0;
+    const cell = put(row, "mean", metric, formatted(mean, 3), mean);
+    cell.querySelector("small").textContent = low === null ? "" : formatted(low, 3) + " \u2013 " + formatted(high, 3);
+    const whisker = cell.querySelector(".whisker");
+    whisker.hidden = mean === null;
+    [["--low", low ?? mean], ["--mean", mean], ["--high", high ?? mean]].forEach(([name, value]) => {
+      whisker.style.setProperty(name, mean === null ? 0 : scale(value));
+    });
+  }
+
+  // From the lowest to the highest end of an interval of the column to 0 ... 1.
+  function scaleOf(lines) {
+    const ends = lines.filter(Boolean).flatMap(([, mean, low, high]) => [low ?? mean, high ?? mean]);
+    const known = ends.filter((value) => value !== null);
+    const least = Math.min(...known);
+    const span = Math.max(...known) - least || 1;
+    return (value) => Math.round(1000 * ((value - least) / span)) / 1000;
+  }
+
+  function showColumns(metric) {
+    table.classList.toggle("details", wide || metric !== null);
+    table.classList.toggle("one", metric !== null);
+    table.querySelectorAll("[data-m]").forEach((cell) => {
+      cell.hidden = metric !== null && Number(cell.dataset.m) !== metric;
+    });
+    table.querySelectorAll("th.group").forEach((head) => (head.colSpan = metric !== null ? 5 : wide ? 6 : 1));
+  }
+
+  listeners.push(() => {
+    const wanted = ["scenario", "background", "model"].map(chosen);
+    const metric = chosen("metric");
+    const key = wanted.map((one, kind) => (one === null || kindsOf(kind) < 2 ? (one === -1 ? -1 : "") : one)).join(".");
+    const board = metric === -1 ? undefined : page.boards[key];
+    table.parentElement.hidden = !board;
+    document.getElementById("board-empty").hidden = Boolean(board);
+    let text = "No cell fits the filters";
+    if (board) {
+      text = fill(board, metric) + " methods in " + board.cells + " of " + page.boards[".."].cells + " cells";
+      showColumns(metric);
+    }
+    if (output.textContent !== text) output.textContent = text;
+  });
+
+  function kindsOf(kind) {
+    return page[["scenarios", "backgrounds", "models"][kind]].length;
+  }
+
+  // Returns how many explainers are shown.
+  function fill(board, metric) {
+    const over = board.over[metric === null || board.over.length === 1 ? 0 : metric + 1];
+    const scales = board.metrics.map(scaleOf);
+    const ranked = page.ranked.map((name, i) => [name, over[i], i]);
+    ranked.sort(([, a], [, b]) => (a ? a[3] : Infinity) - (b ? b[3] : Infinity));
+    ranked.forEach(([name, line, i], place) => {
+      const row = rows.get(name);
+      row.hidden = !line;
+      row.dataset.order = place;
+      if (!line) return;
+      const [where, cells, of, rank, sampleRank] = line;
+      put(row, "place", null, where === null ? "\u2013" : where, where);
+      row.classList.toggle("is-first", where === 1);
+      const note = row.querySelector('[data-k="cells"]');
+      note.hidden = cells >= of;
+      note.textContent = " " + cells + " of " + of + " cells";
+      put(row, "rank", null, formatted(rank, 2), rank);
+      put(row, "sample_rank", null, formatted(sampleRank, 2), sampleRank);
+      const nothing = [null, null, null, null, null, null, 0, 0, 0];
+      board.metrics.forEach((lines, k) => putMetric(row, k, lines[i] || nothing, scales[k]));
+    });
+    return over.filter(Boolean).length;
+  }
+}

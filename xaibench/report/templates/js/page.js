@@ -1,0 +1,13 @@
+const themeButton = document.getElementById("theme");
+const boardTable = document.getElementById("board");
+const samplesView = document.getElementById("samples-view");
+makeTheme(themeButton);
+document.querySelectorAll("form[data-filters]").forEach(makeFilters);
+if (boardTable) makeBoard(boardTable);
+document.querySelectorAll("table[data-filtered]").forEach(makeFiltered);
+document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
+if (samplesView) makeSamples(samplesView);
+window.addEventListener("beforeprint", () => {
+  document.querySelectorAll("details.reading").forEach((one) => (one.open = true));
+});
+start();

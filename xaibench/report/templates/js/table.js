@@ -1,0 +1,98 @@
+// Sorting and filtering; without scripts the tables are complete, in their first order.
+function valueOf(row, column) {
+  const cell = row.cells[column];
+  const text = (cell.dataset.v !== undefined ? cell.dataset.v : cell.textContent).trim().replace("\u2212", "-");
+  if (text === "" || text === "\u2013") return null;
+  const number = Number(text);
+  return Number.isNaN(number) ? text : number;
+}
+
+function compare(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+function order(table, heads, wanted) {
+  const descending = wanted.startsWith("-");
+  const head = heads.find((one) => keyOf(one) === wanted.slice(descending ? 1 : 0));
+  const body = table.tBodies[0];
+  const keyed = Array.from(body.rows, (row) => [head ? valueOf(row, head.cellIndex) : Number(row.dataset.order), row]);
+  keyed.sort(([a], [b]) => {
+    if (a === null || b === null) return (a === null) - (b === null); // what is missing stays last
+    return descending ? compare(b, a) : compare(a, b);
+  });
+  body.append(...keyed.map(([, row]) => row));
+  heads.forEach((other) => other.removeAttribute("aria-sort"));
+  if (head) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+}
+
+function keyOf(head) {
+  return head.dataset.key || String(head.cellIndex);
+}
+
+function makeSortable(table) {
+  const name = table.dataset.sortable;
+  const heads = Array.from(table.querySelectorAll("tr[data-head] th"));
+  const at = table.closest("section").getAttribute("aria-labelledby");
+  Array.from(table.tBodies[0].rows).forEach((row, number) => (row.dataset.order = number));
+  heads.forEach((head) => {
+    const button = make("button", { type: "button" }, ...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const now = head.getAttribute("aria-sort");
+      const down = now ? now === "ascending" : head.dataset.first === "down";
+      choose({ [name]: (down ? "-" : "") + keyOf(head) }, { at });
+    });
+  });
+  let shown = "";
+  listeners.push(() => {
+    const wanted = choice(name);
+    if (wanted === shown && table.id !== "board") return;
+    shown = wanted;
+    order(table, heads, wanted);
+  });
+}
+
+const FILTERS = ["scenario", "background", "model", "method", "metric"];
+const KINDS = { scenario: "scenarios", background: "backgrounds", model: "models", method: "explainers", metric: "metrics" };
+
+// The place of the reader's choice among what the run has: null for all, -1 for a name that it does not have.
+function chosen(name) {
+  const value = choice(name);
+  return value ? page[KINDS[name]].findIndex((one) => one.name === value) : null;
+}
+
+function makeFilters(form) {
+  const at = form.closest("section").getAttribute("aria-labelledby");
+  const selects = Array.from(form.querySelectorAll("select"));
+  const clear = () => choose(Object.fromEntries(FILTERS.map((name) => [name, ""])), { at });
+  form.hidden = false;
+  form.addEventListener("input", (event) => choose({ [event.target.name]: event.target.value }, { at }));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", (event) => {
+    event.preventDefault();
+    clear();
+  });
+  form.closest("section").querySelectorAll("[data-reset]").forEach((button) => button.addEventListener("click", clear));
+  listeners.push(() => {
+    selects.forEach((select) => (select.value = choice(select.name)));
+    form.querySelector("button").disabled = !FILTERS.some(choice);
+  });
+}
+
+function makeFiltered(table) {
+  const rows = Array.from(table.tBodies[0].rows, (row) => [row, row.dataset.is.split(" ").map(Number)]);
+  const output = table.closest("section").querySelector("form[data-filters] output");
+  const none = table.closest("section").querySelector("[data-none]");
+  listeners.push(() => {
+    const wanted = FILTERS.map(chosen);
+    let count = 0;
+    rows.forEach(([row, is]) => {
+      row.hidden = wanted.some((one, kind) => one !== null && one !== is[kind]);
+      count += row.hidden ? 0 : 1;
+    });
+    none.hidden = count > 0;
+    const text = count + " of " + rows.length + " rows";
+    if (output.textContent !== text) output.textContent = text;
+  });
+}
