@@ -83,6 +83,18 @@ def test_a_threshold_that_is_stated_is_kept(split):
     assert np.array_equal(result.matrix("iou")["maps"], expected)
 
 
+def test_a_list_of_names_and_captums_objects_are_methods(split):
+    from captum.attr import Saliency
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(split.images[0].numel(), 2)).double()
+    names = xb.evaluate(["saliency", "input_x_gradient"], split, model, metrics=["f1"], controls=False)
+    theirs = xb.evaluate({"theirs": Saliency(model)}, split, model, metrics=["f1"], controls=False)
+    assert list(names.matrix("f1")) == ["saliency", "input_x_gradient"]
+    maps = xb.explain(Saliency(model), model, split.images, split.targets)
+    expected = xb.evaluate(maps, split, metrics=["f1"], controls=False)
+    np.testing.assert_allclose(theirs.matrix("f1")["theirs"], expected.matrix("f1")["maps"], rtol=1e-5)
+
+
 @pytest.mark.parametrize("make", [np.asarray, torch.as_tensor])
 def test_maps_computed_elsewhere(split, make):
     maps = make(split.masks.numpy().astype(np.float32))

@@ -52,9 +52,9 @@ def evaluate(
     """Score methods on the test split of a data set, beside controls that know no model.
 
     Args:
-        methods: One or several ``{label: method}``. A method is the name of an explainer, an explainer, any callable
-            ``(model, images, targets) -> maps [n, H, W]``, or maps ``[N, H, W]`` (numpy or torch) that were computed
-            elsewhere, one for each sample in the order of the split.
+        methods: One, several ``{label: method}``, or a list of names. A method is the name of an explainer, an
+            explainer of ours or Captum's, any callable ``(model, images, targets) -> maps [n, H, W]``, or maps
+            ``[N, H, W]`` (numpy or torch) that were computed elsewhere, one for each sample in the order of the split.
         dataset: A name (:func:`xaibench.load`), a data set (its test split is taken) or a split.
         model: Returns logits ``[N, K]``, one for each class of the set. Needed by explainers other than the controls,
             and by metrics that ask the model.
@@ -195,6 +195,8 @@ def _makers(
 ) -> list[_Maker]:
     from xaibench.explainers import EXPLAINERS
 
+    if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
+        methods = {name: name for name in methods}
     named = dict(methods) if isinstance(methods, Mapping) else {_label(methods): methods}
     chosen = CONTROLS if controls is True else tuple(controls or ())
     for name in chosen:
@@ -216,7 +218,7 @@ def _maker(label: str, method: Method, model: nn.Module | None, count: int, seed
         check_maps(maps, label, count)
         return _Maker(label, False, maps, None)
     part = EXPLAINERS.resolve(method) if isinstance(method, str) else method
-    if not callable(part):
+    if not callable(part) and not callable(getattr(part, "attribute", None)):  # the latter is one of Captum's
         raise TypeError(
             f"{label}: got {type(part).__name__}, expected maps [N, H, W] (a numpy array or a torch tensor), the name "
             "of an explainer, or a callable (model, images, targets) -> maps."
