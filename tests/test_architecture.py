@@ -12,12 +12,13 @@ import xaibench
 
 ROOT = Path(xaibench.__file__).parent
 PARTS = {"data", "models", "explainers", "metrics"}
-FOUNDATION = {"types", "registry", "_version"}
+FOUNDATION = {"types", "registry", "kernel", "_version"}
 
 #: What each module or sub-package of xaibench may import of the others. The four parts never import each other.
 MAY_IMPORT = {
     "types": set(),
     "registry": set(),
+    "kernel": set(),
     "_version": set(),
     "data": FOUNDATION,
     "models": FOUNDATION,
@@ -28,11 +29,12 @@ MAY_IMPORT = {
     "runner": FOUNDATION | PARTS | {"suites", "significance", "evaluation"},
     "evaluation": FOUNDATION | PARTS | {"significance"},
     "report": {"types", "_version", "significance"},
-    "cli": FOUNDATION | PARTS | {"suites", "significance", "evaluation", "runner", "report"},
+    "hub": FOUNDATION | {"data", "report"},
+    "cli": FOUNDATION | PARTS | {"suites", "significance", "evaluation", "runner", "report", "hub"},
     "__main__": {"cli"},
     "__init__": FOUNDATION
     | PARTS
-    | {"runner", "report", "evaluation"},  # the public names, loaded when they are asked for
+    | {"runner", "report", "evaluation", "hub"},  # the public names, loaded when they are asked for
 }
 
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
@@ -45,6 +47,8 @@ ONLY_IN = {
     "nibabel": ["data/annotated/*.py"],
     "typer": ["cli/*.py"],
     "jinja2": ["report/*.py"],
+    "huggingface_hub": ["hub/*.py", "data/hub.py"],
+    "datasets": ["data/huggingface.py"],
 }
 
 

@@ -60,7 +60,7 @@ def test_it_travels_and_names_its_classes():
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        ({"a": [0]}, "got 1 groups, expected at least two"),
+        ({"a": [0]}, "Got 1 groups, expected at least two"),
         ({"a": [0], "b": []}, "group 'b' is empty"),
         ({"a": [0, 1], "b": [2, 1]}, "group 'b': class 1 is in group 'a' already"),
         ({"a": [0], "b": [-1]}, "group 'b': class -1 is below zero"),

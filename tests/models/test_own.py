@@ -113,8 +113,8 @@ def test_parameters_are_passed_on(own):
     ("name", "kind", "message"),
     [
         ("three", TypeError, r"three\(a, b, c\) cannot be called .*Expected a factory \(in_shape, num_classes\)"),
-        ("number", TypeError, "number is a int, expected a torch.nn.Module, or what makes one"),
-        ("array", TypeError, "array made a list, expected a torch.nn.Module"),
+        ("number", TypeError, "number: got int, expected a torch.nn.Module, or what makes one"),
+        ("array", TypeError, "array made list, expected a torch.nn.Module"),
         (
             "torchvision_like",
             ValueError,
@@ -134,3 +134,9 @@ def test_what_does_not_fit_is_refused(own, name, kind, message):
 def test_images_it_does_not_take_are_named(own):
     with pytest.raises(ValueError, match=r"own_models:instance does not take images \[N, 3, 9, 9\]"):
         build("own_models:instance", (3, 9, 9), 2)
+
+
+@pytest.mark.parametrize("in_shape", [64, (3, 64), (3, 64.0, 64), (0, 8, 8), "3x8x8"])
+def test_an_image_has_three_sides(in_shape):
+    with pytest.raises(ValueError, match=r"in_shape=.*: expected \(C, H, W\), three whole numbers above 0"):
+        build("cnn", in_shape, 2)

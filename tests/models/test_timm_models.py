@@ -70,6 +70,15 @@ def test_without_a_network_the_error_says_what_to_fetch(timm, monkeypatch):
     assert "HF_HOME" in str(caught.value)
 
 
+def test_without_weights_anywhere_the_error_says_so(timm, monkeypatch):
+    def refuse(name, pretrained=False, **parameters):
+        raise RuntimeError("no weights")
+
+    monkeypatch.setattr(timm, "create_model", refuse)
+    with pytest.raises(WeightsNotFoundError, match="timm has no weights for 'darknet17'; weights=None builds it"):
+        build("timm:darknet17", SHAPE, 2)
+
+
 @pytest.mark.parametrize("name", ["resnet10", "resnet18.no_such_tag"])
 def test_an_unknown_network_is_told_what_is_near(timm, name):
     with pytest.raises(ValueError, match=f"timm has no network '{name}'; near it: .*resnet1"):
@@ -78,7 +87,7 @@ def test_an_unknown_network_is_told_what_is_near(timm, name):
 
 def test_without_timm_the_command_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install timm"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "xaibench\[timm\]"'):
         build("timm:resnet10t", SHAPE, 2)
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from xaibench.models import Training, TrainingDivergedError, accuracy, build, fit, fit_many
+from xaibench.models.tetromino import Network
 
 
 class InMemory(Dataset):
@@ -66,6 +67,86 @@ def test_stacked_training_is_the_plain_loop(name, loss):
         assert training.best_epoch == best
         assert torch.allclose(weights(stacked), weights(model), rtol=0, atol=1e-9)
         assert training.val_accuracy == pytest.approx(accuracy(model, val), abs=1e-6)
+
+
+def dropout_mlp(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        layers = [
+            nn.Linear(64, 16),
+            nn.ReLU(),
+            nn.Dropout(0.3),
+            nn.Linear(16, 8),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(8, 2),
+        ]
+        return Network(*layers).double()
+
+
+def test_stacked_dropout_is_that_of_each_model_alone():
+    seeds = [5, 0, 7]
+    models = [dropout_mlp(seed) for seed in seeds]
+    expected = [copy.deepcopy(model) for model in models]
+    got = fit_many(models, [TRAIN] * 3, [VAL] * 3, seeds=seeds, **QUICK)
+    for seed, model, training, stacked in zip(seeds, expected, got, models, strict=True):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            losses, val_losses, _ = oracle.train(
+                model, TRAIN.images.double(), TRAIN.targets, VAL.images.double(), VAL.targets,
+                epochs=3, lr=0.004, batch_size=64, loss="logits", seed=seed,
+            )  # fmt: skip
+        assert training.train_loss == pytest.approx(losses, abs=1e-6)
+        assert training.val_loss == pytest.approx(val_losses, abs=1e-6)
+        assert torch.allclose(weights(stacked), weights(model), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_large_models_train_alone_as_they_would_in_a_stack(name, monkeypatch):
+    results = []
+    for most in (0, 2**30):
+        monkeypatch.setattr("xaibench.models.train.ALONE", most)
+        models = [build(name, (1, 8, 8), 2, seed=seed) for seed in range(3)]
+        results.append([each.val_loss for each in fit_many(models, [TRAIN] * 3, [VAL] * 3, **QUICK)])
+    assert torch.allclose(*map(torch.tensor, results), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llr", "mlp", "cnn"])
+def test_each_model_stops_early_by_itself(name):
+    """A stack from which members drop out gives what the full training gave up to there."""
+    trains, seeds = [TRAIN, samples(200, 2), TRAIN, samples(200, 4)], [3, 4, 5, 6]
+    vals = [VAL, VAL, samples(100, 3), InMemory(VAL.images, 1 - VAL.targets)]
+    rates = [0.05, 0.001, 0.02, 0.05]
+
+    def train(**arguments):
+        models = [build(name, (1, 8, 8), 2, seed=seed).double() for seed in seeds]
+        found = fit_many(models, trains, vals, epochs=25, lr=rates, batch_size=64, seeds=seeds, device="cpu",
+                         progress=False, **arguments)  # fmt: skip
+        return models, found
+
+    _, full = train()
+    models, early = train(patience=4)
+    assert len({len(each.val_loss) for each in early}) > 1
+    assert min(len(each.val_loss) for each in early) < 25
+    for model, val, whole, part in zip(models, vals, full, early, strict=True):
+        done = [e for e in range(25) if e - min(range(e + 1), key=whole.val_loss.__getitem__) >= 4]
+        length = done[0] + 1 if done else 25
+        assert part.val_loss == pytest.approx(whole.val_loss[:length], abs=1e-9)
+        assert part.train_loss == pytest.approx(whole.train_loss[:length], abs=1e-9)
+        assert part.best_epoch == min(range(length), key=whole.val_loss.__getitem__)
+        kept = nn.functional.cross_entropy(model(val.images.double()), val.targets)
+        assert kept.item() == pytest.approx(part.best_val_loss, abs=1e-9)
+        assert part.val_accuracy == pytest.approx(accuracy(model, val), abs=1e-6)
+
+
+def test_any_model_stops_early():
+    val = InMemory(TRAIN.images, 1 - TRAIN.targets)  # every step makes it worse
+    torch.manual_seed(0)
+    for model in (dropout_network(), build("cnn", (1, 8, 8), 2)):
+        for train in (TRAIN, DataLoader(TensorDataset(*TRAIN.tensors), 64, shuffle=True)):
+            given = copy.deepcopy(model)
+            training = fit(given, train, val, epochs=40, patience=2, lr=0.05, device="cpu", progress=False)
+            assert len(training.val_loss) == len(training.train_loss) == training.best_epoch + 3 < 40
 
 
 def test_in_single_precision_the_loss_agrees_to_1e_4():
@@ -260,6 +341,7 @@ EMPTY = InMemory(torch.zeros(0, 1, 8, 8), torch.zeros(0, dtype=torch.int64))
     [
         ({"loss": "probs"}, "unknown loss 'probs'; did you mean 'probabilities'"),
         ({"epochs": 0}, "epochs is 0, expected at least 1"),
+        ({"patience": 0}, "patience is 0, expected at least 1"),
         ({"batch_size": 0}, "batch_size is 0, expected at least 1"),
         ({"lr": -1.0}, "lr is -1.0, expected a number above 0"),
         ({"train": EMPTY}, "the training data hold no sample"),

@@ -8,8 +8,10 @@ your own is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from xaibench.models.classifier import Classifier, Normalise
@@ -103,7 +105,7 @@ def build(
     """
     with isolated_rng(0):  # a module of your own may draw weights when it is imported
         part = MODELS.resolve(name)
-    shape = (in_shape[0], in_shape[1], in_shape[2])
+    shape = _shape(in_shape)
     known = MODELS.canonical(name) in MODELS
     with isolated_rng(seed):
         if known or MODELS.target(name) != name:
@@ -114,3 +116,10 @@ def build(
         if not known:
             check_outputs(model, name, shape, num_classes)
     return model
+
+
+def _shape(in_shape: object) -> tuple[int, int, int]:
+    sides = in_shape if isinstance(in_shape, Sequence) else ()
+    if len(sides) == 3 and all(isinstance(side, int | np.integer) and side > 0 for side in sides):
+        return int(sides[0]), int(sides[1]), int(sides[2])
+    raise ValueError(f"in_shape={in_shape!r}: expected (C, H, W), three whole numbers above 0.")

@@ -27,6 +27,10 @@ class Batches(Protocol):
         """Images ``[M, B, C, H, W]`` and targets ``[M, B]``, until every sample came once."""
         ...
 
+    def retain(self, staying: Tensor) -> None:
+        """Go on for those models only where ``staying`` ``[M]`` is True."""
+        ...
+
 
 class MemoryBatches:
     """Batches cut from tensors on the device; each member has its own samples and its own order.
@@ -64,6 +68,11 @@ class MemoryBatches:
 
     def epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Images ``[M, B, C, H, W]`` and targets ``[M, B]``."""
+        if self.generators is None and len(self.images) == self.size:  # all members see the same: no copy
+            parts = (torch.split(each, self.batch_size) for each in (self.images, self.targets))
+            for images, targets in zip(*parts, strict=True):
+                yield images.expand(len(self.starts), *images.shape), targets.expand(len(self.starts), -1)
+            return
         if self.generators is None:
             order = torch.arange(self.size, device=self.device).expand(len(self.starts), -1)
         else:
@@ -72,6 +81,12 @@ class MemoryBatches:
             index = part.flatten()
             images, targets = self.images.index_select(0, index), self.targets.index_select(0, index)
             yield images.view(*part.shape, *images.shape[1:]), targets.view(part.shape)
+
+    def retain(self, staying: Tensor) -> None:
+        """Go on for some of the members; what they get does not change."""
+        self.starts = self.starts[staying.to(self.device)]
+        if self.generators is not None:
+            self.generators = [one for one, stays in zip(self.generators, staying.tolist(), strict=True) if stays]
 
 
 class LoaderBatches:
@@ -84,6 +99,9 @@ class LoaderBatches:
         """Images ``[1, B, C, H, W]`` and targets ``[1, B]``."""
         for batch in self.loader:
             yield batch[0].to(self.device, self.dtype)[None], batch[-1].to(self.device)[None]
+
+    def retain(self, staying: Tensor) -> None:
+        """Nothing: there is no other model."""
 
 
 def in_memory(data: Data, *, shuffled: bool) -> tuple[Tensor, Tensor] | None:

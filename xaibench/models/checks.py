@@ -63,9 +63,10 @@ def check_arguments(
         raise ValueError(f"unknown loss {loss!r}{hint} Known: {', '.join(losses)}.")
 
 
-def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float) -> None:
+def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:
     """Refuse numbers out of their range."""
-    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("stack", stack)):
+    counts = {"epochs": epochs, "patience": patience, "batch_size": batch_size, "stack": stack}
+    for name, value in counts.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}, expected at least 1.")
     if not (lr > 0 and math.isfinite(lr)):

@@ -36,13 +36,20 @@ class Normalise(nn.Module):
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         if len(mean) != len(std) or not all(value > 0 for value in std):
-            raise ValueError(f"expected as many positive deviations as means, got mean={mean} and std={std}.")
+            raise ValueError(f"Expected as many positive deviations as means, got mean={mean} and std={std}.")
         # Not among the weights: they are the same whatever a file of weights says.
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Normalised images ``[N, C, H, W]`` of images in [0, 1]."""
+        """Subtract the mean of each channel and divide by its deviation.
+
+        Args:
+            images: ``[N, C, H, W]`` in [0, 1].
+
+        Returns:
+            ``[N, C, H, W]``.
+        """
         return (images - self.mean) / self.std
 
 
@@ -71,7 +78,14 @@ class Classifier(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits ``[N, K]`` of images ``[N, C, H, W]`` in [0, 1]."""
+        """Classify images.
+
+        Args:
+            images: ``[N, C, H, W]`` in [0, 1].
+
+        Returns:
+            Logits ``[N, K]``.
+        """
         logits: Tensor = self.network(self.normalise(images))
         return logits
 

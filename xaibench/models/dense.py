@@ -1,7 +1,8 @@
 """A convolution of a tiny image as what it also is: a linear map.
 
-Grouped convolutions with few channels are slow on a CPU, and plain products of small matrices are fast. On an 8x8 image
-the matrix of a whole block is small enough to be written out.
+Grouped convolutions with few channels are slow, and plain products of small matrices are fast. On an 8x8 image the
+matrix of a whole block is small enough to be written out. For what the compiled loops of
+:mod:`xaibench.models.convolution` do not take: accelerators, and double precision.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ class DenseBlock:
     @staticmethod
     def of(layers: Sequence[nn.Module], in_shape: tuple[int, ...], like: Tensor, *, first: bool) -> DenseBlock | None:
         """The block that the layers begin with, for images ``in_shape``; None where there is none, or none so small."""
-        found = _convolution_and_pooling(layers)
+        found = convolution_and_pooling(layers)
         if found is None or len(in_shape) != 3:
             return None
         conv, window = found
-        kernel, padding = _pair(conv.kernel_size), _pair(conv.padding)
+        kernel, padding = pair(conv.kernel_size), pair(conv.padding)
         size = (kernel[0] + window[0] - 1, kernel[1] + window[1] - 1)
         height, width = ((in_shape[1 + i] + 2 * padding[i] - size[i]) // window[i] + 1 for i in range(2))
         windows = math.prod(window)
@@ -123,17 +124,18 @@ class _MatmulMaxRelu(torch.autograd.Function):
         return torch.bmm(each, columns.mT), of_columns, gradient.sum(2), None
 
 
-def _convolution_and_pooling(layers: Sequence[nn.Module]) -> tuple[nn.Conv2d, Pair] | None:
+def convolution_and_pooling(layers: Sequence[nn.Module]) -> tuple[nn.Conv2d, Pair] | None:
     """The convolution and the pooling window, if the layers begin with the plain kinds that a block can stand for."""
     match list(layers[:3]):
         case [nn.Conv2d() as conv, nn.ReLU(), nn.MaxPool2d() as pool]:
-            window = _pair(pool.kernel_size)
+            window = pair(pool.kernel_size)
             plain_conv = conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
             plain_conv = plain_conv and conv.stride == (1, 1) and conv.dilation == (1, 1)
-            plain_pool = not pool.ceil_mode and _pair(pool.padding) == (0, 0) and _pair(pool.dilation) == (1, 1)
-            return (conv, window) if plain_conv and plain_pool and _pair(pool.stride) == window else None
+            plain_pool = not pool.ceil_mode and pair(pool.padding) == (0, 0) and pair(pool.dilation) == (1, 1)
+            return (conv, window) if plain_conv and plain_pool and pair(pool.stride) == window else None
     return None
 
 
-def _pair(value: Any) -> Pair:
+def pair(value: Any) -> Pair:
+    """One number for both directions, or one for each."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])

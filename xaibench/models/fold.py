@@ -68,7 +68,13 @@ class Folded(nn.Module):
         self._highest = max(max(indices) for indices in members.values())
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits ``[N, K]``, one column a group.
+        """Classify images.
+
+        Args:
+            images: ``[N, C, H, W]``, as the model takes them.
+
+        Returns:
+            Logits ``[N, K]``, one column a group.
 
         Raises:
             ValueError: If the model has fewer classes than the groups name.
@@ -76,7 +82,7 @@ class Folded(nn.Module):
         logits: Tensor = self.model(images)
         if logits.shape[1] <= self._highest:
             raise ValueError(
-                f"the groups name class {self._highest}, but the model returns {logits.shape[1]} logits; the groups of "
+                f"The groups name class {self._highest}, but the model returns {logits.shape[1]} logits; the groups of "
                 "ImageNet need a network with ImageNet's 1000 classes."
             )
         columns = []
@@ -87,7 +93,11 @@ class Folded(nn.Module):
         return torch.stack(columns, 1)
 
     def extra_repr(self) -> str:
-        """Classes and weighting."""
+        """What ``print(model)`` shows.
+
+        Returns:
+            Classes and weighting.
+        """
         return f"classes={self.classes}, weighting={self.weighting!r}"
 
 
@@ -95,7 +105,7 @@ def _check(members: Mapping[str, Sequence[int]], weighting: str) -> None:
     if weighting not in get_args(Weighting):
         raise ValueError(f"weighting={weighting!r}: expected 'mean' or 'sum'.")
     if len(members) < 2:
-        raise ValueError(f"got {len(members)} groups, expected at least two: {{'cat': [281, ...], 'dog': [151, ...]}}.")
+        raise ValueError(f"Got {len(members)} groups, expected at least two: {{'cat': [281, ...], 'dog': [151, ...]}}.")
     seen: dict[int, str] = {}
     for name, indices in members.items():
         if not indices:

@@ -57,6 +57,9 @@ def find_head(model: nn.Module, images: Tensor) -> Head:
         model: From images to logits ``[N, K]``.
         images: ``[N, C, H, W]``, of which one is run.
 
+    Returns:
+        Its name, as in ``model.named_modules()``, and the layer.
+
     Raises:
         ValueError: If the model does not end in an ``nn.Linear`` on one row of features an image.
 

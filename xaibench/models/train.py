@@ -8,10 +8,8 @@ dropout on).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -30,8 +28,11 @@ from xaibench.models.batches import (
 )
 from xaibench.models.checks import check_arguments, check_ranges, probe
 from xaibench.models.context import evaluating, isolated_rng, resolve_device
+from xaibench.models.epochs import LossFunction, Training, TrainingDivergedError, run_epochs
 from xaibench.models.stack import Single, Stack
 from xaibench.models.tetromino import Network
+
+__all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
 
 #: Cross-entropy of the logits, or, as released, cross-entropy that takes the softmax probabilities for logits.
 Loss: TypeAlias = Literal["logits", "probabilities"]
@@ -39,33 +40,8 @@ Loss: TypeAlias = Literal["logits", "probabilities"]
 #: Members of one stack: more gain nothing on one thread (``python benchmarks/training.py --speed``).
 STACK = 12
 
-_LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-
-
-class TrainingDivergedError(ValueError):
-    """The loss of a model in training is no longer a finite number."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """What happened in the training of one model.
-
-    Attributes:
-        train_loss: Mean training loss of each epoch, taken while the weights move.
-        val_loss: Mean validation loss after each epoch.
-        best_epoch: Index of the lowest validation loss (the first, if tied): the epoch whose weights were kept.
-        val_accuracy: Share of validation samples that the kept weights classify correctly, 0 to 1.
-    """
-
-    train_loss: tuple[float, ...]
-    val_loss: tuple[float, ...]
-    best_epoch: int
-    val_accuracy: float
-
-    @property
-    def best_val_loss(self) -> float:
-        """The lowest validation loss."""
-        return self.val_loss[self.best_epoch]
+#: Weights of a model that is trained alone on a CPU, which it fills: a stack would only take it out of the cache.
+ALONE = 2**16
 
 
 def fit(
@@ -74,6 +50,7 @@ def fit(
     val: Data,
     *,
     epochs: int = 500,
+    patience: int | None = None,
     lr: float = 0.004,
     batch_size: int | None = None,
     loss: Loss = "logits",
@@ -90,6 +67,8 @@ def fit(
             cut from the tensors on the device, in an order that ``seed`` decides; any other loader is used as it is.
         val: Samples to choose the best epoch by; likewise.
         epochs: Passes over ``train``.
+        patience: Stop early, after as many epochs without a lower validation loss; None = never, as XAI-TRIS was
+            trained.
         lr: Learning rate of Adam.
         batch_size: None = that of the loader, and 512 for a data set.
         loss: ``"logits"``: cross-entropy of the softmax of the model's output. ``"probabilities"``: as XAI-TRIS was
@@ -122,6 +101,7 @@ def fit(
         [train],
         [val],
         epochs=epochs,
+        patience=patience,
         lr=lr,
         batch_size=batch_size,
         loss=loss,
@@ -137,6 +117,7 @@ def fit_many(
     vals: Sequence[Data],
     *,
     epochs: int = 500,
+    patience: int | None = None,
     lr: float | Sequence[float] = 0.004,
     batch_size: int | None = None,
     loss: Loss = "logits",
@@ -148,14 +129,17 @@ def fit_many(
     """Train many models of one architecture in place, several at a time in one :class:`~xaibench.models.stack.Stack`.
 
     Every model is trained as :func:`fit` trains it alone with its seed (the loss agrees to 1e-4 as long as rounding
-    has not grown: the sums run in another order). Models with dropout, buffers (batch norm) or frozen weights, and
-    data that are not tensors in memory, are trained one after another.
+    has not grown: the sums run in another order). Models with buffers (batch norm) or frozen weights, models not of
+    ours with dropout, data that are not tensors in memory, and on a CPU models that fill it by themselves (the MLP at
+    64x64) are trained one after another.
 
     Args:
         models: Equal layers, weights of their own.
         trains: The training samples of each model; of equal number. Models may share them.
         vals: The validation samples of each model; likewise.
         epochs: As in :func:`fit`.
+        patience: As in :func:`fit`, for each model by itself: who is done leaves the stack, and the others go on as if
+            it had never been there, and faster.
         lr: One for all, or one a model.
         batch_size: As in :func:`fit`.
         loss: As in :func:`fit`.
@@ -175,7 +159,7 @@ def fit_many(
     rates = [float(lr)] * count if isinstance(lr, int | float) else [float(rate) for rate in lr]
     seeds = list(range(count)) if seeds is None else list(seeds)
     check_arguments(models, {"trains": trains, "vals": vals, "lr": rates, "seeds": seeds}, loss, _LOSSES)
-    check_ranges(epochs=epochs, batch_size=batch_size, stack=stack, lr=min(rates))
+    check_ranges(epochs=epochs, patience=patience, batch_size=batch_size, stack=stack, lr=min(rates))
     in_shapes = [probe(*one) for one in zip(models, trains, vals, strict=True)]
     where = resolve_device(device)
     together = (
@@ -183,6 +167,8 @@ def fit_many(
         and all(in_memory(data, shuffled=True) for data in trains)
         and all(in_memory(data, shuffled=False) for data in vals)
     )
+    if where.type == "cpu" and sum(weight.numel() for weight in models[0].parameters()) > ALONE:
+        stack = 1
     size = stack if together else 1
     results: list[Training] = []
     with tqdm(total=epochs * -(-count // size), unit="epoch", desc="Training", disable=not progress) as bar:
@@ -194,79 +180,32 @@ def fit_many(
                 dtype = next(models[start].parameters()).dtype
                 learner: Stack | Single
                 if together:
-                    learner = Stack(models[part], in_shapes[start], rates[part], where)
+                    learner = Stack(models[part], in_shapes[start], rates[part], seeds[part], where)
                 else:
                     learner = Single(models[start], rates[start], where)
                 batches = _batches(trains[part], batch, seeds[part], where, dtype, learner.prepare)
                 val = _batches(vals[part], EVALUATION_BATCH, None, where, dtype, learner.prepare)
                 names = [f"model {start + i} of {count} (seed {seed})" for i, seed in enumerate(seeds[part])]
                 try:
-                    results += _epochs(learner, batches, val, _LOSSES[loss], epochs, names, bar)
+                    results += run_epochs(learner, batches, val, _LOSSES[loss], epochs, patience, names, bar)
                 finally:  # also when interrupted: the best weights so far
                     learner.write_back()
     return results
 
 
-def _epochs(
-    learner: Stack | Single,
-    train: Batches,
-    val: Batches,
-    loss: _LossFunction,
-    epochs: int,
-    names: Sequence[str],
-    bar: Any,
-) -> list[Training]:
-    """Train all members of the learner, which keeps the best weights of each."""
-    lost, val_lost = [], []
-    best = best_accuracy = torch.full((len(names),), torch.inf)
-    for epoch in range(epochs):
-        train_loss, _ = _pass(learner, train, loss, learn=True)
-        val_loss, accurate = _pass(learner, val, loss, learn=False)
-        for name, value in zip(names, (train_loss + val_loss).tolist(), strict=True):
-            if not math.isfinite(value):
-                raise TrainingDivergedError(
-                    f"{name}: the loss is {value} in epoch {epoch}. Lower the learning rate, or look for nan and "
-                    "infinity in the images. The model has the best weights of the epochs before."
-                )
-        better = val_loss < best
-        learner.keep(better)
-        best, best_accuracy = torch.where(better, val_loss, best), torch.where(better, accurate, best_accuracy)
-        lost.append(train_loss)
-        val_lost.append(val_loss)
-        bar.update()
-    courses = zip(torch.stack(lost, 1).tolist(), torch.stack(val_lost, 1).tolist(), best_accuracy.tolist(), strict=True)
-    return [Training(tuple(one), tuple(two), two.index(min(two)), accurate) for one, two, accurate in courses]
-
-
-def _pass(learner: Stack | Single, batches: Batches, loss: _LossFunction, learn: bool) -> tuple[Tensor, Tensor]:
-    """Mean loss and share of correct samples of each member, both ``[M]`` on the CPU, over one epoch."""
-    lost = correct = torch.zeros(())
-    count = 0
-    for images, targets in batches.epoch():
-        with torch.set_grad_enabled(learn):
-            logits = learner.logits(images, learn)
-            losses = loss(logits, targets)
-        if learn:
-            learner.descend(losses.mean(1).sum())
-        else:
-            correct = correct + (logits.argmax(2) == targets).sum(1).cpu()
-        lost = lost + losses.detach().sum(1)
-        count += targets.shape[1]
-    if count == 0:
-        raise ValueError(f"the {'training' if learn else 'validation'} data hold no sample.")
-    return (lost / count).cpu(), (correct / count).cpu()
-
-
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``."""
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
+    """Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``.
+
+    The classes are put before the samples, as a stack has them in memory: over a last axis of two torch is slow.
+    """
+    return F.cross_entropy(logits.mT, targets, reduction="none")
 
 
 def _released_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    return _cross_entropy(logits.softmax(-1), targets)
+    return F.cross_entropy(logits.mT.softmax(1), targets, reduction="none")
 
 
-_LOSSES: dict[str, _LossFunction] = {"logits": _cross_entropy, "probabilities": _released_cross_entropy}
+_LOSSES: dict[str, LossFunction] = {"logits": _cross_entropy, "probabilities": _released_cross_entropy}
 
 
 def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH) -> float:
@@ -316,14 +255,15 @@ def _batches(
 
 
 def _stackable(model: nn.Module, count: int) -> bool:
-    """Whether a stack can hold the model: nothing random, no buffers, and every weight in training.
+    """Whether a stack can hold the model: no buffers, every weight in training, and dropout of the plain kind only.
 
     A model that is not of ours may do what ``torch.func.vmap`` refuses, so alone it is trained as it is.
     """
-    random = any(isinstance(layer, nn.modules.dropout._DropoutNd) for layer in model.modules())
+    random = [layer for layer in model.modules() if isinstance(layer, nn.modules.dropout._DropoutNd)]
+    plain = isinstance(model, Network) and all(type(layer) in (nn.Linear, nn.ReLU, nn.Dropout) for layer in model)
     return (
         (count > 1 or isinstance(model, Network))
-        and not random
+        and (not random or (plain and all(0 < layer.p < 1 for layer in random)))
         and next(model.buffers(), None) is None
         and all(weight.requires_grad for weight in model.parameters())
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import pickle
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise WeightsNotFoundError(f"weights={str(path)!r}: there is no such file.")
+        raise WeightsNotFoundError(f"weights={str(path)!r}: there is no such file; give the path of one, or a name.")
     try:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -51,8 +52,10 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         else:
             state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each have errors of their own
+        # What torch says of a pickle that it refuses is how to let it run code.
+        reason = "" if isinstance(error, pickle.UnpicklingError) else f": {_first_line(error)}"
         raise ValueError(
-            f"weights={str(path)!r} cannot be read as tensors ({type(error).__name__}: {_first_line(error)}). Expected "
+            f"weights={str(path)!r} cannot be read as tensors ({type(error).__name__}{reason}). Expected "
             "a .safetensors file or torch.save(model.state_dict(), file); a pickled module is refused, as it could "
             "run any code."
         ) from error

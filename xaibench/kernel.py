@@ -1,4 +1,4 @@
-"""How the inner loops are compiled, and kept for the next process.
+"""How inner loops are compiled, and kept for the next process.
 
 numba keeps machine code on disk and asks two things before it takes it back: whether the file of the function is the
 same, and whether the function is. That is not enough here. A file is looked at when the function is defined, which may
@@ -23,34 +23,37 @@ from typing import Any, TypeVar, cast
 import llvmlite.binding  # type: ignore[import-untyped]
 import numba
 
-#: There is no nan in here and the sign of a zero does not matter, which lets minima become vector operations. Sums are
-#: not reordered.
-_FREEDOM = {"nnan", "nsz"}
+#: What the compiler may take for granted (LLVM's fast-math flags): there is no nan and the sign of a zero does not
+#: matter, which lets minima become vector operations. Sums are not reordered.
+MINIMA = frozenset({"nnan", "nsz"})
+
+#: Sums may be reordered, and products added in one rounding, which lets sums become vector operations. Nan stays nan.
+SUMS = frozenset({"contract", "nsz", "reassoc"})
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def kernel(function: _F) -> _F:
+def kernel(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
     """Compile a ``function`` that Python calls: kept on disk, and free of the interpreter's lock.
 
     Where no folder for the cache can be written, each process compiles anew.
     """
     module = sys._getframe(1).f_code  # the code that defines the function and those it calls
-    function.__qualname__ += f"_{fingerprint(module)}"  # numba names its files by it
+    function.__qualname__ += f"_{fingerprint(module, freedom)}"  # numba names its files by it
     try:
-        return cast(_F, numba.njit(cache=True, nogil=True, fastmath=_FREEDOM)(function))
+        return cast(_F, numba.njit(cache=True, nogil=True, fastmath=set(freedom))(function))
     except RuntimeError:  # numba found no folder for its cache
-        return part(function)
+        return part(function, freedom)
 
 
-def part(function: _F) -> _F:
+def part(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
     """Compile a ``function`` that only kernels call: it is kept as a part of them."""
-    return cast(_F, numba.njit(nogil=True, fastmath=_FREEDOM)(function))
+    return cast(_F, numba.njit(nogil=True, fastmath=set(freedom))(function))
 
 
-def fingerprint(code: CodeType) -> str:
+def fingerprint(code: CodeType, freedom: frozenset[str] = MINIMA) -> str:
     """A name for what ``code`` does on this processor, with all functions and constants in it."""
-    machine = llvmlite.binding.get_host_cpu_name(), numba.__version__, sorted(_FREEDOM)
+    machine = llvmlite.binding.get_host_cpu_name(), numba.__version__, sorted(freedom)
     return hashlib.sha256(repr((machine, _content(code))).encode()).hexdigest()[:12]
 
 
