@@ -30,20 +30,6 @@ REASONS = {
 }
 #: What no user reads: abstract methods and exit codes; and errors with an underscore, which stay within a module.
 SILENT = {"NotImplementedError", "typer.Exit"}
-#: Modules whose messages do not keep to this yet.
-PENDING = {
-    "data/huggingface.py",
-    "hub/upload.py",
-    "models/checks.py",
-    "models/epochs.py",
-    "models/finetune.py",
-    "models/heads.py",
-    "models/reading.py",
-    "models/stack.py",
-    "report/agreement.py",
-    "report/compare.py",
-    "report/sheet.py",
-}
 
 
 @functools.cache
@@ -97,8 +83,6 @@ def test_messages_are_sentences():
     found = []
     for path, tree in trees().items():
         place = path.relative_to(ROOT).as_posix()
-        if place in PENDING:
-            continue
         found += [f"{place}:{line} {wrong}" for line, wrong in faults(tree, names(), place in REASONS)]
     assert found == []
 

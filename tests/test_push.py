@@ -321,14 +321,14 @@ def fail(hub, monkeypatch, how):  # noqa: F811
         (
             "logged out",
             "ann/sets",
-            "nobody is logged in to the Hugging Face Hub. Log in with `hf auth login`, or set HF_TOKEN",
+            "Nobody is logged in to the Hugging Face Hub. Log in with `hf auth login`, or set HF_TOKEN",
         ),
         ("bad token", "ann/sets", "the Hub does not know your token, or it has expired. Log in"),
         ("no network", "ann/sets", r"http://127.0.0.1:9 cannot be reached \(\w+\). Check the network, and HF_ENDPOINT"),
         ("offline", "ann/sets", "HF_HUB_OFFLINE is set, so nothing can be uploaded; unset it"),
         ("", "bob/sets", "you may not write to bob/sets. Choose a repository of your own, ask its owner"),
         ("read only", "ann/sets", "you may not write to ann/sets"),
-        ("gone", "ann/sets", "there is no dataset repository ann/sets, or you may not see it"),
+        ("gone", "ann/sets", "There is no dataset repository ann/sets, or you may not see it"),
         ("trouble", "ann/sets", "the Hub answers with HTTP status 418"),
     ],
 )

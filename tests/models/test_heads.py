@@ -291,13 +291,13 @@ def broken():
         (lambda: Small(5), TRAIN, {}, r"5 outputs, but 3 of these classes have no training sample \(2, 3, 4\)"),
         (lambda: Small(2), Split(classes=3), {}, "targets go from 0 to 2, but the model has 2 outputs"),
         (Small, Split(1), {}, r"1 of these classes have no training sample \(1\)"),
-        (Small, Split(0), {}, "the training split holds no sample"),
+        (Small, Split(0), {}, "The training split holds no sample"),
         (broken, TRAIN, {}, "returns NaN or infinite logits for the first training image"),
         (Softmax, TRAIN, {}, r"goes on after its last nn.Linear, '6'.*finetune='all'"),
-        (Conv, TRAIN, {}, r"no nn.Linear runs in Conv.*finetune='all'"),
+        (Conv, TRAIN, {}, r"No nn.Linear runs in Conv.*finetune='all'"),
         (lambda: nn.Sequential(nn.Conv2d(4, 2, 1)), TRAIN, {}, r"does not take images of shape \[3, 8, 8\]"),
-        (lambda: nn.Sequential(nn.Conv2d(3, 2, 1)), TRAIN, {}, r"expected logits \[1, K\].*got \[1, 2, 8, 8\]"),
-        (nn.Flatten, TRAIN, {}, "the model has no weights to train"),
+        (lambda: nn.Sequential(nn.Conv2d(3, 2, 1)), TRAIN, {}, r"Expected logits \[1, K\].*got \[1, 2, 8, 8\]"),
+        (nn.Flatten, TRAIN, {}, "The model has no weights to train"),
         (Small, TRAIN, {"finetune": "tail"}, "finetune='tail': expected 'head' or 'all'"),
         (Small, TRAIN, {"finetune": "all", "cache": "x"}, "cache: there are no features to keep"),
         (Small, TRAIN, {"epochs": 0}, "epochs is 0, expected at least 1"),
@@ -312,7 +312,7 @@ def test_bad_input_is_refused(model, train, parameters, message):
 @pytest.mark.parametrize("finetune", ["head", "all"])
 def test_a_training_that_diverges_leaves_the_best_weights(finetune):
     model = Small()
-    with pytest.raises(TrainingDivergedError, match="the loss is"):
+    with pytest.raises(TrainingDivergedError, match="he loss is"):
         fit_head(model, TRAIN, VAL, finetune=finetune, **{**QUICK, "lr": 3e37})
     assert all(weight.isfinite().all() for weight in model.parameters())
 

@@ -41,5 +41,5 @@ def test_images_beyond_0_and_1_are_scaled_each_by_itself():
     [((0, 1, 4, 4), (0, 4, 4), []), ((1, 2, 4, 4), (1, 4, 4), ["a"]), ((2, 1, 4, 4), (1, 4, 4), ["a", "b"])],
 )
 def test_shapes_that_do_not_belong_together_are_refused(images, masks, labels):
-    with pytest.raises(ValueError, match=r"expected (at least one image|masks)"):
+    with pytest.raises(ValueError, match=r"Expected (at least one image|masks)"):
         sheet(np.zeros(images), np.zeros(masks, bool), labels)

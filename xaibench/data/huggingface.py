@@ -40,7 +40,7 @@ def to_datasets(data: Dataset | Split) -> Any:
     """
     if not isinstance(data, Dataset | Split):
         raise TypeError(
-            f"got {type(data).__name__}; expected a set, as xaibench.load returns it, or one of its splits."
+            f"data: got {type(data).__name__}, expected a set, as xaibench.load returns it, or one of its splits."
         )
     try:
         import datasets

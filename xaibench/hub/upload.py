@@ -158,14 +158,14 @@ def look(target: Target) -> Remote:
     from huggingface_hub import get_token
 
     if get_token() is None:
-        raise HubError(f"nobody is logged in to the Hugging Face Hub. {_LOGIN}")
+        raise HubError(f"Nobody is logged in to the Hugging Face Hub. {_LOGIN}")
     api = _api()
     with _explaining(target, api):
         user = str(api.whoami()["name"])
         found: Any = _repo_info(api, target)
     if found is None:
         if target.create_pr:
-            raise HubError(f"there is no dataset repository {target.repo} to open a pull request in; leave that out.")
+            raise HubError(f"There is no dataset repository {target.repo} to open a pull request in; leave that out.")
         return Remote(api.endpoint, user, exists=False, private=target.private)
     if target.private and not found.private:
         raise HubError(
@@ -307,7 +307,7 @@ def _explained(error: Exception, target: Target, api: HfApi) -> HubError | None:
         )
     if status == 404:
         return HubError(
-            f"there is no dataset repository {target.repo}, or you may not see it. Check the name, and that your token "
+            f"There is no dataset repository {target.repo}, or you may not see it. Check the name, and that your token "
             "may write to it."
         )
     said = str(getattr(error, "server_message", None) or "").strip()

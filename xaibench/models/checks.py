@@ -18,11 +18,11 @@ def probe(model: nn.Module, train: Data, val: Data) -> tuple[int, ...]:
     """Shape ``(C, H, W)`` of the images, after trying the model on one of each data set."""
     like = next(model.parameters(), None)
     if like is None:
-        raise ValueError("the model has no weights to train.")
+        raise ValueError("The model has no weights to train.")
     for name, data in (("training", train), ("validation", val)):
         images, targets = in_memory(data, shuffled=False) or _first_batch(data)
         if len(targets) == 0:
-            raise ValueError(f"the {name} data hold no sample.")
+            raise ValueError(f"The {name} data hold no sample.")
         if targets.dtype != torch.int64:
             raise ValueError(f"{name} targets are {targets.dtype}, expected int64 class indices; convert with .long().")
         try:
@@ -30,9 +30,9 @@ def probe(model: nn.Module, train: Data, val: Data) -> tuple[int, ...]:
                 logits = model(images[:1].to(like))
         except RuntimeError as error:
             shape = list(images.shape[1:])
-            raise ValueError(f"the model does not take the {name} images of shape {shape}: {error}") from error
+            raise ValueError(f"The model does not take the {name} images of shape {shape}: {error}") from error
         if logits.ndim != 2:
-            raise ValueError(f"expected logits [N, K] from the model, got {list(logits.shape)} for one image.")
+            raise ValueError(f"Expected logits [N, K] from the model, got {list(logits.shape)} for one image.")
         lowest, highest, classes = int(targets.min()), int(targets.max()), logits.shape[1]
         if lowest < 0 or highest >= classes:
             raise ValueError(f"{name} targets go from {lowest} to {highest}, but the model has {classes} classes.")
@@ -60,7 +60,7 @@ def check_arguments(
     if loss not in losses:
         near = difflib.get_close_matches(str(loss), list(losses), n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"unknown loss {loss!r}{hint} Known: {', '.join(losses)}.")
+        raise ValueError(f"Unknown loss {loss!r}{hint} Known: {', '.join(losses)}.")
 
 
 def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:

@@ -117,5 +117,5 @@ def _pass(learner: Stack | Single, batches: Batches, loss: LossFunction, learn: 
         lost = lost + losses.detach().sum(1)
         count += targets.shape[1]
     if count == 0:
-        raise ValueError(f"the {'training' if learn else 'validation'} data hold no sample.")
+        raise ValueError(f"The {'training' if learn else 'validation'} data hold no sample.")
     return (lost / count).cpu(), (correct / count).cpu()

@@ -46,7 +46,7 @@ def fine_tune(
                 val_lost.append(loss)
                 if not math.isfinite(lost[-1] + loss):
                     raise TrainingDivergedError(
-                        f"the loss is {lost[-1]} (validation: {loss}) in epoch {epoch}. Lower the learning rate, or "
+                        f"The loss is {lost[-1]} (validation: {loss}) in epoch {epoch}. Lower the learning rate, or "
                         "look for NaN in the images. The model has the best weights of the epochs before."
                     )
                 if loss < best:

@@ -81,11 +81,11 @@ def find_head(model: nn.Module, images: Tensor) -> Head:
             handle.remove()
     advice = "Train the whole network (finetune='all')."
     if not runs:
-        raise ValueError(f"no nn.Linear runs in {type(model).__name__}, so it has no last layer to train. {advice}")
+        raise ValueError(f"No nn.Linear runs in {type(model).__name__}, so it has no last layer to train. {advice}")
     name, layer, features, output = runs[-1]
     if not isinstance(logits, Tensor) or output.shape != logits.shape or not output.equal(logits):
         raise ValueError(
-            f"the model goes on after its last nn.Linear, {name!r}: that does not return the logits. {advice}"
+            f"The model goes on after its last nn.Linear, {name!r}: that does not return the logits. {advice}"
         )
     if features.ndim != 2:
         raise ValueError(f"{name!r} has inputs {list(features.shape)}, expected one row of features an image. {advice}")
@@ -155,7 +155,7 @@ def features(
     if not finite.all():
         where = (~finite).nonzero().flatten().tolist()
         raise ValueError(
-            f"the model computes NaN or infinite features for {len(where)} of {len(found)} samples (the first: "
+            f"The model computes NaN or infinite features for {len(where)} of {len(found)} samples (the first: "
             f"{where[0]}). Check its weights, and that the images are in [0, 1]."
         )
     return found

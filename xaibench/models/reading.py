@@ -63,10 +63,10 @@ def check_samples(model: nn.Module, train: Samples, val: Samples) -> None:
     """
     like = next(model.parameters(), None)
     if like is None:
-        raise ValueError("the model has no weights to train.")
+        raise ValueError("The model has no weights to train.")
     for name, split in (("training", train), ("validation", val)):
         if len(split) == 0:
-            raise ValueError(f"the {name} split holds no sample.")
+            raise ValueError(f"The {name} split holds no sample.")
         if split.targets.dtype != torch.int64:
             raise ValueError(f"{name} targets are {split.targets.dtype}, expected int64 class indices (.long()).")
     images = train[[0]][0]
@@ -74,13 +74,13 @@ def check_samples(model: nn.Module, train: Samples, val: Samples) -> None:
         with torch.no_grad(), evaluating(model):
             logits = model(images.to(like))
     except RuntimeError as error:
-        raise ValueError(f"the model does not take images of shape {list(images.shape[1:])}: {error}") from error
+        raise ValueError(f"The model does not take images of shape {list(images.shape[1:])}: {error}") from error
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
         got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"expected logits [1, K] from the model for one image, got {got}.")
+        raise ValueError(f"Expected logits [1, K] from the model for one image, got {got}.")
     if not logits.isfinite().all():
         raise ValueError(
-            "the model returns NaN or infinite logits for the first training image. Check its weights, and that images "
+            "The model returns NaN or infinite logits for the first training image. Check its weights, and that images "
             "are in [0, 1]."
         )
     _check_classes(train, val, logits.shape[1])
@@ -99,6 +99,6 @@ def _check_classes(train: Samples, val: Samples, classes: int) -> None:
     if missing:
         listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(
-            f"the model has {classes} outputs, but {len(missing)} of these classes have no training sample ({listed}). "
+            f"The model has {classes} outputs, but {len(missing)} of these classes have no training sample ({listed}). "
             "Build it with num_classes= the number of classes of the set, or take samples of every class."
         )

@@ -251,7 +251,7 @@ def _require_equal(models: Sequence[nn.Module]) -> None:
     for number, model in enumerate(models):
         if str(model) != str(first):
             raise ValueError(
-                f"the models of a stack must have equal layers, but model {number} is\n{model}\nand model 0 is\n{first}"
+                f"The models of a stack must have equal layers, but model {number} is\n{model}\nand model 0 is\n{first}"
                 "\nTrain models of other shapes in a call of their own."
             )
 

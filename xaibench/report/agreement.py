@@ -52,7 +52,7 @@ def agreement_figure(matrix: Matrix, labels: dict[str, str] | None = None) -> Fi
     """
     names = list(matrix.coefficients.columns)
     if len(names) < 2:
-        raise ValueError(f"agreement is between two metrics or more, got {names}.")
+        raise ValueError(f"Expected two or more metrics that agree or not, got {names}.")
     shown = [(labels or {}).get(name, name) for name in names]
     side = _CELL * (len(names) - 1)
     left = _MARGIN + _CHARACTER * max(len(label) for label in shown[1:])

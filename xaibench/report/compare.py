@@ -35,7 +35,7 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
         RunFolderError: If fewer than two folders are given, one is no run folder, or two have nothing in common.
     """
     if len(folders) < 2:
-        raise RunFolderError(f"expected two or more run folders to compare, got {len(folders)}.")
+        raise RunFolderError(f"Expected two or more run folders to compare, got {len(folders)}.")
     runs = [_scores(Path(folder)) for folder in folders]
     tables = [_compare(runs[0], run, folder) for run, folder in zip(runs[1:], folders[1:], strict=True)]
     return pd.concat(tables, ignore_index=True)

@@ -42,10 +42,10 @@ def sheet(
     """
     count = len(labels)
     if count == 0 or images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise ValueError(f"expected at least one image [N, 1 or 3, H, W], got {list(images.shape)}, {count} labels.")
+        raise ValueError(f"Expected at least one image [N, 1 or 3, H, W], got {list(images.shape)}, {count} labels.")
     if masks.shape != (count, *images.shape[2:]) or len(images) != count:
         raise ValueError(
-            f"expected masks [N, H, W] and N labels for images {list(images.shape)}, got {list(masks.shape)} and "
+            f"Expected masks [N, H, W] and N labels for images {list(images.shape)}, got {list(masks.shape)} and "
             f"{count} labels."
         )
     columns = min(columns, count)
