@@ -300,7 +300,9 @@ def test_to_datasets(tmp_path):
     alone = xb.data.to_datasets(dataset.val)
     assert alone.features["target"] == datasets.Value("int64")
     assert torch.equal(alone.with_format("torch")[3]["image"], dataset.val[3][0])
-    with pytest.raises(TypeError, match=r"data: got list, expected a set, as xaibench.load returns it, or one of its splits"):
+    with pytest.raises(
+        TypeError, match=r"data: got list, expected a set, as xaibench.load returns it, or one of its splits"
+    ):
         xb.data.to_datasets([dataset.val])
 
 
