@@ -17,7 +17,7 @@ from xaibench.report.claims import Claim, claims
 from xaibench.report.folder import Run, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
-NOTES = Path(__file__).parent / "findings-notes.md"
+NOTES = Path(__file__).parent / "findings-notes.txt"
 
 HEAD = """# What the runs found
 
