@@ -81,7 +81,7 @@ class LLR(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("MLP", citation=_CITATION))
+@described(ModelInfo("MLP", citation=_CITATION, revision=2))
 class MLP(Network):
     """Multi-layer perceptron: three hidden layers with ReLU; at 64x64 with dropout and without biases.
 
@@ -109,7 +109,7 @@ class MLP(Network):
         he_normal_(self)
 
 
-@described(ModelInfo("CNN", citation=_CITATION))
+@described(ModelInfo("CNN", citation=_CITATION, revision=2))
 class CNN(Network):
     """Convolutional network: four blocks of convolution, ReLU and max-pooling, and a linear layer.
 

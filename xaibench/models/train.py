@@ -37,7 +37,7 @@ __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_
 #: Cross-entropy of the logits, or, as released, cross-entropy that takes the softmax probabilities for logits.
 Loss: TypeAlias = Literal["logits", "probabilities"]
 
-#: Members of one stack: more gain nothing on one thread (``python benchmarks/training.py --speed``).
+#: Members of one stack: more gain little on one thread (``python benchmarks/training.py --speed``).
 STACK = 12
 
 #: Weights of a model that is trained alone on a CPU, which it fills: a stack would only take it out of the cache.
