@@ -32,7 +32,7 @@ def choose_classes(
         >>> choose_classes(["dgo"], ("cat", "dog"))
         Traceback (most recent call last):
             ...
-        ValueError: unknown class 'dgo'; did you mean 'dog'? Known: cat, dog.
+        ValueError: Unknown class 'dgo'; did you mean 'dog'? Known: cat, dog.
     """
     if wanted is None:
         return tuple(known if default is None else default)
