@@ -25,6 +25,7 @@ PACKAGES = [
     "xaibench.evaluation",
     "xaibench.runner",
     "xaibench.report",
+    "xaibench.hub",
     "xaibench.registry",
     "xaibench.significance",
     "xaibench.types",

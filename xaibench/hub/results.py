@@ -44,6 +44,9 @@ def load_results(address: str) -> Results:
     Args:
         address: ``"hf://owner/name"``, or ``"hf://owner/name@revision"``.
 
+    Returns:
+        The scores, a row for each sample and metric, the other tables of the run, and the folder they were read from.
+
     Raises:
         ValueError: For another address.
         MissingDataError: If there is no such repository (or none that you may read), it holds no results, or the Hub

@@ -151,6 +151,12 @@ def _push(target: Target, message: str, prepare: Callable[[str], Path]) -> str:
 def look(target: Target) -> Remote:
     """Who is logged in, and what the repository holds; changes nothing.
 
+    Args:
+        target: The repository to look at.
+
+    Returns:
+        Who is logged in, whether the repository is there and private, and which files would be replaced.
+
     Raises:
         HubError: If nobody is logged in, the token is not valid, the Hub cannot be reached, or the repository is public
             and was to be private.
