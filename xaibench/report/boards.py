@@ -16,7 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.folder import Run
-from xaibench.report.inference import LEVEL, Matrices, bundled, cell_matrices
+from xaibench.report.inference import LEVEL, cell_matrices
+from xaibench.report.resampling import resampled_means
 from xaibench.report.standings import Floats, Standings, standings
 
 #: Resamples of the bootstrap over several cells.
@@ -75,7 +76,7 @@ def boards(run: Run, summary: pd.DataFrame) -> Boards:
         summary: From :func:`xaibench.report.inference.infer`.
     """
     found = standings(run, summary)
-    return Boards(found, dict(_choices(run, found.cells)), _resampled_means(run, found))
+    return Boards(found, dict(_choices(run, found.cells)), _means(run, found))
 
 
 def _choices(run: Run, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[Choice, tuple[int, ...]]]:
@@ -93,40 +94,21 @@ def _choices(run: Run, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[
             yield (first, second, third), fit
 
 
-def _resampled_means(run: Run, found: Standings) -> Floats:
+def _means(run: Run, found: Standings) -> Floats:
     """``[R, C, K, M]``; ``nan`` where a cell has no score."""
     shape = (RESAMPLES, len(found.cells), len(found.metrics), len(found.explainers))
     means = np.full(shape, np.nan, dtype=np.float32)
-    by_set: dict[tuple[str, str], list[Matrices]] = {}
-    for cell in cell_matrices(run):
-        by_set.setdefault(cell.cell[:2], []).append(cell)
-    for number, cells in enumerate(by_set.values()):
-        groups = np.unique(np.concatenate([cell.groups for cell in cells]))
-        bundles = bundled(groups)
-        size = int(bundles.max()) + 1
-        weights = np.random.default_rng([number, 0]).multinomial(size, np.full(size, 1 / size), RESAMPLES)
-        for cell in cells:
-            if cell.cell in found.cells:
-                index = bundles[np.searchsorted(groups, cell.groups)]
-                _place(means[:, found.cells.index(cell.cell)], found, cell, weights, index)
-    return means.astype(np.float64)
-
-
-def _place(means: NDArray[Any], found: Standings, cell: Matrices, weights: NDArray[Any], index: NDArray[Any]) -> None:
-    """Put the resampled means of one cell where they belong in ``means [R, K, M]``."""
-    flat = cell.values.reshape(len(cell.values), -1)
-    defined = ~np.isnan(flat)
-    sums, counts = np.zeros((2, weights.shape[1], flat.shape[1]))
-    np.add.at(sums, index, np.where(defined, flat, 0.0))
-    np.add.at(counts, index, defined)
-    total, number = weights @ sums, weights @ counts
-    # A resample that has drawn no score of a method has its mean.
-    mean = sums.sum(0) / np.maximum(counts.sum(0), 1)
-    drawn = np.where(number > 0, total / np.maximum(number, 1), mean).reshape(len(weights), *cell.values.shape[1:])
-    for k, metric in enumerate(cell.metrics):
+    matrices = list(cell_matrices(run))
+    resampled = resampled_means(matrices, RESAMPLES)
+    for cell in matrices:
+        if cell.cell not in found.cells:
+            continue
         for m, method in enumerate(cell.methods):
             if method in found.explainers:
-                means[:, found.metrics.index(metric), found.explainers.index(method)] = drawn[:, k, m]
+                metrics = [found.metrics.index(metric) for metric in cell.metrics]
+                place = found.cells.index(cell.cell), metrics, found.explainers.index(method)
+                means[:, *place] = resampled[cell.cell][1:, :, m]
+    return means.astype(np.float64)
 
 
 def page_data(found: Boards) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xaibench.report.folder import Run
-from xaibench.report.inference import Matrices, bundled, cell_matrices
+from xaibench.report.inference import Matrices, cell_matrices
+from xaibench.report.resampling import Floats, resampled_means
 
-Floats = NDArray[np.float64]
 Verdict = Literal["holds", "does not hold", "undecided"]
 #: ``(scenario, background, model)`` to the means of each method there, ``[1 + R]``: of the run, and of the resamples.
 Means: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Floats]]
@@ -87,11 +86,14 @@ def claims(run: Run, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Claim
         The claims, metric by metric. Empty for a run of other data sets.
     """
     cells = list(cell_matrices(run))
+    resampled = resampled_means(cells, resamples, seed)
     methods = tuple(name for name, part in run.explainers.items() if not part.control)
     found = []
     for name, metric in run.metrics.items():
         sign = 1.0 if metric.higher_is_better else -1.0
-        means = {cell.cell: _means(cell, name, sign, resamples, seed) for cell in cells if name in cell.metrics}
+        means = {
+            cell.cell: _by_method(cell, resampled[cell.cell], name, sign) for cell in cells if name in cell.metrics
+        }
         found += [claim for each in _STATEMENTS if (claim := _claim(each, name, means, methods)) is not None]
     return found
 
@@ -116,21 +118,10 @@ def _claim(stated: _Statement, metric: str, means: Means, methods: tuple[str, ..
     )
 
 
-def _means(cell: Matrices, metric: str, sign: float, resamples: int, seed: int) -> dict[str, Floats]:
+def _by_method(cell: Matrices, means: Floats, metric: str, sign: float) -> dict[str, Floats]:
     """``[1 + R]`` means of each method of the cell that has a score there, larger = better."""
-    values = sign * cell.values[:, cell.metrics.index(metric)]
-    groups = bundled(cell.groups)
-    count = int(groups.max()) + 1
-    sums, sizes = np.zeros((2, count, values.shape[1]))
-    np.add.at(sums, groups, np.nan_to_num(values))
-    np.add.at(sizes, groups, ~np.isnan(values))
-    # The samples of a data set are those of all its models, so the same are drawn for all.
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
-    weights = np.vstack([np.ones(count), drawn])
-    with np.errstate(invalid="ignore"):
-        means = (weights @ sums) / (weights @ sizes)
-    scored = ~np.asarray(np.isnan(means).any(axis=0))
-    return {name: means[:, m] for m, name in enumerate(cell.methods) if scored[m]}
+    mine = sign * means[:, cell.metrics.index(metric)]
+    return {name: mine[:, m] for m, name in enumerate(cell.methods) if not np.isnan(mine[0, m])}
 
 
 def _corr_below_white(means: Means, methods: tuple[str, ...]) -> Iterator[Floats]:
