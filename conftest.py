@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/ray.py"]
+collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/engines/ray_engine.py"]

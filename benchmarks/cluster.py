@@ -5,8 +5,8 @@
 
 Three things bound a run on many workers: the work itself and how it is cut into jobs, the run's own process, which
 hands over one job after another, and the store, through which all results pass. The first comes from the measured costs
-of the jobs (``xaibench.runner.estimate``) and the scheduler's own order (``xaibench.runner.simulate``); the second is
-the processor time that the run's own process spends on a job; the third is counted in bytes.
+of the jobs (``xaibench.runner.estimate``) and the scheduler's own order (``xaibench.runner.costs.simulation``); the
+second is the processor time that the run's own process spends on a job; the third is counted in bytes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pathlib import Path
 import torch
 
 from xaibench.runner import load_suite
-from xaibench.runner.calibrate import calibrate
-from xaibench.runner.engines import Processes, Serial
-from xaibench.runner.files import LocalFiles
-from xaibench.runner.plan import STAGES, Job, make_plan
-from xaibench.runner.schedule import Schedule
-from xaibench.runner.simulate import simulate
-from xaibench.runner.store import Store
-from xaibench.runner.work import disk_mb, kind, memory_mb, shares
+from xaibench.runner.costs.calibration import calibrate
+from xaibench.runner.costs.job_amounts import disk_mb, kind, memory_mb, shares
+from xaibench.runner.costs.simulation import simulate
+from xaibench.runner.engines.local_engines import Processes, Serial
+from xaibench.runner.engines.scheduling import Schedule
+from xaibench.runner.plan.jobs import STAGES, Job, make_plan
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.store.store_files import LocalFiles
 
 MEASURED = "xai-tris-8x8"
 WORKERS = (1, 2, 10, 100, 1_000)
@@ -65,7 +65,7 @@ def _engine(name: str, store: Store) -> Serial | Processes:
     if name == "serial":
         return Serial(store, "cpu")
     if name == "ray":
-        from xaibench.runner.ray import Ray
+        from xaibench.runner.engines.ray_engine import Ray
 
         return Ray(store, "cpu", 2)  # type: ignore[return-value]
     return Processes(store, "cpu", workers=int(name))

@@ -26,7 +26,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
 
 from xaibench.metrics import emd
-from xaibench.metrics.transport import TransportProgress
+from xaibench.metrics.truth.earth_mover import TransportProgress
 
 Floats = NDArray[np.float64]
 Masks = NDArray[np.bool_]

@@ -38,9 +38,9 @@ import torchvision
 from torch import Tensor
 
 from xaibench.explainers import EXPLAINERS, ExplainedOutput, NotFittedError, UnsupportedModelError, explain
-from xaibench.explainers.base import target_gradient
-from xaibench.explainers.gradient import IntegratedGradients
-from xaibench.explainers.perturbation import ShapleySampling
+from xaibench.explainers.forward.pixel_perturbation import ShapleySampling
+from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
+from xaibench.explainers.shared.interface import target_gradient
 from xaibench.models import build
 
 Run = Callable[[Tensor, Tensor], Tensor]

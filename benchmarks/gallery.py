@@ -31,9 +31,9 @@ from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 import xaibench as xb
+from xaibench.core.compute.global_state import isolated_rng
 from xaibench.explainers import EXPLAINERS
 from xaibench.models import accuracy, build, fit
-from xaibench.models.context import isolated_rng
 
 DOCS = Path(__file__).parents[1] / "docs"
 DATASET, ALPHA = "xai-tris/lin-corr-8x8", 0.3  # a signal strong enough to be learnt in seconds

@@ -25,8 +25,8 @@ import torchvision
 from torch import Tensor, nn
 
 from xaibench.explainers import ExplainedOutput, explain
-from xaibench.explainers.layers import forward_rows
-from xaibench.explainers.rise import RISE, random_masks
+from xaibench.explainers.forward.rise import RISE, random_masks
+from xaibench.explainers.shared.layer_activations import forward_rows
 
 
 def bare(model: nn.Module, rows: Tensor, masks: int) -> None:
@@ -71,7 +71,9 @@ def compare(device: torch.device, masks: int, rounds: int, size: int, clock: Cal
     calls: dict[str, Callable[[], object]] = {
         "bare passes": lambda: bare(last, rows, masks),
         "RISE": lambda: rise(model, image, target),
-        "explain('rise')": lambda: explain("xaibench.explainers.rise:RISE", model.network, image, target, N=masks),
+        "explain('rise')": lambda: explain(
+            "xaibench.explainers.forward.rise:RISE", model.network, image, target, N=masks
+        ),
         "reference loop": lambda: reference(model, image[0], stored, 0, rise.p),
     }
     if device.type == "cuda":

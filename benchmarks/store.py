@@ -24,10 +24,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from xaibench.runner.collect import _score_schema, cell_scores
-from xaibench.runner.plan import CellPlan, make_plan
-from xaibench.runner.store import CorruptResultError, Store
-from xaibench.runner.suite_file import parse_suite
+from xaibench.runner.plan.jobs import CellPlan, make_plan
+from xaibench.runner.stages.gathering import _score_schema, cell_scores
+from xaibench.runner.store.result_store import CorruptResultError, Store
+from xaibench.runner.suites.suite_files import parse_suite
 
 SAMPLES, EXPLAINERS = 200, 125
 
@@ -63,7 +63,7 @@ def merge(folder: Path, rows: int) -> None:
     """What the runner does at the end of a run, less what it asks of the trained networks."""
     store, correct = Store(folder / "store"), np.ones(SAMPLES, dtype=bool)
     with (
-        mock.patch("xaibench.runner.collect.chosen_training", return_value=(None, 0)),
+        mock.patch("xaibench.runner.stages.gathering.chosen_training", return_value=(None, 0)),
         pq.ParquetWriter(folder / "scores.parquet", _score_schema(), write_page_checksum=True) as writer,
     ):
         marks = store.keys("score")

@@ -29,8 +29,8 @@ from torch import nn
 import xaibench as xb
 from xaibench.data import paper_accuracy
 from xaibench.models import accuracy, build, fit_many
-from xaibench.runner.plan import DataJob
-from xaibench.runner.training import network_seed
+from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.stages.network_training import network_seed
 
 LOSSES = ("logits", "probabilities")
 

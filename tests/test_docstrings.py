@@ -26,17 +26,17 @@ PACKAGES = [
     "xaibench.runner",
     "xaibench.report",
     "xaibench.hub",
-    "xaibench.registry",
-    "xaibench.significance",
-    "xaibench.types",
+    "xaibench.core.registry",
+    "xaibench.statistics.intervals",
+    "xaibench.core.vocabulary",
 ]
 #: Public names that live deeper: what the registries' schemes and the tutorials name.
 DEEPER = {
-    "xaibench.data.tetromino": ["Tetromino", "read_released", "write_released"],
-    "xaibench.data.annotated.folder": ["Folder"],
-    "xaibench.data.annotated.published": ["Published"],
-    "xaibench.models.imagenet": ["Torchvision"],
-    "xaibench.models.timm_models": ["Timm"],
+    "xaibench.data.xai_tris.tetrominoes": ["Tetromino", "read_released", "write_released"],
+    "xaibench.data.photographs.own_folder": ["Folder"],
+    "xaibench.data.photographs.saliency_bench_release": ["Published"],
+    "xaibench.models.networks.imagenet": ["Torchvision"],
+    "xaibench.models.networks.timm_networks": ["Timm"],
 }
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):\n((?:[ ]+.*\n|\n)*)", re.MULTILINE)
 ENTRY = re.compile(r"^\*{0,2}(\w+)(?: \(.*?\))?:", re.MULTILINE)

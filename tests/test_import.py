@@ -45,7 +45,7 @@ def test_that_test_can_fail():
 
 
 def test_registry_and_types_are_as_light():
-    assert loaded_by("import xaibench.registry, xaibench.types")[1].isdisjoint(HEAVY)
+    assert loaded_by("import xaibench.core.registry, xaibench.core.vocabulary")[1].isdisjoint(HEAVY)
 
 
 def test_metrics_do_not_load_torch_for_numpy_users():

@@ -19,14 +19,14 @@ ROOT = Path(xaibench.__file__).parent
 
 #: The modules that raise reasons, and catch them.
 REASONS = {
-    "data/annotated/labels.py",
-    "data/annotated/lidc_xml.py",
-    "data/annotated/mask_table.py",
-    "data/annotated/medical.py",
-    "data/images.py",
-    "data/parquet/columns.py",
-    "data/parquet/format.py",
-    "runner/store.py",
+    "data/masks/label_maps.py",
+    "data/scans/lidc_xml.py",
+    "data/masks/mask_tables.py",
+    "data/scans/ct_reading.py",
+    "data/xai_tris/photo_backgrounds.py",
+    "data/exchange/parquet_columns.py",
+    "data/exchange/parquet_format.py",
+    "runner/store/result_store.py",
 }
 #: What no user reads: abstract methods and exit codes; and errors with an underscore, which stay within a module.
 SILENT = {"NotImplementedError", "typer.Exit"}

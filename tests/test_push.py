@@ -20,8 +20,8 @@ import xaibench as xb
 from xaibench.cli import app
 from xaibench.data.annotated import MissingDataError
 from xaibench.hub import HubError, LicenceError, prepare_dataset, prepare_run, push_dataset, push_run
-from xaibench.hub.text import without_folders
-from xaibench.report.compare import compare_runs
+from xaibench.hub.card_text import without_folders
+from xaibench.report.numbers.run_comparison import compare_runs
 
 SET = "xai-tris/rigid-corr-8x8"
 SMALL = ("--set", "n_samples=100")
@@ -139,8 +139,8 @@ def test_results_go_there_and_come_back(hub, invoke, run, tmp_path):  # noqa: F8
 
 
 def test_the_card_of_results_holds_the_report_s_numbers(run, tmp_path):
-    from xaibench.report.folder import read_run
-    from xaibench.report.tables import leaderboard, summarise
+    from xaibench.report.numbers.summary_tables import leaderboard, summarise
+    from xaibench.report.read.run_reading import read_run
 
     prepare_run(run, tmp_path / "out", licence="mit", repo="ann/scores")
     card = DatasetCard((tmp_path / "out" / "README.md").read_text(encoding="utf-8"))

@@ -1,148 +1,18 @@
-"""The shape vocabulary and the small frozen types that travel between the parts.
+"""The public names for authors of parts: the vocabulary of shapes, and what a part says of itself."""
 
-Shapes, everywhere in the library:
+from xaibench.core.part_info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
+from xaibench.core.registry import Registry, UnknownNameError
+from xaibench.core.vocabulary import Array, Output, Reduction
 
-=========  ==============================  ==========================================================
-name       shape and type                  meaning
-=========  ==============================  ==========================================================
-images     ``[N, C, H, W]`` float32        what the classifier sees
-masks      ``[N, H, W]`` bool              ground truth; ``True`` = important
-targets    ``[N]`` int64                   class index of each sample
-maps       ``[N, H, W]`` float, signed     attribution; bigger magnitude = more important
-scores     ``[N]`` float                   one number a sample; ``nan`` where it is undefined
-=========  ==============================  ==========================================================
-
-This module imports neither torch nor anything else that is slow to load.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-    from numpy.typing import NDArray
-
-    Array: TypeAlias = NDArray[np.floating[Any]] | NDArray[np.bool_] | NDArray[np.integer[Any]] | torch.Tensor
-
-#: How the scores of the samples become the result: their mean over the defined ones, or one score a sample.
-Reduction: TypeAlias = Literal["mean", "none"]
-
-#: What of the classifier an explainer explains: the softmax probability of the target, its logit, or the logit minus
-#: the log-sum-exp of the others (for two classes: the difference of the logits).
-Output: TypeAlias = Literal["probability", "logit", "margin"]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """What is fixed about a data set, whatever its seed.
-
-    Attributes:
-        name: Registered name, such as ``"xai-tris/lin-white-8x8"``.
-        classes: Class names in the order of their index.
-        image_shape: ``(C, H, W)``.
-        citation: The publication to cite.
-        licence: Licence of the data.
-        how_to_get: What a user must do to have the data; empty when it is generated.
-        scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
-        background: Second key, such as ``"white"``; empty likewise.
-        published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
-        revision: Bumped whenever the same parameters give other samples.
-    """
-
-    name: str
-    classes: tuple[str, ...]
-    image_shape: tuple[int, int, int]
-    citation: str = ""
-    licence: str = ""
-    how_to_get: str = ""
-    scenario: str = ""
-    background: str = ""
-    published: tuple[tuple[str, int], ...] = ()
-    revision: int = 1
-
-
-@dataclass(frozen=True)
-class ExplainerInfo:
-    """What the runner and the report need to know of an explainer.
-
-    Attributes:
-        label: Name as printed in tables and figures.
-        control: True for the baselines that know no model (Sobel, Laplace, uniform, input).
-        needs_convolution: True when only networks with a convolution can be explained.
-        citation: The publication to cite.
-        revision: Bumped whenever the same parameters give other maps.
-    """
-
-    label: str
-    control: bool = False
-    needs_convolution: bool = False
-    citation: str = ""
-    revision: int = 1
-
-
-@dataclass(frozen=True)
-class MetricInfo:
-    """What the runner and the report need to know of a metric.
-
-    Attributes:
-        label: Name as printed in tables and figures.
-        kind: What the metric is called with: ``"ground-truth"`` ``(maps, masks)``, ``"model"``
-            ``(model, images, maps, targets)``, ``"explainer"`` ``(explainer, model, images, targets)`` or ``"map"``
-            ``(maps)``.
-        higher_is_better: Direction.
-        range: Smallest and largest possible value.
-        citation: The publication to cite.
-        revision: Bumped whenever the same input gives another score.
-    """
-
-    label: str
-    kind: Literal["ground-truth", "model", "explainer", "map"]
-    higher_is_better: bool
-    range: tuple[float, float]
-    citation: str = ""
-    revision: int = 1
-
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """What the runner and the report need to know of a model.
-
-    Attributes:
-        label: Name as printed in tables and figures.
-        citation: The publication to cite.
-        revision: Bumped whenever the same seed gives another network.
-    """
-
-    label: str
-    citation: str = ""
-    revision: int = 1
-
-
-def described(info: DatasetInfo | ExplainerInfo | MetricInfo | ModelInfo) -> Callable[[_F], _F]:
-    """Attach ``info`` to a function or class, where the registries, the runner and the report read it.
-
-    Args:
-        info: What is known of the part.
-
-    Returns:
-        A decorator, which returns the part itself.
-
-    Example:
-        >>> @described(MetricInfo("Zero", "map", higher_is_better=True, range=(0.0, 0.0)))
-        ... def zero(maps):
-        ...     return 0.0
-        >>> zero.info.label
-        'Zero'
-    """
-
-    def attach(part: _F) -> _F:
-        part.info = info  # type: ignore[attr-defined]
-        return part
-
-    return attach
+__all__ = [
+    "Array",
+    "DatasetInfo",
+    "ExplainerInfo",
+    "MetricInfo",
+    "ModelInfo",
+    "Output",
+    "Reduction",
+    "Registry",
+    "UnknownNameError",
+    "described",
+]

@@ -40,15 +40,18 @@ def _explainers() -> tuple[str, ...]:
 
 
 def _types() -> tuple[str, ...]:
-    return ("Reduction", "Output", *public_names("xaibench.types"))
+    return ("Reduction", "Output", *public_names("xaibench.core.vocabulary"))
 
 
 @functools.cache
 def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
     """File name to the title and the sections of the page."""
-    folders = ("xaibench.data.annotated.folder.Folder", "xaibench.data.annotated.published.Published")
-    pretrained = ("xaibench.models.imagenet.Torchvision", "xaibench.models.timm_models.Timm")
-    tetromino = Section("xaibench.data.tetromino", ("Tetromino", "read_released", "write_released"))
+    folders = (
+        "xaibench.data.photographs.own_folder.Folder",
+        "xaibench.data.photographs.saliency_bench_release.Published",
+    )
+    pretrained = ("xaibench.models.networks.imagenet.Torchvision", "xaibench.models.networks.timm_networks.Timm")
+    tetromino = Section("xaibench.data.xai_tris.tetrominoes", ("Tetromino", "read_released", "write_released"))
     annotated = Section("xaibench.data.annotated", paths=folders)
     return {
         "data": ("Data", (Section("xaibench.data"), tetromino, annotated)),
@@ -56,11 +59,14 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "explainers": ("Explainers", (Section("xaibench.explainers", paths=_explainers()),)),
         "metrics": ("Metrics", (Section("xaibench.metrics"),)),
         "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics"),)),
-        "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.significance"))),
+        "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.statistics.intervals"))),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),
-        "types": ("Types and registry", (Section("xaibench.types", _types()), Section("xaibench.registry"))),
+        "types": (
+            "Types and registry",
+            (Section("xaibench.core.vocabulary", _types()), Section("xaibench.core.registry")),
+        ),
     }
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
-from xaibench.data.annotated.folder import Folder
-from xaibench.data.annotated.published import Published
+from xaibench.data.photographs.own_folder import Folder
+from xaibench.data.photographs.saliency_bench_release import Published
 
 PAGE = Path(__file__).parents[1] / "datasets.md"
 
@@ -43,7 +43,7 @@ hand, with an account, from [image-net.org](https://image-net.org/download.php) 
 [PASS](https://github.com/yukimasano/PASS) has CC BY images without people.
 
 What the authors' own [code](https://github.com/braindatalab/xai-tris) (GPL) has written, pickles of 1.5 GB at 64×64, is
-read by `xaibench.data.tetromino.read_released`; nothing in them is executed.
+read by `xaibench.data.xai_tris.tetrominoes.read_released`; nothing in them is executed.
 
 ## The eight annotated sets
 

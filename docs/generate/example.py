@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.metrics.perturbation import ranks
+from xaibench.metrics.shared.replaced_pixels import ranks
 
 # Tenths, so that counting along by eye is easy.
 MAP = np.array([

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from prose import plain, section
 
 from xaibench.explainers import EXPLAINERS
-from xaibench.explainers.base import Attribution
-from xaibench.explainers.cam import CAM
-from xaibench.explainers.perturbation import FeatureAttribution
-from xaibench.explainers.propagation import LayerwiseRelevance
+from xaibench.explainers.backward.relevance import LayerwiseRelevance
+from xaibench.explainers.feature_maps.class_activation import CAM
+from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution
+from xaibench.explainers.shared.interface import Attribution
 
 PAGE = Path(__file__).parents[1] / "explainers.md"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pandas as pd
 from papers import accuracies, table
 
-from xaibench.report import tables
-from xaibench.report.claims import Claim, claims
-from xaibench.report.folder import Run, place, read_run
+from xaibench.report.numbers import summary_tables as tables
+from xaibench.report.numbers.paper_claims import Claim, claims
+from xaibench.report.read.run_reading import Run, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
 NOTES = Path(__file__).parent / "findings-notes.txt"

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import xaibench as xb
 from xaibench.metrics import METRICS
-from xaibench.metrics.imputation import imputed
-from xaibench.metrics.perturbation import blurred, unit_scaled
+from xaibench.metrics.model.imputation import imputed
+from xaibench.metrics.shared.replaced_pixels import blurred, unit_scaled
 
 
 def curve_picture(e: Example, name: str, *, reveal: bool) -> str:

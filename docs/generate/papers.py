@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from xaibench.report import published
-from xaibench.report.folder import Run, place, read_run
+from xaibench.report.numbers import published_tables as published
+from xaibench.report.read.run_reading import Run, place, read_run
 
 PAGE = Path(__file__).parents[1] / "papers.md"
 NAMES = {"iou": "IoU", "precision": "precision", "recall": "recall", "hit": "pointing", "insertion": "insertion"}

@@ -15,10 +15,10 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.report import tables
-from xaibench.report.folder import Run, place, read_run
-from xaibench.report.inference import infer
-from xaibench.report.maps import colour_tile, tile_key
+from xaibench.report.draw.map_figures import colour_tile, tile_key
+from xaibench.report.numbers import summary_tables as tables
+from xaibench.report.numbers.inference import infer
+from xaibench.report.read.run_reading import Run, place, read_run
 
 DOCS = Path(__file__).parents[1]
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"

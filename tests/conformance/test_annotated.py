@@ -9,7 +9,7 @@ import torch
 
 from xaibench.data import DATASETS, load, loading
 from xaibench.data.annotated import AnnotatedSet, MissingDataError
-from xaibench.data.annotated.split import nearest
+from xaibench.data.disk.disk_split import nearest
 
 PARTS = ("train", "val", "test")
 SIZE = 32

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from xaibench import models
+from xaibench.core.part_info import ExplainerInfo
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build, explain
-from xaibench.types import ExplainerInfo
 
 INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
 NETWORKS = ("llr", "mlp", "cnn")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from xaibench.core.part_info import MetricInfo
 from xaibench.metrics import METRICS
-from xaibench.types import MetricInfo
 
 every_metric = pytest.mark.parametrize("name", METRICS)
 AGAINST_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from xaibench import models
+from xaibench.core.part_info import ModelInfo
 from xaibench.models import MODELS
-from xaibench.types import ModelInfo
 
 #: Too many weights to be made again for every test; what they share with the others is tested on the others.
 BIG = ("resnet50", "vgg16", "vgg19", "vit_b_16")

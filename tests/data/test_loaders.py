@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from xaibench.core.registry import UnknownNameError
 from xaibench.data import Split, load, loading
-from xaibench.data.threads import ThreadedLoader
-from xaibench.registry import UnknownNameError
+from xaibench.data.threaded_loader import ThreadedLoader
 
 LINES = ["Loading data...", "Splitting dataset...", "Creating dataloaders...", "Data loading complete."]
 NAME = "xai-tris/lin-white-8x8"

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import xaibench
+from xaibench.core.part_info import ExplainerInfo
+from xaibench.core.registry import UnknownNameError
 from xaibench.explainers import EXPLAINERS, build, explain
 from xaibench.explainers.controls import Uniform
-from xaibench.explainers.surrogate import LIME
-from xaibench.registry import UnknownNameError
-from xaibench.types import ExplainerInfo
+from xaibench.explainers.forward.linear_surrogates import LIME
 
 #: Those that must be fitted first, or explain other networks, are tested with these in files of their own.
 SPECIAL = ["pattern_net", "pattern_attribution", "cam", "attention_rollout"]

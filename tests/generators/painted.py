@@ -3,8 +3,8 @@
 import numpy as np
 from PIL import Image
 
+from xaibench.core.part_info import DatasetInfo
 from xaibench.data.annotated import AnnotatedSet, Source
-from xaibench.types import DatasetInfo
 
 
 class Painted(Source):

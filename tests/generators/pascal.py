@@ -4,7 +4,7 @@ import numpy as np
 from generators.common import Expected, photograph
 from PIL import Image
 
-from xaibench.data.annotated.pascal import CLASSES
+from xaibench.data.photographs.pascal_voc import CLASSES
 
 HEIGHT, WIDTH = 60, 80
 #: Three images of each class, every other of which shows a second class; then more of the first two classes.

@@ -4,7 +4,7 @@ import numpy as np
 from generators.common import Expected, photograph
 from PIL import Image
 
-from xaibench.data.annotated.pet import BREEDS
+from xaibench.data.photographs.oxford_pet import BREEDS
 
 HEIGHT, WIDTH = 60, 80
 #: Images of a breed; its number is drawn with gaps, as in the set.

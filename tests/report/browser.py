@@ -13,8 +13,9 @@ from report.conftest import FEW_CELLS, write_run
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from xaibench.report import page, write_report
-from xaibench.report.figures import save
+from xaibench.report import write_report
+from xaibench.report.draw.score_figures import save
+from xaibench.report.page import page_writing as page
 
 #: Everything that ends an attribute, an element, a script, a comment or a template, and would tell that it ran.
 HOSTILE = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp; \u2028"

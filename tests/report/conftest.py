@@ -11,8 +11,9 @@ from report.annotated import CONTROLS, write_annotated_run
 from report.pictures import make_gallery, make_jobs
 from safetensors.numpy import save_file
 
-from xaibench.report import figures, page
-from xaibench.report.figures import save
+from xaibench.report.draw import score_figures as figures
+from xaibench.report.draw.score_figures import save
+from xaibench.report.page import page_writing as page
 
 METHODS = {
     "pfi": "PFI",

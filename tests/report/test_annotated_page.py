@@ -7,8 +7,8 @@ from report.reader import Reader, assert_loads_nothing
 from safetensors.numpy import load_file, save_file
 
 from xaibench.report import RunFolderError, write_report
-from xaibench.report import page as page_module
-from xaibench.report.figures import save
+from xaibench.report.draw.score_figures import save
+from xaibench.report.page import page_writing as page_module
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from report.browser import HOSTILE, axe, executable, missing, state, write_hostile_run
 from safetensors import safe_open
 
-from xaibench.report.folder import read_run
-from xaibench.report.inference import infer
-from xaibench.report.tables import leaderboard, summarise
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.summary_tables import leaderboard, summarise
+from xaibench.report.read.run_reading import read_run
 
 WIDTHS = (390, 1440, 1920)
 

@@ -5,12 +5,12 @@ import sys
 import pandas as pd
 import pytest
 
-from xaibench.runner.engines import Processes
-from xaibench.runner.plan import make_plan
-from xaibench.runner.schedule import Schedule
-from xaibench.runner.simulate import simulate
-from xaibench.runner.store import Store
-from xaibench.runner.suite_file import parse_suite
+from xaibench.runner.costs.simulation import simulate
+from xaibench.runner.engines.local_engines import Processes
+from xaibench.runner.engines.scheduling import Schedule
+from xaibench.runner.plan.jobs import make_plan
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_files import parse_suite
 
 #: A slow "device" and a metric, which write down when they work, and where.
 PARTS = """

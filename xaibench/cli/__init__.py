@@ -3,7 +3,11 @@
 Exit codes: 0 all went well, 1 jobs failed (they are listed), data are missing or the disk gave out, 2 bad arguments.
 """
 
-from xaibench.cli import annotated, hub, listing, running, scoring
+from xaibench.cli import data_commands as annotated
+from xaibench.cli import list_command as listing
+from xaibench.cli import push_command as hub
+from xaibench.cli import run_commands as running
+from xaibench.cli import score_command as scoring
 from xaibench.cli.app import app
 
 __all__ = ["annotated", "app", "hub", "listing", "main", "running", "scoring"]

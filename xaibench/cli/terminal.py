@@ -83,9 +83,9 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
     Args:
         goes_on: Whether the same command goes on where it was stopped.
     """
+    from xaibench.core.registry import UnknownNameError
     from xaibench.data.annotated import DataFileError, MissingDataError
-    from xaibench.evaluation.mapfile import MapFileError
-    from xaibench.registry import UnknownNameError
+    from xaibench.evaluation.map_files import MapFileError
     from xaibench.report import RunFolderError
     from xaibench.runner import ArgumentError, DataChangedError, StoreError, SuiteError
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from xaibench.types import DatasetInfo
+from xaibench.core.part_info import DatasetInfo
 
 #: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
 Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
 class Split(torch_data.Dataset[Sample]):
-    """Samples of one split, held in memory (:class:`~xaibench.data.annotated.split.DiskSplit` reads them from disk).
+    """Samples of one split, held in memory (:class:`~xaibench.data.disk.disk_split.DiskSplit` reads them from disk).
 
     Args:
         images: ``[N, C, H, W]`` float32.

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
+from xaibench.core.registry import Registry
 from xaibench.data.dataset import Dataset, Sample, Split
-from xaibench.data.threads import ThreadedLoader
-from xaibench.registry import Registry
+from xaibench.data.threaded_loader import ThreadedLoader
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -23,14 +23,20 @@ _LOGGER = logging.getLogger("xaibench")
 DATASETS = Registry(
     "data set",
     {
-        f"xai-tris/{scenario}-{background}-{side}": f"xaibench.data.tetromino:{scenario}_{background}_{side}"
+        f"xai-tris/{scenario}-{background}-{side}": f"xaibench.data.xai_tris.tetrominoes:{scenario}_{background}_{side}"
         for side in ("8x8", "64x64")
         for scenario in ("lin", "mult", "rigid", "xor")
         for background in ("white", "corr", "imagenet")
     }
     | {
-        name: f"xaibench.data.annotated.{name}:{name}"
-        for name in ("gender", "scene", "glasses", "sixray", "lidc", "tumor", "pet", "pascal")
+        "gender": "xaibench.data.photographs.coco_gender:gender",
+        "scene": "xaibench.data.photographs.places_scene:scene",
+        "glasses": "xaibench.data.photographs.celeba_glasses:glasses",
+        "sixray": "xaibench.data.photographs.sixray_luggage:sixray",
+        "lidc": "xaibench.data.scans.lidc_nodules:lidc",
+        "tumor": "xaibench.data.scans.pancreas_tumor:tumor",
+        "pet": "xaibench.data.photographs.oxford_pet:pet",
+        "pascal": "xaibench.data.photographs.pascal_voc:pascal",
     },
     aliases={
         "voc": "pascal",
@@ -57,10 +63,10 @@ DATASETS = Registry(
         "tumour": "tumor",
     },
     schemes={
-        "published": "xaibench.data.annotated.published:Published",
-        "folder": "xaibench.data.annotated.folder:Folder",
-        "parquet": "xaibench.data.parquet:ParquetSet",
-        "hf": "xaibench.data.hub:HubSet",
+        "published": "xaibench.data.photographs.saliency_bench_release:Published",
+        "folder": "xaibench.data.photographs.own_folder:Folder",
+        "parquet": "xaibench.data.exchange:ParquetSet",
+        "hf": "xaibench.data.exchange.hub_sets:HubSet",
     },
 )
 
@@ -75,8 +81,8 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
             ``"package.module:attribute"`` of your own.
         seed: Fixes the samples and their split.
         **parameters: The set's own, such as ``alpha`` and ``n_samples`` of the XAI-TRIS sets
-            (:meth:`xaibench.data.tetromino.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of the annotated
-            ones (:meth:`xaibench.data.annotated.base.AnnotatedSet.__call__`).
+            (:meth:`xaibench.data.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of
+            the annotated ones (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
 
     Returns:
         The set with its ``train``, ``val`` and ``test``, each of ``(image [C,H,W], mask [H,W], target)``.

@@ -1,9 +1,9 @@
 """Score maps, explainers and one's own methods on a data set, in one call."""
 
-from xaibench.evaluation.mapfile import MapFileError, read_maps, sample_ids, write_template
+from xaibench.evaluation.evaluating import evaluate
+from xaibench.evaluation.evaluation_table import Evaluation
+from xaibench.evaluation.map_files import MapFileError, read_maps, sample_ids, write_template
 from xaibench.evaluation.protocol import PROTOCOLS, Protocol
-from xaibench.evaluation.score import evaluate
-from xaibench.evaluation.table import Evaluation
 
 __all__ = [
     "PROTOCOLS",

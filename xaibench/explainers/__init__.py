@@ -7,46 +7,52 @@ Each is a frozen dataclass with its parameters as fields, called as ``explainer(
 import sys
 from typing import Any
 
+from xaibench.core.registry import Registry, import_target
 from xaibench.explainers.api import build, explain
-from xaibench.explainers.base import Attribution, Channels, Explainer, UnsupportedModelError, reduce_channels
-from xaibench.explainers.output import ExplainedOutput
-from xaibench.explainers.pattern import NotFittedError, NotFittedForModelError
-from xaibench.registry import Registry, import_target
+from xaibench.explainers.backward.pattern_methods import NotFittedError, NotFittedForModelError
+from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.explainers.shared.interface import (
+    Attribution,
+    Channels,
+    Explainer,
+    UnsupportedModelError,
+    reduce_channels,
+)
 
 #: Name -> explainer: a class of parameters, called as ``(model, images, targets) -> maps [N, H, W]``.
 EXPLAINERS = Registry(
     "explainer",
     {
-        "pfi": "xaibench.explainers.perturbation:PFI",
-        "integrated_gradients": "xaibench.explainers.gradient:IntegratedGradients",
-        "saliency": "xaibench.explainers.gradient:Saliency",
-        "guided_backprop": "xaibench.explainers.guided:GuidedBackprop",
-        "guided_gradcam": "xaibench.explainers.guided:GuidedGradCAM",
-        "deconvolution": "xaibench.explainers.guided:Deconvolution",
-        "deeplift": "xaibench.explainers.deeplift:DeepLift",
-        "shapley_sampling": "xaibench.explainers.perturbation:ShapleySampling",
-        "gradient_shap": "xaibench.explainers.gradient:GradientSHAP",
-        "kernel_shap": "xaibench.explainers.surrogate:KernelSHAP",
-        "deep_shap": "xaibench.explainers.deeplift:DeepSHAP",
-        "lime": "xaibench.explainers.surrogate:LIME",
-        "lrp": "xaibench.explainers.captum:LRP",
-        "deep_taylor": "xaibench.explainers.propagation:DeepTaylor",
-        "lrp_epsilon": "xaibench.explainers.propagation:LRPEpsilon",
-        "lrp_gamma": "xaibench.explainers.propagation:LRPGamma",
-        "lrp_alpha_beta": "xaibench.explainers.propagation:LRPAlphaBeta",
-        "pattern_net": "xaibench.explainers.pattern:PatternNet",
-        "pattern_attribution": "xaibench.explainers.pattern:PatternAttribution",
-        "input_x_gradient": "xaibench.explainers.smoothgrad:InputXGradient",
-        "smoothgrad": "xaibench.explainers.smoothgrad:SmoothGrad",
-        "cam": "xaibench.explainers.cam:CAM",
-        "gradcam": "xaibench.explainers.cam:GradCAM",
-        "gradcam++": "xaibench.explainers.cam:GradCAMPlusPlus",
-        "layercam": "xaibench.explainers.cam:LayerCAM",
-        "scorecam": "xaibench.explainers.cam:ScoreCAM",
-        "eigencam": "xaibench.explainers.cam:EigenCAM",
-        "attention_rollout": "xaibench.explainers.attention:AttentionRollout",
-        "rise": "xaibench.explainers.rise:RISE",
-        "occlusion": "xaibench.explainers.occlusion:Occlusion",
+        "pfi": "xaibench.explainers.forward.pixel_perturbation:PFI",
+        "integrated_gradients": "xaibench.explainers.gradients.plain_gradients:IntegratedGradients",
+        "saliency": "xaibench.explainers.gradients.plain_gradients:Saliency",
+        "guided_backprop": "xaibench.explainers.gradients.guided_gradients:GuidedBackprop",
+        "guided_gradcam": "xaibench.explainers.gradients.guided_gradients:GuidedGradCAM",
+        "deconvolution": "xaibench.explainers.gradients.guided_gradients:Deconvolution",
+        "deeplift": "xaibench.explainers.backward.deeplift:DeepLift",
+        "shapley_sampling": "xaibench.explainers.forward.pixel_perturbation:ShapleySampling",
+        "gradient_shap": "xaibench.explainers.gradients.plain_gradients:GradientSHAP",
+        "kernel_shap": "xaibench.explainers.forward.linear_surrogates:KernelSHAP",
+        "deep_shap": "xaibench.explainers.backward.deeplift:DeepSHAP",
+        "lime": "xaibench.explainers.forward.linear_surrogates:LIME",
+        "lrp": "xaibench.explainers.backward.captum_lrp:LRP",
+        "deep_taylor": "xaibench.explainers.backward.relevance:DeepTaylor",
+        "lrp_epsilon": "xaibench.explainers.backward.relevance:LRPEpsilon",
+        "lrp_gamma": "xaibench.explainers.backward.relevance:LRPGamma",
+        "lrp_alpha_beta": "xaibench.explainers.backward.relevance:LRPAlphaBeta",
+        "pattern_net": "xaibench.explainers.backward.pattern_methods:PatternNet",
+        "pattern_attribution": "xaibench.explainers.backward.pattern_methods:PatternAttribution",
+        "input_x_gradient": "xaibench.explainers.gradients.smoothgrad:InputXGradient",
+        "smoothgrad": "xaibench.explainers.gradients.smoothgrad:SmoothGrad",
+        "cam": "xaibench.explainers.feature_maps.class_activation:CAM",
+        "gradcam": "xaibench.explainers.feature_maps.class_activation:GradCAM",
+        "gradcam++": "xaibench.explainers.feature_maps.class_activation:GradCAMPlusPlus",
+        "layercam": "xaibench.explainers.feature_maps.class_activation:LayerCAM",
+        "scorecam": "xaibench.explainers.feature_maps.class_activation:ScoreCAM",
+        "eigencam": "xaibench.explainers.feature_maps.class_activation:EigenCAM",
+        "attention_rollout": "xaibench.explainers.attention.rollout:AttentionRollout",
+        "rise": "xaibench.explainers.forward.rise:RISE",
+        "occlusion": "xaibench.explainers.forward.occlusion:Occlusion",
         "sobel": "xaibench.explainers.controls:Sobel",
         "laplace": "xaibench.explainers.controls:Laplace",
         "uniform": "xaibench.explainers.controls:Uniform",

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.explainers.base import Channels, Explainer, reduce_channels
-from xaibench.explainers.guard import unharmed
-from xaibench.explainers.memory import within_memory
-from xaibench.explainers.output import ExplainedOutput
-from xaibench.types import Output
+from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.core.vocabulary import Output
+from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.explainers.shared.interface import Channels, Explainer, reduce_channels
+from xaibench.explainers.shared.memory_retry import within_memory
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 

@@ -15,8 +15,8 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
-from xaibench.explainers.base import Channels, check_choice, reduce_channels
-from xaibench.explainers.guard import unharmed
+from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.explainers.shared.interface import Channels, check_choice, reduce_channels
 
 # Set by explain itself, or not a parameter of the maps.
 _NOT_PARAMETERS = ("self", "inputs", "target", "additional_forward_args", "return_convergence_delta", "kwargs")

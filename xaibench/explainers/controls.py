@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
-from xaibench.explainers.base import Attribution, Channels, check_choice, reduce_channels
-from xaibench.types import ExplainerInfo, described
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.interface import Attribution, Channels, check_choice, reduce_channels
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 

@@ -4,11 +4,11 @@ Nothing is uploaded but by :func:`push_dataset`, :func:`push_run` and ``xaibench
 ``huggingface_hub`` (``hf auth login``, or ``$HF_TOKEN``): it is never printed, and files that hold it are not uploaded.
 """
 
-from xaibench.hub.dataset import prepare_dataset
 from xaibench.hub.licence import LicenceError
-from xaibench.hub.results import Results, load_results
-from xaibench.hub.run import prepare_run
-from xaibench.hub.upload import HubError, Remote, Target, look, push_dataset, push_run, upload
+from xaibench.hub.published_results import Results, load_results
+from xaibench.hub.run_upload import prepare_run
+from xaibench.hub.set_upload import prepare_dataset
+from xaibench.hub.uploading import HubError, Remote, Target, look, push_dataset, push_run, upload
 
 __all__ = [
     "HubError",

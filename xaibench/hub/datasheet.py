@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from xaibench._version import __version__
+from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
-from xaibench.data.parquet import SPLITS
+from xaibench.data.exchange import SPLITS
+from xaibench.hub.card_text import escape, table
 from xaibench.hub.licence import is_generated
-from xaibench.hub.text import escape, table
-from xaibench.types import DatasetInfo
 
 _BATCH = 256
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from xaibench.core.part_info import DatasetInfo
 from xaibench.data import DATASETS
-from xaibench.types import DatasetInfo
 
 #: What is generated from numbers alone belongs to nobody.
 GENERATED = "cc0-1.0"

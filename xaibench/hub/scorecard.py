@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from xaibench._version import __version__
-from xaibench.hub.text import card, escape, table, without_folders
-from xaibench.report.folder import Run, place
-from xaibench.report.tables import leaderboard, summarise
+from xaibench.hub.card_text import card, escape, table, without_folders
+from xaibench.report.numbers.summary_tables import leaderboard, summarise
+from xaibench.report.read.run_reading import Run, place
 
 _CELL = ["scenario", "background", "model"]
 

@@ -15,54 +15,54 @@ Conventions, kept by every metric of this package:
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xaibench.metrics.agreement import Agreement, agreement
-from xaibench.metrics.concentration import complexity, sparseness
-from xaibench.metrics.localization import mass_accuracy, topk_precision
-from xaibench.metrics.overlap import f1, hit, iou, precision, recall
-from xaibench.metrics.ranking import auc, average_precision
-from xaibench.metrics.transport import TransportError, emd, emd_perf
-from xaibench.metrics.undefined import undefined_reasons
-from xaibench.registry import Registry
+from xaibench.core.registry import Registry
+from xaibench.metrics.map.concentration import complexity, sparseness
+from xaibench.metrics.metric_agreement import Agreement, agreement
+from xaibench.metrics.shared.undefined_scores import undefined_reasons
+from xaibench.metrics.truth.earth_mover import TransportError, emd, emd_perf
+from xaibench.metrics.truth.localization import mass_accuracy, topk_precision
+from xaibench.metrics.truth.overlap import f1, hit, iou, precision, recall
+from xaibench.metrics.truth.ranking import auc, average_precision
 
 if TYPE_CHECKING:
-    from xaibench.metrics.attack import adversarial
-    from xaibench.metrics.confidence import average_drop, increase_in_confidence
-    from xaibench.metrics.disturbance import infidelity
-    from xaibench.metrics.erasure import comprehensiveness, sufficiency
-    from xaibench.metrics.imputation import road
-    from xaibench.metrics.insertion_deletion import deletion, insertion
-    from xaibench.metrics.randomisation import parameter_randomisation
-    from xaibench.metrics.stability import data_consistency, sensitivity_max
+    from xaibench.metrics.explainer.randomisation import parameter_randomisation
+    from xaibench.metrics.explainer.stability import data_consistency, sensitivity_max
+    from xaibench.metrics.model.attack import adversarial
+    from xaibench.metrics.model.confidence import average_drop, increase_in_confidence
+    from xaibench.metrics.model.disturbance import infidelity
+    from xaibench.metrics.model.erasure import comprehensiveness, sufficiency
+    from xaibench.metrics.model.imputation import road
+    from xaibench.metrics.model.insertion_deletion import deletion, insertion
 
 #: Name -> function of maps and masks, of maps alone, or of a model, images, maps and targets, by ``info.kind``.
 METRICS = Registry(
     "metric",
     {
-        "emd_perf": "xaibench.metrics.transport:emd_perf",
-        "emd": "xaibench.metrics.transport:emd",
-        "topk_precision": "xaibench.metrics.localization:topk_precision",
-        "mass_accuracy": "xaibench.metrics.localization:mass_accuracy",
-        "iou": "xaibench.metrics.overlap:iou",
-        "precision": "xaibench.metrics.overlap:precision",
-        "recall": "xaibench.metrics.overlap:recall",
-        "f1": "xaibench.metrics.overlap:f1",
-        "hit": "xaibench.metrics.overlap:hit",
-        "auc": "xaibench.metrics.ranking:auc",
-        "average_precision": "xaibench.metrics.ranking:average_precision",
-        "sparseness": "xaibench.metrics.concentration:sparseness",
-        "complexity": "xaibench.metrics.concentration:complexity",
-        "deletion": "xaibench.metrics.insertion_deletion:deletion",
-        "insertion": "xaibench.metrics.insertion_deletion:insertion",
-        "average_drop": "xaibench.metrics.confidence:average_drop",
-        "increase_in_confidence": "xaibench.metrics.confidence:increase_in_confidence",
-        "comprehensiveness": "xaibench.metrics.erasure:comprehensiveness",
-        "sufficiency": "xaibench.metrics.erasure:sufficiency",
-        "adversarial": "xaibench.metrics.attack:adversarial",
-        "infidelity": "xaibench.metrics.disturbance:infidelity",
-        "road": "xaibench.metrics.imputation:road",
-        "data_consistency": "xaibench.metrics.stability:data_consistency",
-        "sensitivity_max": "xaibench.metrics.stability:sensitivity_max",
-        "parameter_randomisation": "xaibench.metrics.randomisation:parameter_randomisation",
+        "emd_perf": "xaibench.metrics.truth.earth_mover:emd_perf",
+        "emd": "xaibench.metrics.truth.earth_mover:emd",
+        "topk_precision": "xaibench.metrics.truth.localization:topk_precision",
+        "mass_accuracy": "xaibench.metrics.truth.localization:mass_accuracy",
+        "iou": "xaibench.metrics.truth.overlap:iou",
+        "precision": "xaibench.metrics.truth.overlap:precision",
+        "recall": "xaibench.metrics.truth.overlap:recall",
+        "f1": "xaibench.metrics.truth.overlap:f1",
+        "hit": "xaibench.metrics.truth.overlap:hit",
+        "auc": "xaibench.metrics.truth.ranking:auc",
+        "average_precision": "xaibench.metrics.truth.ranking:average_precision",
+        "sparseness": "xaibench.metrics.map.concentration:sparseness",
+        "complexity": "xaibench.metrics.map.concentration:complexity",
+        "deletion": "xaibench.metrics.model.insertion_deletion:deletion",
+        "insertion": "xaibench.metrics.model.insertion_deletion:insertion",
+        "average_drop": "xaibench.metrics.model.confidence:average_drop",
+        "increase_in_confidence": "xaibench.metrics.model.confidence:increase_in_confidence",
+        "comprehensiveness": "xaibench.metrics.model.erasure:comprehensiveness",
+        "sufficiency": "xaibench.metrics.model.erasure:sufficiency",
+        "adversarial": "xaibench.metrics.model.attack:adversarial",
+        "infidelity": "xaibench.metrics.model.disturbance:infidelity",
+        "road": "xaibench.metrics.model.imputation:road",
+        "data_consistency": "xaibench.metrics.explainer.stability:data_consistency",
+        "sensitivity_max": "xaibench.metrics.explainer.stability:sensitivity_max",
+        "parameter_randomisation": "xaibench.metrics.explainer.randomisation:parameter_randomisation",
     },
     aliases={
         "relevance_rank_accuracy": "topk_precision",

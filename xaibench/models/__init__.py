@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from xaibench.models.classifier import Classifier, Normalise
-from xaibench.models.context import isolated_rng
-from xaibench.models.fold import FOLDS, Folded
-from xaibench.models.heads import find_head, fit_head
-from xaibench.models.own import check_outputs, check_parameters, make_own
-from xaibench.models.tetromino import CNN, LLR, MLP, Network, he_normal_
-from xaibench.models.train import Training, TrainingDivergedError, accuracy, fit, fit_many
-from xaibench.models.weights import WeightsNotFoundError
-from xaibench.registry import Registry
+from xaibench.core.compute.global_state import isolated_rng
+from xaibench.core.registry import Registry
+from xaibench.models.networks.class_folding import FOLDS, Folded
+from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own
+from xaibench.models.networks.pretrained import Classifier, Normalise
+from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
+from xaibench.models.networks.xai_tris_networks import CNN, LLR, MLP, Network, he_normal_
+from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
+from xaibench.models.training.head_training import find_head, fit_head
 
 __all__ = [
     "CNN",
@@ -61,12 +61,12 @@ _IMAGENET = (
 MODELS = Registry(
     "model",
     {
-        "llr": "xaibench.models.tetromino:LLR",
-        "mlp": "xaibench.models.tetromino:MLP",
-        "cnn": "xaibench.models.tetromino:CNN",
-        **{name: f"xaibench.models.imagenet:{name}" for name in _IMAGENET},
+        "llr": "xaibench.models.networks.xai_tris_networks:LLR",
+        "mlp": "xaibench.models.networks.xai_tris_networks:MLP",
+        "cnn": "xaibench.models.networks.xai_tris_networks:CNN",
+        **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
     },
-    schemes={"timm": "xaibench.models.timm_models:Timm"},
+    schemes={"timm": "xaibench.models.networks.timm_networks:Timm"},
 )
 
 
@@ -83,7 +83,7 @@ def build(
         seed: Decides the initial weights (of a pretrained network: of its new last layer). The global random state is
             neither used nor changed.
         **parameters: The model's own, such as ``weights=None``, ``head="pretrained"`` or ``fold="pet"`` of the networks
-            pretrained on ImageNet (see :class:`xaibench.models.imagenet.Torchvision`).
+            pretrained on ImageNet (see :class:`xaibench.models.networks.imagenet.Torchvision`).
 
     Returns:
         A model on the CPU that maps images ``[N, C, H, W]`` to logits ``[N, num_classes]``. Pretrained networks are in

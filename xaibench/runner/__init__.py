@@ -4,12 +4,12 @@
 ``ray``), and :func:`collect`. ``estimate`` says beforehand what a run will cost.
 """
 
-from xaibench.runner.cost import Estimate, estimate
-from xaibench.runner.run import ENGINES, ArgumentError, Progress, Run, run
-from xaibench.runner.samples import DataChangedError
-from xaibench.runner.store import Store, StoreError
-from xaibench.runner.suite import Suite, SuiteError
-from xaibench.runner.suite_file import SUITES, load_suite
+from xaibench.runner.costs.estimates import Estimate, estimate
+from xaibench.runner.running import ENGINES, ArgumentError, Progress, Run, run
+from xaibench.runner.stages.sample_data import DataChangedError
+from xaibench.runner.store.result_store import Store, StoreError
+from xaibench.runner.suites.suite_files import SUITES, load_suite
+from xaibench.runner.suites.suite_tables import Suite, SuiteError
 
 __all__ = [
     "ENGINES",

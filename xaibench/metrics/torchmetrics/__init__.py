@@ -13,7 +13,7 @@ hands each what it asks for:
     scores.update(maps=maps, masks=masks, model=model, images=images, targets=targets)
 """
 
-from xaibench.metrics.torchmetrics.base import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
+from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
 from xaibench.metrics.torchmetrics.maps import (
     AUC,
     EMD,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xaibench.metrics.torchmetrics.base import MapScore, TruthScore
+from xaibench.metrics.torchmetrics.class_bases import MapScore, TruthScore
 
 if TYPE_CHECKING:
-    from xaibench.metrics.transport import Diameter
+    from xaibench.metrics.truth.earth_mover import Diameter
 
 
 class IoU(TruthScore):

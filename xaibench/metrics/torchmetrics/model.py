@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xaibench.metrics.torchmetrics.base import ExplainerScore, ModelScore
+from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, ModelScore
 
 if TYPE_CHECKING:
-    from xaibench.metrics.attack import Pixels
-    from xaibench.metrics.classifier import Output
-    from xaibench.metrics.disturbance import Perturbation
-    from xaibench.metrics.imputation import Order
-    from xaibench.metrics.perturbation import Baseline
+    from xaibench.metrics.model.attack import Pixels
+    from xaibench.metrics.model.disturbance import Perturbation
+    from xaibench.metrics.model.imputation import Order
+    from xaibench.metrics.shared.asked_model import Output
+    from xaibench.metrics.shared.replaced_pixels import Baseline
 
 
 class Deletion(ModelScore):

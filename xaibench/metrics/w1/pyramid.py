@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.kernel import kernel
+from xaibench.core.compiled_loops import kernel
 from xaibench.metrics.w1.pairs import Floats, Ints, Points
 
 Masses: TypeAlias = NDArray[np.int64]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.kernel import kernel, part
+from xaibench.core.compiled_loops import kernel, part
 from xaibench.metrics.w1.pairs import Arcs, Floats, Ints
 
 _MOST = np.iinfo(np.int64).max

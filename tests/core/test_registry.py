@@ -1,0 +1,172 @@
+import math
+import pickle
+import sys
+
+import pytest
+
+import xaibench
+from xaibench.core.registry import Registry, UnknownNameError, import_target
+from xaibench.data import DATASETS
+from xaibench.explainers import EXPLAINERS
+from xaibench.metrics import METRICS
+from xaibench.models import MODELS
+
+REGISTRIES = {"data": DATASETS, "models": MODELS, "explainers": EXPLAINERS, "metrics": METRICS}
+EVERY_NAME = [(part, name) for part, registry in REGISTRIES.items() for name in registry]
+
+
+@pytest.fixture
+def registry():
+    return Registry(
+        "function",
+        {"square_root": "math:sqrt", "floor": "math:floor", "lost": "math:lost", "gone": "xaibench.gone:f"},
+        {"entier": "floor"},
+    )
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """``own(code)``: a module of the user's, named ``own_parts``."""
+
+    def write(code):
+        (tmp_path / "own_parts.py").write_text(code)
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield write
+    sys.modules.pop("own_parts", None)
+
+
+def test_a_registry_lists_its_names_and_no_aliases(registry):
+    assert list(registry) == ["square_root", "floor", "lost", "gone"]
+    assert len(registry) == 4
+    assert "floor" in registry
+    assert "entier" not in registry
+
+
+@pytest.mark.parametrize("spelling", ["square_root", "square-root", "Square_Root", "SQUARE-ROOT"])
+def test_other_spellings_are_understood(registry, spelling):
+    assert registry.canonical(spelling) == "square_root"
+    assert registry.resolve(spelling)(9.0) == 3.0
+
+
+@pytest.mark.parametrize("spelling", ["entier", "Entier"])
+def test_aliases_are_understood(registry, spelling):
+    assert registry.canonical(spelling) == "floor"
+    assert registry.resolve(spelling)(9.5) == 9
+
+
+def test_unknown_names_are_left_as_they_are_by_canonical(registry):
+    assert registry.canonical("nothing") == "nothing"
+    assert registry.canonical("own_parts:thing") == "own_parts:thing"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("flor", r"Unknown function 'flor'; did you mean 'floor'\? Known: floor, gone, lost, square_root\."),
+        ("entire", r"did you mean 'entier'\?"),
+        ("squareroot", r"did you mean 'square_root'\?"),
+        ("zzz", r"Unknown function 'zzz'\. Known: floor, .* A part of your own is given as 'package\.module:name'\."),
+        ("", r"Unknown function ''"),
+    ],
+)
+def test_an_unknown_name_is_told_the_nearest(registry, name, message):
+    with pytest.raises(UnknownNameError, match=message):
+        registry.resolve(name)
+
+
+def test_the_error_can_be_caught_as_either_and_travels(registry):
+    for kind in (KeyError, ValueError):
+        with pytest.raises(kind, match="did you mean 'floor'"):
+            registry.resolve("flor")
+    error = UnknownNameError("unknown function 'flor'")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "unknown function 'flor'"
+
+
+def test_a_part_of_the_users_own(registry, own):
+    own("class Box:\n    def thing(): return 'mine'\n")
+    assert registry.resolve("own_parts:Box.thing")() == "mine"
+    assert import_target("own_parts:Box").thing() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_package:f", r"Function 'no_such_package:f': there is no module 'no_such_package' to import"),
+        ("xaibench.nothing:f", r"there is no module 'xaibench\.nothing' to import"),
+        ("math.deeper:f", r"there is no module 'math\.deeper' to import"),
+        ("math:sqr", r"Function 'math:sqr': 'math' has no attribute 'sqr'; did you mean 'sqrt'\?"),
+        ("math:sqrt.zzz", r"'math.sqrt' has no attribute 'zzz'"),
+        ("lost", r"'math' has no attribute 'lost'"),
+        ("gone", r"there is no module 'xaibench\.gone' to import"),
+    ],
+)
+def test_a_target_that_is_not_there_says_what_is_missing(registry, target, message):
+    with pytest.raises(UnknownNameError, match=message):
+        registry.resolve(target)
+
+
+def test_a_dependency_that_is_missing_speaks_for_itself(registry, own):
+    own("import a_package_that_is_not_installed\n")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'a_package_that_is_not_installed'"):
+        registry.resolve("own_parts:thing")
+
+
+def test_an_error_inside_the_users_module_is_not_covered_up(registry, own):
+    own("1 / 0\n")
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        registry.resolve("own_parts:thing")
+
+
+def test_nothing_is_imported_before_it_is_asked_for(own):
+    own("raise AssertionError('imported too early')\n")
+    registry = Registry("function", {"own": "own_parts:thing"})
+    assert "own" in registry
+    assert registry.canonical("Own") == "own"
+    assert "own_parts" not in sys.modules
+    with pytest.raises(AssertionError, match="imported too early"):
+        registry.resolve("own")
+
+
+@pytest.mark.parametrize(("part", "name"), EVERY_NAME)
+def test_every_registered_name_resolves_within_its_part(part, name):
+    registry = REGISTRIES[part]
+    assert registry.resolve(name).info.revision >= 1
+    assert registry.target(name).startswith(f"xaibench.{part}.")
+    assert name == name.lower()
+
+
+@pytest.mark.parametrize("part", REGISTRIES)
+def test_every_alias_is_of_a_registered_name_and_hides_none(part):
+    registry = REGISTRIES[part]
+    for alias, name in registry._aliases.items():
+        assert name in registry
+        assert registry.canonical(alias) == name
+
+
+@pytest.mark.parametrize("target", [":x", "..a:b", "math:", "ma th:sqrt", "math:sqrt."])
+def test_a_target_that_is_no_target(target):
+    with pytest.raises(UnknownNameError, match=r"expected 'package\.module:name'"):
+        import_target(target)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_is_not_hidden_by_the_module_it_lives_in(name):
+    metric = METRICS.resolve(name)  # imports the module, which would take a name that it shares
+    assert getattr(xaibench.metrics, name) is metric
+    assert getattr(xaibench, name) is metric
+
+
+def test_a_name_is_a_text():
+    with pytest.raises(TypeError, match=r"function: got int, expected a name or 'package\.module:name'"):
+        Registry("function", {"floor": "math:floor"}).resolve(3)
+
+
+def test_a_scheme_makes_the_part_from_what_follows_the_colon():
+    registry = Registry("folder", {"here": "math:pi"}, schemes={"path": "pathlib:PurePosixPath"})
+    assert registry.resolve("path:/a/b:c").parts == ("/", "a", "b:c")
+    assert registry.target("path:/a") == "pathlib:PurePosixPath"
+    assert list(registry) == ["here"]
+    assert registry.resolve("math:e") == math.e
+    with pytest.raises(UnknownNameError, match="Unknown folder 'path'"):
+        registry.resolve("path")

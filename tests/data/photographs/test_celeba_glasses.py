@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+from generators.glasses import (
+    DRAWN_BUT_WITHOUT,
+    MASK_SIDE,
+    NAMES,
+    NO_EYES,
+    NOT_DRAWN,
+    ONE_EYE,
+    SIDE,
+    WEARING,
+    WITHOUT,
+    attributes,
+    write,
+)
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.photographs.celeba_glasses import glasses
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def root(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(root):
+    return root / "CelebAMask-HQ"
+
+
+def opened(folder, *classes, seed=0, **own):
+    return glasses.open(folder, classes=classes or ("no_glasses", "glasses"), seed=seed, **own)
+
+
+def by_id(source):
+    return {source.meta(number)["id"]: number for number in range(len(source))}
+
+
+def part_of(folder, number, part):
+    return folder / "CelebAMask-HQ-mask-anno" / str(number // 2000) / f"{number:05}_{part}.png"
+
+
+def drawn(folder, number, part):
+    return np.array(Image.open(part_of(folder, number, part)).convert("L")) > 0
+
+
+def rewrite(folder, wearing):
+    """Another attribute file, of the same faces."""
+    rows = [(number, number in wearing) for number in sorted([*WEARING, *WITHOUT])]
+    (folder / "CelebAMask-HQ-attribute-anno.txt").write_text(attributes(rows))
+
+
+def test_glasses_or_both_eyes_are_important(folder):
+    source = opened(folder)
+    numbers = by_id(source)
+    for number in (0, 2000):  # the second lies in the next folder
+        assert np.array_equal(source.mask(numbers[str(number)]), drawn(folder, number, "eye_g"))
+        eyes = drawn(folder, number + 1, "l_eye") | drawn(folder, number + 1, "r_eye")
+        assert np.array_equal(source.mask(numbers[str(number + 1)]), eyes)
+    assert np.array_equal(source.mask(numbers[str(ONE_EYE)]), drawn(folder, ONE_EYE, "l_eye"))
+
+
+def test_masks_of_half_the_size_fit(root, folder):
+    source = opened(folder)
+    assert source.mask(0).shape == (MASK_SIDE, MASK_SIDE)
+    assert source.image(0, SIDE).size == (SIDE, SIDE)
+    _, mask, _ = load("glasses", root=root, size=MASK_SIDE).train[0]
+    assert mask.shape == (MASK_SIDE, MASK_SIDE)
+
+
+def test_faces_whose_masks_contradict_their_class_are_not_annotated(folder):
+    source = opened(folder, balance=False)
+    numbers = by_id(source)
+    assert len(source) == len(WEARING) + len(WITHOUT)
+    for number in (NOT_DRAWN, DRAWN_BUT_WITHOUT, NO_EYES):
+        assert not source.annotated[numbers[str(number)]]
+        assert source.mask(numbers[str(number)]) is None
+        assert source.meta(numbers[str(number)])["annotated"] is False
+    assert source.annotated.sum() == len(source) - 3
+
+
+def test_as_many_faces_without_glasses_are_drawn_by_seed(folder):
+    rewrite(folder, wearing={0, 2, 6})
+    for number in range(4, 2012):
+        part_of(folder, number, "eye_g").unlink(missing_ok=True)
+
+    def without(**own):
+        source = opened(folder, **own)
+        assert (source.targets == 1).sum() == 3
+        return {source.meta(i)["id"] for i in np.flatnonzero(source.targets == 0)}
+
+    # 6 has lost its mask, so that two are left; the faces without are annotated all.
+    assert len(without()) == 2
+    assert without(seed=3) == without(seed=3)
+    assert len({frozenset(without(seed=seed)) for seed in range(6)}) > 3
+    assert len(without(balance=False)) == len(WEARING) + len(WITHOUT) - 3
+
+
+@pytest.mark.parametrize("classes", [("glasses", "no_glasses"), ("glasses",), ("no_glasses",)])
+def test_classes_in_any_order_and_alone(folder, classes):
+    source = opened(folder, *classes)
+    for number in range(len(source)):
+        wearing = int(source.meta(number)["id"]) in WEARING
+        assert source.classes[source.targets[number]] == ("glasses" if wearing else "no_glasses")
+    assert set(source.targets) == set(range(len(classes)))
+
+
+def test_names_as_users_write_them(root):
+    assert load("eyeglasses", root=root, size=16, classes="Eyeglasses, no glasses").classes == ("glasses", "no_glasses")
+
+
+def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog):
+    file = folder / "CelebAMask-HQ-attribute-anno.txt"
+    file.write_text(file.read_text() + "30.jpg  -1 2 1 -1\nx.jpg  -1 1 1 -1\n31.jpg  -1 1\n")
+    assert len(opened(folder, balance=False)) == len(WEARING) + len(WITHOUT)
+    for start in ("30.jpg", "x.jpg", "31.jpg"):
+        assert start in caplog.text
+
+
+def test_another_attribute_file_is_named(folder):
+    file = folder / "CelebAMask-HQ-attribute-anno.txt"
+    file.write_text(attributes([(0, True)], names=[name for name in NAMES if name != "Eyeglasses"]))
+    with pytest.raises(DataFileError, match=r"attribute-anno\.txt: its second line names no attribute 'Eyeglasses'"):
+        opened(folder)
+    file.write_text(attributes([]))
+    with pytest.raises(DataFileError, match=r"attribute-anno\.txt names no image"):
+        opened(folder)
+
+
+def test_a_mask_of_another_shape_is_named(folder):
+    Image.new("L", (MASK_SIDE, MASK_SIDE // 2), 255).save(part_of(folder, 0, "eye_g"))
+    source = opened(folder)
+    with pytest.raises(
+        DataFileError, match=r"00000_eye_g\.png is 32×64, which does not fit its image 0\.jpg of 128×128"
+    ):
+        source.mask(by_id(source)["0"])
+
+
+def test_eyes_of_two_sizes_are_named(folder):
+    Image.new("L", (SIDE, SIDE), 255).save(part_of(folder, 1, "r_eye"))
+    source = opened(folder)
+    with pytest.raises(DataFileError, match=r"00001_r_eye\.png is 128×128, but .*l_eye\.png is 64×64"):
+        source.mask(by_id(source)["1"])
+
+
+def test_a_mask_that_went_away_is_named(folder):
+    source = opened(folder)
+    part_of(folder, 1, "l_eye").unlink()
+    part_of(folder, 1, "r_eye").unlink()
+    with pytest.raises(MissingDataError, match=r"00001_l_eye\.png is missing"):
+        source.mask(by_id(source)["1"])
+
+
+def test_a_truncated_photograph_is_named(folder):
+    file = folder / "CelebA-HQ-img" / "0.jpg"
+    file.write_bytes(file.read_bytes()[:-300])
+    source = opened(folder)
+    with pytest.raises(DataFileError, match=r"0\.jpg cannot be read"):
+        source.image(by_id(source)["0"], SIDE)
+
+
+def test_it_is_not_downloaded_and_says_why(tmp_path):
+    with pytest.raises(
+        MissingDataError, match=r"cannot be downloaded by a program(.|\n)*agreement(.|\n)*CelebAMask-HQ\.zip"
+    ):
+        load("glasses", root=tmp_path, download=True)

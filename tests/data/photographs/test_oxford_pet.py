@@ -1,0 +1,192 @@
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from generators.pet import BACKGROUND, BORDER, CHOSEN, FOREGROUND, KINDS, write
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.photographs.oxford_pet import BREEDS, SPECIES, pet
+
+REAL = Path(__file__).parents[3].parent / "shared" / "data" / "oxford-iiit-pet"
+PARTS = ("train", "val", "test")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def root(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(root):
+    return root / "oxford-iiit-pet"
+
+
+def opened(folder, *classes, **own):
+    return pet.open(folder, classes=classes or SPECIES, seed=0, **own)
+
+
+def by_id(source):
+    return {source.meta(number)["id"]: number for number in range(len(source))}
+
+
+def trimap_of(folder, name):
+    return folder / "annotations" / "trimaps" / f"{name}.png"
+
+
+def test_breeds_are_thirty_seven_of_which_twelve_are_cats():
+    assert len(set(BREEDS)) == 37
+    assert sum(name[0].isupper() for name in BREEDS) == 12
+    assert sorted(BREEDS, key=str.casefold) == list(BREEDS)
+
+
+def test_species_by_default(root):
+    data = load("pet", root=root, size=16)
+    assert data.classes == ("cat", "dog")
+    counts = sum(np.bincount(getattr(data, part).targets, minlength=2) for part in PARTS)
+    assert counts.tolist() == [
+        CHOSEN["Abyssinian"] + CHOSEN["Maine_Coon"],
+        CHOSEN["american_bulldog"] + CHOSEN["beagle"],
+    ]
+
+
+def test_breeds_when_they_are_named(folder):
+    source = opened(folder, "beagle", "Maine_Coon")
+    assert np.bincount(source.targets).tolist() == [CHOSEN["beagle"], CHOSEN["Maine_Coon"]]
+    for number in range(len(source)):
+        assert source.meta(number)["breed"] == source.classes[source.targets[number]]
+        assert source.meta(number)["id"].startswith(source.classes[source.targets[number]])
+
+
+def test_breeds_in_any_spelling(root):
+    assert load("pet", root=root, size=16, classes="maine coon, Beagle").classes == ("Maine_Coon", "beagle")
+
+
+def test_species_and_breeds_do_not_mix(root):
+    with pytest.raises(ValueError, match=r"classes mix species \(cat\) and breeds \(beagle\)"):
+        load("pet", root=root, classes="cat,beagle")
+
+
+@pytest.mark.parametrize(("border", "important"), [(False, [FOREGROUND]), (True, [FOREGROUND, BORDER])])
+def test_border_in_or_out(root, folder, border, important):
+    source = opened(folder, border=border)
+    for name, number in by_id(source).items():
+        labels = np.array(Image.open(trimap_of(folder, name)))
+        assert np.array_equal(source.mask(number), np.isin(labels, important))
+    assert load("pet", root=root, size=16, border=border).parameters["border"] is border
+
+
+def test_files_that_are_no_rgb_jpeg_are_read(folder):
+    source = opened(folder)
+    numbers = by_id(source)
+    for name in KINDS:
+        pixels = np.asarray(source.image(numbers[name], 64))
+        assert pixels.shape == (60, 80, 3)
+        assert np.array_equal(pixels, np.asarray(Image.open(folder / "images" / f"{name}.jpg").convert("RGB")))
+        assert pixels.std() > 5
+
+
+def test_official_splits(root, folder):
+    data = load("pet", root=root, size=16, splits="official")
+    names = {part: {note["id"] for note in getattr(data, part).meta} for part in PARTS}
+    test, trainval = (
+        {line.split()[0] for line in (folder / "annotations" / f"{part}.txt").read_text().splitlines()}
+        for part in ("test", "trainval")
+    )
+    assert names["test"] == test
+    assert names["train"] | names["val"] == trainval
+
+
+def test_a_missing_trimap_is_not_annotated(root, folder, caplog):
+    trimap_of(folder, "beagle_2").unlink()
+    source = opened(folder)
+    number = by_id(source)["beagle_2"]
+    assert not source.annotated[number]
+    assert source.mask(number) is None
+    assert source.meta(number)["annotated"] is False
+    with caplog.at_level(logging.INFO, logger="xaibench"):
+        load("pet", root=root, size=16)
+    assert "1 of 28 samples have no annotation" in caplog.text
+
+
+def test_a_broken_line_is_named_and_the_others_are_kept(folder, caplog):
+    file = folder / "annotations" / "list.txt"
+    lines = file.read_text().splitlines()
+    lines[4:4] = ["Abyssinian_777 1", "Abyssinian_778 99 1 1", "Abyssinian_779 1 x 1"]
+    file.write_text("\n".join(lines))
+    assert len(opened(folder)) == sum(CHOSEN.values())
+    for number in (777, 778, 779):
+        assert f"Abyssinian_{number}" in caplog.text
+
+
+def spoil_labels(folder):
+    Image.fromarray(np.full((60, 80), 7, dtype=np.uint8)).save(trimap_of(folder, "beagle_2"))
+
+
+def spoil_size(folder):
+    Image.fromarray(np.full((60, 81), BACKGROUND, dtype=np.uint8)).save(trimap_of(folder, "beagle_2"))
+
+
+def spoil_bytes(folder):
+    trimap_of(folder, "beagle_2").write_bytes(trimap_of(folder, "beagle_2").read_bytes()[:60])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "match"),
+    [
+        (spoil_labels, r"beagle_2\.png has the label\(s\) \[7\]"),
+        (spoil_size, r"beagle_2\.png is 60×81, but its image beagle_2\.jpg is 60×80"),
+        (spoil_bytes, r"beagle_2\.png (cannot be read|is no image)"),
+    ],
+)
+def test_a_trimap_that_cannot_be_used_is_named(folder, spoil, match):
+    spoil(folder)
+    source = opened(folder)
+    with pytest.raises(DataFileError, match=match):
+        source.mask(by_id(source)["beagle_2"])
+
+
+def test_an_empty_list_is_named(folder):
+    (folder / "annotations" / "list.txt").write_text("#Image CLASS-ID SPECIES BREED ID\n")
+    with pytest.raises(DataFileError, match=r"list\.txt names no image"):
+        opened(folder)
+
+
+def test_a_folder_without_trimaps_is_named(folder):
+    for file in (folder / "annotations" / "trimaps").iterdir():
+        file.unlink()
+    (folder / "annotations" / "trimaps").rmdir()
+    with pytest.raises(MissingDataError, match=r"trimaps is missing"):
+        opened(folder)
+
+
+def test_download_fetches_the_list_last(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "xaibench.data.disk.downloads.fetch_archive", lambda url, root, **given: asked.append((url, root, given))
+    )
+    pet.download(tmp_path)
+    assert [(url.rpartition("/")[2], given["md5"]) for url, _, given in asked] == [
+        ("images.tar.gz", "5c4f3ee8e5d25df40f4fd59a7f44e54c"),
+        ("annotations.tar.gz", "95a8c909bbe2e81eed6a22bccdf3f68f"),
+    ]
+    assert {root for _, root, _ in asked} == {tmp_path / "oxford-iiit-pet"}
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the real samples are not here")
+def test_real_samples():
+    source = opened(REAL)
+    numbers = by_id(source)
+    assert np.bincount(source.targets).tolist() == [8, 4]
+    assert {part: len(indices) for part, indices in source.official.items()} == {"train": 7, "test": 5}
+    assert source.mask(numbers["Abyssinian_1"]).sum() == 22938
+    assert opened(REAL, border=True).mask(numbers["Abyssinian_1"]).sum() == 22938 + 18296
+    assert opened(REAL, "great_pyrenees").image(0, 224).size == (500, 375)

@@ -1,0 +1,228 @@
+import logging
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from generators.common import photograph
+from generators.pascal import HEIGHT, SHOWN, WIDTH, save_labels, write
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.photographs.pascal_voc import CLASSES, pascal
+
+REAL = Path(__file__).parents[3].parent / "shared" / "data"
+PARTS = ("train", "val", "test")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def root(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(root):
+    return root / "VOCdevkit" / "VOC2012"
+
+
+def opened(folder, *classes):
+    return pascal.open(folder, classes=classes or CLASSES, seed=0)
+
+
+def mask_of(folder, name="2007_000000"):
+    return folder / "SegmentationClass" / f"{name}.png"
+
+
+def test_the_mask_is_of_palette_indices_and_void_is_outside(root, folder):
+    source = opened(folder)
+    for number in range(len(source)):
+        labels = np.array(Image.open(mask_of(folder, source.meta(number)["id"].partition("/")[0])))
+        assert 255 in labels
+        assert np.array_equal(source.mask(number), labels == source.targets[number] + 1)
+
+
+def test_an_image_with_two_wanted_classes_is_two_samples_of_one_split(root):
+    data = load("pascal", root=root, size=16, seed=5)
+    images = {part: {note["file"] for note in getattr(data, part).meta} for part in PARTS}
+    assert sum(map(len, images.values())) == len(SHOWN)
+    assert sum(len(getattr(data, part)) for part in PARTS) == sum(map(len, SHOWN))
+
+
+def test_only_wanted_classes_in_their_order(folder):
+    source = opened(folder, "bicycle", "aeroplane")
+    shown = [index for classes in SHOWN for index in classes]
+    assert np.bincount(source.targets).tolist() == [shown.count(1), shown.count(0)]
+
+
+def test_names_of_other_sets_are_understood(root):
+    assert load("voc", root=root, size=16, classes="plane, TV").classes == ("aeroplane", "tvmonitor")
+    with pytest.raises(ValueError, match=r"Unknown class 'aeroplan'; did you mean 'aeroplane'\?"):
+        load("pascal", root=root, classes="aeroplan")
+
+
+def test_official_splits_are_those_of_the_lists(root, folder):
+    data = load("pascal", root=root, size=16, splits="official")
+    listed = (folder / "ImageSets" / "Segmentation" / "val.txt").read_text().split()
+    assert {Path(note["file"]).stem for note in data.test.meta} == set(listed)
+    for part in (data.train, data.val):
+        assert len(part)
+        assert not {Path(note["file"]).stem for note in part.meta} & set(listed)
+
+
+def test_label_maps_are_read_once(folder, caplog):
+    def read():
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="xaibench"):
+            source = opened(folder)
+        return source, [record.message for record in caplog.records]
+
+    first, said = read()
+    assert len(said) == 1
+    assert f"Reading {len(SHOWN)} label maps" in said[0]
+    again, said = read()
+    assert said == []
+    assert all(np.array_equal(first.mask(i), again.mask(i)) for i in range(len(first)))
+
+
+def test_a_changed_mask_is_seen(folder):
+    opened(folder)
+    save_labels(np.full((HEIGHT, WIDTH), CLASSES.index("sofa") + 1), mask_of(folder))
+    source = opened(folder, "sofa")
+    number = next(i for i in range(len(source)) if source.meta(i)["id"] == "2007_000000/sofa")
+    assert source.mask(number).all()
+
+
+def test_prepare_builds_what_open_reads(folder, cache, caplog):
+    steps = []
+    pascal.prepare(folder, workers=2, progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(n, len(SHOWN)) for n in range(1, len(SHOWN) + 1)]
+    with caplog.at_level(logging.INFO, logger="xaibench"):
+        opened(folder)
+    assert caplog.records == []
+    pascal.prepare(folder, progress=lambda done, total: steps.append((done, total)))
+    assert steps[-1] == (len(SHOWN), len(SHOWN))
+
+
+def test_a_damaged_cache_is_made_anew(folder, cache, caplog):
+    right = opened(folder)
+    (kept,) = cache.rglob("labels-*.npz")
+    kept.write_bytes(kept.read_bytes()[:500])
+    source = opened(folder)
+    assert "is damaged" in caplog.text
+    assert all(np.array_equal(source.mask(i), right.mask(i)) for i in range(len(right)))
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(folder, caplog, monkeypatch):
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("xaibench.data.disk.kept_arrays.whole_file", full)
+    assert len(opened(folder)) == sum(map(len, SHOWN))
+    assert "could not be kept" in caplog.text
+
+
+def test_it_pickles(folder):
+    source = opened(folder)
+    back = pickle.loads(pickle.dumps(source))
+    assert np.array_equal(back.mask(3), source.mask(3))
+    assert back.meta(3) == source.meta(3)
+
+
+def write_rgb(folder):
+    Image.open(mask_of(folder)).convert("RGB").save(mask_of(folder))
+
+
+def write_other_size(folder):
+    save_labels(np.zeros((HEIGHT, WIDTH + 1)), mask_of(folder))
+
+
+def write_unknown_label(folder):
+    save_labels(np.full((HEIGHT, WIDTH), 37), mask_of(folder))
+
+
+def truncate(folder):
+    mask_of(folder).write_bytes(mask_of(folder).read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "match"),
+    [
+        (write_rgb, r"2007_000000\.png is a mask with mode 'RGB'"),
+        (write_other_size, r"2007_000000\.png is 60×81, but its image 2007_000000\.jpg is 60×80"),
+        (write_unknown_label, r"2007_000000\.png has the label\(s\) \[37\]"),
+        (truncate, r"2007_000000\.png (cannot be read|is no image)"),
+    ],
+)
+def test_a_mask_that_cannot_be_used_is_named(folder, spoil, match):
+    spoil(folder)
+    with pytest.raises(DataFileError, match=match):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
+    "file", ["SegmentationClass/2007_000000.png", "JPEGImages/2007_000000.jpg", "ImageSets/Segmentation/val.txt"]
+)
+def test_a_missing_file_is_named(folder, file):
+    (folder / file).unlink()
+    with pytest.raises(MissingDataError, match=f"{Path(file).name} is missing"):
+        opened(folder)
+
+
+def test_a_truncated_photograph_is_named(root, folder):
+    for file in (folder / "JPEGImages").glob("2*.jpg"):
+        file.write_bytes(file.read_bytes()[:-200])
+    with pytest.raises(DataFileError, match=r"JPEGImages.*\.jpg cannot be read"):
+        load("pascal", root=root, size=48).train[0]
+
+
+def test_a_set_that_is_not_there_says_how_to_get_it(tmp_path):
+    with pytest.raises(MissingDataError, match=r"there is no .*VOC2012(.|\n)*xaibench prepare pascal"):
+        load("pascal", root=tmp_path)
+
+
+def test_download_takes_the_address_and_checksum_of_torchvision(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "xaibench.data.disk.downloads.fetch_archive", lambda url, root, **given: asked.append((url, root, given))
+    )
+    pascal.download(tmp_path)
+    ((url, root, given),) = asked
+    assert url.endswith("/VOCtrainval_11-May-2012.tar")
+    assert (root, given) == (tmp_path, {"md5": "6cd6e144f989b92b3379bac3b3de84fd", "progress": None})
+
+
+@pytest.mark.parametrize("lent", [True, False], ids=["pixels lent by Pillow", "pixels copied"])
+@pytest.mark.parametrize("shape", [(90, 130), (50, 70), (300, 300), (200, 40)])
+def test_photographs_are_scaled_as_pillow_does(folder, root, shape, lent, monkeypatch):
+    """To within one step of 256, where a JPEG is not decoded at a fraction of its size."""
+    if not lent:
+        monkeypatch.delattr(Image.Image, "__arrow_c_array__", raising=False)
+    rng = np.random.default_rng(0)
+    for file in (folder / "JPEGImages").glob("2*.jpg"):
+        Image.fromarray(photograph(rng, *shape)).save(file, quality=95)
+        labels = np.array(Image.open(mask_of(folder, file.stem))) if mask_of(folder, file.stem).exists() else None
+        if labels is not None:
+            save_labels(np.asarray(Image.fromarray(labels).resize(shape[::-1], 0)), mask_of(folder, file.stem))
+    size = max(min(shape) // 2 + 1, 48)
+    split = load("pascal", root=root, size=size, classes="aeroplane,bicycle").test
+    for note, (image, _, _) in zip(split.meta, (split[i] for i in range(len(split))), strict=True):
+        pillow = Image.open(folder / note["file"]).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+        right = torch.from_numpy(np.array(pillow)).permute(2, 0, 1) / 255
+        assert (image - right).abs().max() <= 1.001 / 255
+
+
+@pytest.mark.skipif(not (REAL / "VOCdevkit").exists(), reason="the real samples are not here")
+def test_real_samples():
+    source = opened(REAL / "VOCdevkit" / "VOC2012", "dog", "sheep", "cat", "cow")
+    found = {source.meta(i)["id"]: int(source.mask(i).sum()) for i in range(len(source))}
+    assert found == {"2007_004189/dog": 12154, "2008_002536/dog": 7321, "2008_002536/sheep": 13891}
+    assert {part: len(indices) for part, indices in source.official.items()} == {"train": 0, "val": 3}

@@ -1,0 +1,166 @@
+import shutil
+
+import numpy as np
+import pytest
+from generators.common import photograph
+from generators.published import CLASSES, EACH, PLACE, write
+from generators.tables import blob, write_table
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.photographs.saliency_bench_release import Published
+
+PARTS = ("train", "val", "test")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def opened(directory, *classes, **own):
+    part = Published(directory)
+    return part.open(part.find(), classes=classes or part.info.classes, seed=0, **own)
+
+
+def masks(source):
+    return {source.meta(n)["id"]: source.mask(n) for n in np.flatnonzero(source.annotated)}
+
+
+@pytest.mark.parametrize("per_class", [True, False])
+def test_one_table_or_one_for_each_class(tmp_path, per_class):
+    expected = {sample.id: sample.mask for sample in write(tmp_path, per_class=per_class)}
+    found = masks(opened(tmp_path / PLACE))
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], mask) for name, mask in expected.items())
+
+
+def test_a_class_is_not_its_namesake(tmp_path):
+    """Names are the same in cat, cattle and wild_cat: each has its own masks, also when it is asked for alone."""
+    expected = {sample.id: sample.mask for sample in write(tmp_path)}
+    source = opened(tmp_path / PLACE, "cat")
+    found = masks(source)
+    assert len(found) == EACH
+    assert all(name.startswith("image/cat/") and np.array_equal(mask, expected[name]) for name, mask in found.items())
+
+
+@pytest.mark.parametrize("place", ["", "Benchmarks", PLACE])
+def test_the_directory_may_be_above(tmp_path, place):
+    write(tmp_path)
+    dataset = load(f"published:{tmp_path / place}")
+    assert dataset.info.name == f"published:{tmp_path / place}"
+    assert dataset.classes == CLASSES
+    assert sum(len(getattr(dataset, part)) for part in PARTS) == len(CLASSES) * EACH
+
+
+def test_home_is_resolved_and_root_is_not_used(tmp_path, monkeypatch):
+    write(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(load("published:~/Benchmarks", root=tmp_path / "none").train) > 0
+
+
+def test_several_sets_are_named(tmp_path):
+    write(tmp_path)
+    (tmp_path / "Benchmarks" / "pet" / "image").mkdir(parents=True)
+    with pytest.raises(MissingDataError, match=r"holds 2 data sets; give one of published:.*animals, published:.*pet"):
+        Published(tmp_path)
+
+
+@pytest.mark.parametrize(("place", "message"), [("nowhere", "is no folder"), ("", "holds no folder 'image'")])
+def test_what_is_no_release_says_the_layout(tmp_path, place, message):
+    with pytest.raises(MissingDataError, match=rf"{message}. Expected Benchmarks/<dataset>/image/<class>/\*\.jpg"):
+        Published(tmp_path / place)
+
+
+def test_targets_follow_the_list_of_classes(tmp_path):
+    write(tmp_path)
+    dataset = load(f"published:{tmp_path}", classes="wild cat, cat")
+    assert dataset.classes == ("wild_cat", "cat")
+    for part in PARTS:
+        split = getattr(dataset, part)
+        named = [note["id"].split("/")[1] for note in split.meta]
+        assert [dataset.classes[target] for target in split.targets] == named
+
+
+def test_an_image_of_two_classes_stays_in_one_split(tmp_path):
+    write(tmp_path)
+    groups = {}
+    for seed in range(3):
+        dataset = load(f"published:{tmp_path}", seed=seed)
+        for part in PARTS:
+            for note in getattr(dataset, part).meta:
+                groups.setdefault((seed, note["file"].split("/")[-1]), set()).add(part)
+    assert all(len(parts) == 1 for parts in groups.values())
+
+
+def test_a_row_that_several_classes_answer_to_is_used_for_none(tmp_path, caplog):
+    write(tmp_path, per_class=False)
+    folder = tmp_path / PLACE
+    shutil.copy(folder / "image" / "cat" / "cat_00001.jpg", folder / "image" / "cattle" / "cat_00001.jpg")
+    found = masks(opened(tmp_path))
+    assert "image/cat/cat_00001.jpg" not in found
+    assert "image/cattle/cat_00001.jpg" not in found
+    assert len(found) == len(CLASSES) * EACH - 1
+    assert "several images answer to" in caplog.text
+    assert "(cat_00001.jpg)" in caplog.text
+
+
+def test_counterfactual_tables_are_apart(tmp_path):
+    write(tmp_path, per_class=False)
+    mask = blob(np.random.default_rng(1))
+    table = tmp_path / PLACE / "attention_label" / "counterfactual.csv"
+    write_table(table, [("cat_00001.jpg", mask)], check=False)
+    assert len(masks(opened(tmp_path))) == len(CLASSES) * EACH
+    found = masks(opened(tmp_path, counterfactual=True))
+    assert list(found) == ["image/cat/cat_00001.jpg"]
+    assert np.array_equal(found["image/cat/cat_00001.jpg"], mask)
+
+
+def test_classes_in_which_nothing_is_to_be_found(tmp_path):
+    write(tmp_path)
+    (tmp_path / PLACE / "image" / "none").mkdir()
+    for number in range(3):
+        photo = Image.fromarray(photograph(np.random.default_rng(number), 20, 20))
+        photo.save(tmp_path / PLACE / "image" / "none" / f"n{number}.png")
+    assert not opened(tmp_path, "none").annotated.any()
+    source = opened(tmp_path, "none", "cat", negatives="none")
+    assert source.annotated.sum() == 3 + EACH
+    assert source.mask(0) is None or source.classes[source.targets[0]] == "cat"
+    empty = [n for n in range(len(source)) if source.classes[source.targets[n]] == "none"]
+    assert [source.mask(n) for n in empty] == [None] * 3
+    with pytest.raises(ValueError, match="Unknown class 'nothing'"):
+        opened(tmp_path, negatives="nothing")
+
+
+def test_an_empty_class_is_named_if_it_is_wanted(tmp_path):
+    write(tmp_path)
+    (tmp_path / PLACE / "image" / "dog").mkdir()
+    assert len(opened(tmp_path, "cat")) == EACH + 1
+    with pytest.raises(MissingDataError, match="image/dog holds no image"):
+        opened(tmp_path, "cat", "dog")
+
+
+def test_no_tables_are_missed(tmp_path):
+    write(tmp_path)
+    shutil.rmtree(tmp_path / PLACE / "attention_label")
+    with pytest.raises(MissingDataError, match=r"attention_label holds no \*\.csv"):
+        load(f"published:{tmp_path}")
+
+
+def test_a_mask_of_another_size_is_a_broken_row(tmp_path, caplog):
+    write(tmp_path, per_class=False)
+    table = tmp_path / PLACE / "attention_label" / "attention.csv"
+    table.write_text(table.read_text() + 'cat_unmarked.jpg,"[[0, 1], [1, 1]]"\n')
+    assert len(masks(opened(tmp_path))) == len(CLASSES) * EACH
+    assert "attention is 2×2, expected 224×224" in caplog.text
+
+
+def test_a_truncated_image_is_named(tmp_path):
+    write(tmp_path)
+    file = tmp_path / PLACE / "image" / "cat" / "00001.jpg"
+    file.write_bytes(file.read_bytes()[:200])
+    source = opened(tmp_path, "cat")
+    number = next(n for n in range(len(source)) if source.meta(n)["file"] == "image/cat/00001.jpg")
+    with pytest.raises(DataFileError, match=r"image/cat/00001\.jpg cannot be read"):
+        source.image(number, 32)

@@ -1,0 +1,278 @@
+import logging
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from generators.sixray import HEADER, NEGATIVES, POSITIVES, annotation, row, union, write, write_list
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.photographs.sixray_luggage import sixray
+
+PARTS = ("train", "val", "test")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def root(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(root):
+    return root / "SIXray"
+
+
+def opened(folder, *classes, **own):
+    return sixray.open(folder, classes=classes or ("negative", "positive"), seed=0, **own)
+
+
+def by_id(source):
+    return {source.meta(number)["id"]: number for number in range(len(source))}
+
+
+def test_a_positive_without_boxes_is_not_annotated_and_not_negative(folder):
+    source = opened(folder)
+    numbers = by_id(source)
+    for name in ("P00005", "P00006"):
+        assert source.classes[source.targets[numbers[name]]] == "positive"
+        assert not source.annotated[numbers[name]]
+        assert source.mask(numbers[name]) is None
+        assert source.meta(numbers[name])["annotated"] is False
+    assert len(source) == len(POSITIVES) + len(NEGATIVES)
+    assert source.annotated.sum() == len(source) - 2
+
+
+def test_a_hammer_is_positive_though_its_row_says_nothing(folder):
+    source = opened(folder)
+    number = by_id(source)["P00004"]
+    assert source.classes[source.targets[number]] == "positive"
+    assert np.array_equal(source.mask(number), union(POSITIVES["P00004"][1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "pixels"), [("P00001", 20 * 20), ("P00002", 10 * 10 + 16 * 16 - 6 * 6), ("P00007", 21 * 21)]
+)
+def test_masks_are_unions_of_boxes_within_the_image(folder, name, pixels):
+    """One box; two that overlap; one that is cut off at the edge."""
+    source = opened(folder)
+    assert source.mask(by_id(source)[name]).sum() == pixels
+
+
+def test_single_items_on_request(folder):
+    source = opened(folder, "negative", "knife", "gun", "hammer")
+    numbers = by_id(source)
+    gun, knife = numbers["P00003/gun"], numbers["P00003/knife"]
+    assert np.array_equal(source.mask(gun), union(POSITIVES["P00003"][1][:1]))
+    assert np.array_equal(source.mask(knife), union(POSITIVES["P00003"][1][1:]))
+    assert source.groups[gun] == source.groups[knife]
+    assert [source.classes[source.targets[one]] for one in (gun, knife)] == ["gun", "knife"]
+    assert "P00004/hammer" in numbers
+    assert source.meta(gun)["listed_items"] == ["gun", "knife"]
+    assert np.array_equal(source.mask(numbers["P00008/gun"]), union(POSITIVES["P00008"][1]))  # 'Gun ' with a space
+    assert not any(name.endswith("wrench") for name in numbers)
+    wrench = opened(folder, "wrench")
+    assert (len(wrench), wrench.annotated.tolist()) == (1, [False])
+
+
+def test_a_listed_item_without_a_box_of_it_is_not_annotated(folder):
+    (folder / "Annotation" / "P00001.xml").write_text(annotation("P00001", [("Knife", 1, 1, 9, 9)]))
+    source = opened(folder, "gun", "knife")
+    numbers = by_id(source)
+    assert not source.annotated[numbers["P00001/gun"]]
+    assert source.mask(numbers["P00001/gun"]) is None
+    assert source.mask(numbers["P00001/knife"]).sum() == 81
+
+
+def test_positive_beside_single_items_is_refused(root):
+    with pytest.raises(ValueError, match="'positive' holds all items"):
+        load("sixray", root=root, classes="negative,positive,gun")
+
+
+def test_official_splits_are_those_of_a_subset(root):
+    dataset = load("sixray", root=root, subset=10, splits="official", include_unannotated=True)
+    train, val, test = ({note["id"] for note in getattr(dataset, part).meta} for part in PARTS)
+    assert train | val == {*list(POSITIVES)[:10], *NEGATIVES[:8]}
+    assert test == {*list(POSITIVES)[10:], *NEGATIVES[8:12]}
+    assert not train & val
+
+
+def test_a_subset_is_its_lists_and_the_whole_is_all_of_them(folder):
+    ids = set(by_id(opened(folder, subset="1000")))
+    assert ids == {*list(POSITIVES)[:5], *NEGATIVES}
+    assert set(by_id(opened(folder))) == {*POSITIVES, *NEGATIVES}
+    with pytest.raises(ValueError, match="subset='100': expected 'all' or one of those in ImageSet: 10, 1000"):
+        opened(folder, subset=100)
+
+
+def test_the_whole_set_has_no_official_split(root):
+    with pytest.raises(ValueError, match="no official splits"):
+        load("sixray", root=root, splits="official")
+
+
+def test_an_image_in_both_lists_is_tested_on(folder, caplog):
+    write_list(folder / "ImageSet" / "10" / "test.csv", [*list(POSITIVES)[9:], *NEGATIVES[8:12]])
+    source = opened(folder, subset="10")
+    number = by_id(source)[list(POSITIVES)[9]]
+    assert number in source.official["test"]
+    assert number not in source.official["train"]
+    assert f"both lists of subset 10, tested on: 1: {list(POSITIVES)[9]}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["P00001,1,x,-1,-1,-1", "P00001,1,-1", "P00001", ",1,-1,-1,-1,-1", "../P00001,1,-1,-1,-1,-1", "N1,7,1,1,1,1"],
+)
+def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog, line):
+    file = folder / "ImageSet" / "10" / "train.csv"
+    file.write_text("\n".join([HEADER, row("N0000001"), line, row("N0000002"), ""]))
+    for _ in range(2):  # built, and from the cache
+        caplog.clear()
+        names = set(by_id(opened(folder, subset="10")))
+        assert {"N0000001", "N0000002"} <= names
+        assert f"ImageSet/10/train.csv:3 ({line})" in caplog.text
+
+
+def test_spelling_of_lists_does_not_matter(folder):
+    file = folder / "ImageSet" / "10" / "train.csv"
+    file.write_bytes(
+        b"\xef\xbb\xbfName, gun,KNIFE,Wrench,Pliers,Scissors\r\n"
+        b'"P00001.jpg",1,-1.0,0,-1,-1\r\nN0000001.JPG,-1,-1,-1,-1,-1'
+    )
+    source = opened(folder, subset="10")
+    assert {"P00001", "N0000001"} <= set(by_id(source))
+
+
+def test_other_columns_are_refused(folder):
+    (folder / "ImageSet" / "10" / "train.csv").write_text("image;label\n1;2\n")
+    with pytest.raises(DataFileError, match=r"10/train\.csv begins with 'image;label'; expected name,Gun"):
+        opened(folder)
+
+
+def test_lists_without_an_image_are_refused(folder):
+    for file in (folder / "ImageSet").glob("*/*.csv"):
+        file.write_text("name,Gun,Knife,Wrench,Pliers,Scissors\n")
+    with pytest.raises(DataFileError, match=r"\.csv and the other lists name no image; get ImageSet\.zip anew\."):
+        opened(folder)
+
+
+def test_no_lists_say_what_is_missing(folder):
+    shutil.rmtree(folder / "ImageSet")
+    (folder / "ImageSet").mkdir()
+    with pytest.raises(MissingDataError, match=r"ImageSet holds no \*/train\.csv"):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<annotation><object>", r"P00001\.xml cannot be read"),
+        ('<!DOCTYPE a [<!ENTITY e "x">]><annotation>&e;</annotation>', r"P00001\.xml declares a document type"),
+        ("<annotation><object><name>Gun</name></object></annotation>", r"P00001\.xml has an object without xmin"),
+        (annotation("P00001", [("Gun", "a", 1, 2, 2)]), r"P00001\.xml cannot be read"),
+        (annotation("P00001", [("Gun", 9, 1, 2, 2)]), r"P00001\.xml has a box from \(9, 1\) to \(2, 2\)"),
+    ],
+)
+def test_a_broken_annotation_is_named(folder, text, message):
+    (folder / "Annotation" / "P00001.xml").write_text(text)
+    with pytest.raises(DataFileError, match=message):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "size", "message"),
+    [
+        ([("Gun", 1, 1, 5, 5)], (100, 60), r"P00001\.jpg is 60×80 .* P00001\.xml says 60×100"),
+        ([("Gun", 90, 1, 95, 5)], (80, 60), r"boxes in P00001\.xml lie outside of .*P00001\.jpg"),
+    ],
+)
+def test_boxes_of_another_image_are_named(folder, boxes, size, message):
+    (folder / "Annotation" / "P00001.xml").write_text(annotation("P00001", boxes, size=size))
+    source = opened(folder)
+    with pytest.raises(DataFileError, match=message):
+        source.mask(by_id(source)["P00001"])
+
+
+def test_an_annotation_need_not_say_the_size(folder):
+    (folder / "Annotation" / "P00001.xml").write_text(annotation("P00001", [("Gun", 1, 1, 5, 5)], size=None))
+    source = opened(folder)
+    assert source.mask(by_id(source)["P00001"]).sum() == 25
+
+
+def test_an_unknown_item_counts_as_prohibited_and_is_named(folder, caplog):
+    (folder / "Annotation" / "P00001.xml").write_text(annotation("P00001", [("Sword", 1, 1, 5, 5)]))
+    source = opened(folder)
+    assert source.mask(by_id(source)["P00001"]).sum() == 25
+    assert "P00001.xml (sword)" in caplog.text
+
+
+def test_reading_is_lazy_and_a_missing_image_is_named(folder):
+    (folder / "JPEGImage" / "N0000001.jpg").unlink()
+    (folder / "JPEGImage" / "N0000002.jpg").write_bytes((folder / "JPEGImage" / "N0000003.jpg").read_bytes()[:400])
+    source = opened(folder)
+    numbers = by_id(source)
+    with pytest.raises(MissingDataError, match=r"N0000001\.jpg is missing"):
+        source.image(numbers["N0000001"], 32)
+    with pytest.raises(DataFileError, match=r"N0000002\.jpg cannot be read"):
+        source.image(numbers["N0000002"], 32)
+
+
+def test_the_index_is_kept_until_a_file_changes(folder, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "xaibench"):
+        sixray.prepare(folder, workers=2)
+        assert caplog.text.count("Building the index") == 1
+        opened(folder)
+        assert caplog.text.count("Building the index") == 1
+        (folder / "Annotation" / "P00005.xml").write_text(annotation("P00005", [("Wrench", 1, 1, 5, 5)]))
+        source = opened(folder)
+        assert caplog.text.count("Building the index") == 2
+    assert source.annotated[by_id(source)["P00005"]]
+
+
+def test_a_damaged_index_is_built_anew(folder, tmp_path, caplog):
+    opened(folder)
+    (kept,) = (tmp_path / "cache").rglob("index-*.npz")
+    kept.write_bytes(kept.read_bytes()[:300])
+    assert len(opened(folder)) == len(POSITIVES) + len(NEGATIVES)
+    assert "is damaged" in caplog.text
+
+
+def test_progress_tells_the_annotations(folder):
+    told = []
+    sixray.prepare(folder, progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (1, len(POSITIVES))
+    assert told[-1] == (len(POSITIVES), len(POSITIVES))
+
+
+def test_only_arrays_are_held_for_all_images(folder, tmp_path):
+    """What grows with a million images: no Python objects, and few bytes an image."""
+    names = [f"N{number:07d}" for number in range(1, 20_001)]
+    write_list(folder / "ImageSet" / "10" / "train.csv", names)
+    small = len(pickle.dumps(opened(folder, subset="1000")))
+    assert len(pickle.dumps(opened(folder))) - small < 45 * len(names)
+
+
+def test_images_are_read_as_they_are(folder):
+    source = opened(folder)
+    image = source.image(by_id(source)["N0000005"], 60)
+    assert image.size == (80, 60)
+    assert np.array_equal(np.asarray(image), np.asarray(Image.open(folder / "JPEGImage" / "N0000005.jpg")))
+
+
+def test_what_one_list_names_counts_though_another_does_not(folder):
+    first, other = folder / "ImageSet" / "10" / "train.csv", folder / "ImageSet" / "1000" / "train.csv"
+    for one, rows in ((first, ["N0000001,-1,-1,-1,-1,-1"]), (other, ["N0000001,-1,1,-1,-1,-1"])):
+        one.write_text("\n".join([HEADER, *rows, ""]))
+        (one.parent / "test.csv").write_text("\n".join([HEADER, row("P00001"), row("N0000002"), ""]))
+    source = opened(folder)
+    number = by_id(source)["N0000001"]
+    assert source.classes[source.targets[number]] == "positive"
+    assert not source.annotated[number]
+    assert source.meta(number)["listed_items"] == ["knife"]

@@ -1,0 +1,186 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from generators.medical import noise, pydicom, write_slice
+from generators.tumor import nibabel, write_nifti
+
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.scans.ct_reading import (
+    check_window,
+    dicom_files,
+    import_medical,
+    read_head,
+    read_slice,
+    read_volume,
+    scan_rng,
+    window_image,
+)
+
+REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hippocampus"
+
+
+@pytest.fixture
+def values():
+    return noise(np.random.default_rng(0), 20, 30)
+
+
+def written(tmp_path, values, **more):
+    return write_slice(tmp_path / "1.dcm", values, **{"image": "1.2.3", "series": "1.2", "z": -7.5, "number": 4} | more)
+
+
+def test_a_head_says_where_the_slice_is(tmp_path, values):
+    head = read_head(written(tmp_path, values, PixelSpacing=[0.5, 0.6]))
+    assert (head.image, head.series, head.z, head.number) == ("1.2.3", "1.2", -7.5, 4)
+    assert (head.rows, head.columns, head.spacing) == (20, 30, (0.5, 0.6))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(("slope", "intercept"), [(1, -1024), (2, -1000), (0.5, 0)])
+def test_pixels_are_hounsfield_units(tmp_path, values, slope, intercept, compressed):
+    read = read_slice(written(tmp_path, values, slope=slope, intercept=intercept, compressed=compressed))
+    assert read.dtype == np.float32
+    assert np.array_equal(read, values)
+
+
+@pytest.mark.parametrize("orientation", [(1, 0, 0, 0, 1, 0), (-1, 0, 0, 0, 1, 0), (0, -1, 0, -1, 0, 0)])
+def test_pixels_lie_as_stored_unless_they_are_to_be_turned(tmp_path, values, orientation):
+    assert np.array_equal(read_slice(written(tmp_path, values, orientation=orientation)), values)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_every_axial_orientation_is_turned_to_the_same_view(tmp_path, number):
+    # A body as radiologists see it: the patient's left is to the right of the image, his back below.
+    body = np.add.outer(100 * np.arange(4), np.arange(6)).astype(np.int16)
+    left, back = np.array([1, 0, 0]), np.array([0, 1, 0])
+    across, down = (-1 if number & 1 else 1), (-1 if number & 2 else 1)
+    stored, directions = body[::down, ::across], [across * left, down * back]
+    if number & 4:
+        stored, directions = stored.T, directions[::-1]
+    path = written(tmp_path, stored, orientation=np.concatenate(directions).tolist())
+    assert np.array_equal(read_slice(path, radiological=True), body)
+
+
+def test_a_slight_tilt_is_axial_and_a_side_view_is_not(tmp_path, values):
+    tilted = written(tmp_path, values, orientation=(1, 0, 0, 0, 0.95, -0.31))
+    assert np.array_equal(read_slice(tilted, radiological=True), values)
+    side = written(tmp_path, values, orientation=(0, 1, 0, 0, 0, -1))
+    with pytest.raises(DataFileError, match=r"1\.dcm cannot be read \(its orientation .* is not axial"):
+        read_slice(side, radiological=True)
+
+
+@pytest.mark.parametrize("kept", [0, 100, 140, 400, 600, -2])
+def test_a_file_that_is_cut_off_is_named(tmp_path, values, kept):
+    path = written(tmp_path, values)
+    path.write_bytes(path.read_bytes()[:kept])
+    for read in (read_head, read_slice):
+        with pytest.raises(DataFileError, match=r"1\.dcm (is no DICOM|is cut off|cannot be read)"):
+            read(path)
+
+
+def test_other_files_are_named(tmp_path, values):
+    with pytest.raises(MissingDataError, match=r"no\.dcm is missing"):
+        read_slice(tmp_path / "no.dcm")
+    (tmp_path / "text.dcm").write_text("hello" * 100)
+    with pytest.raises(DataFileError, match=r"text\.dcm is no DICOM file"):
+        read_head(tmp_path / "text.dcm")
+    with pytest.raises(DataFileError, match=r"1\.dcm is cut off or no CT slice .*RescaleSlope"):
+        read_slice(written(tmp_path, values, RescaleSlope=None))
+    with pytest.raises(DataFileError, match=r"1\.dcm is cut off or no CT slice .*ImagePositionPatient"):
+        read_head(written(tmp_path, values, ImagePositionPatient=None))
+    with pytest.raises(DataFileError, match=r"1\.dcm cannot be read \(its pixels are \(2, 10, 30\)"):
+        read_slice(written(tmp_path, values, NumberOfFrames=2, Rows=10))
+
+
+def test_a_missing_decoder_is_said_with_the_command_that_gets_it(tmp_path, values):
+    said = pydicom.dcmread(written(tmp_path, values))
+    said.PixelData = pydicom.encaps.encapsulate([b"\xff\xd8\xff\xc3" + bytes(60)])
+    said["PixelData"].is_undefined_length = True
+    said.file_meta.TransferSyntaxUID = pydicom.uid.JPEGLosslessSV1
+    said.save_as(tmp_path / "j.dcm")
+    if pydicom.pixels.get_decoder(pydicom.uid.JPEGLosslessSV1).is_available:
+        pytest.skip("a decoder is installed")
+    with pytest.raises(DataFileError, match=r"j\.dcm is compressed .*pip install pylibjpeg"):
+        read_slice(tmp_path / "j.dcm")
+
+
+@pytest.mark.parametrize("module", ["pydicom", "nibabel"])
+def test_a_missing_package_is_said_with_the_command_that_gets_it(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'{module}: pip install "xaibench\[medical\]"'):
+        import_medical(module)
+
+
+def test_hidden_files_are_no_slices(tmp_path, values):
+    path = written(tmp_path / "a" / "b", values)
+    path.rename(path.with_name("2.DCM"))
+    written(tmp_path / "a" / "b", values)
+    for name in ("._1.dcm", "1.xml"):
+        (tmp_path / "a" / "b" / name).write_bytes(b"")
+    assert dicom_files(tmp_path) == {tmp_path / "a" / "b": [tmp_path / "a" / "b" / name for name in ("1.dcm", "2.DCM")]}
+
+
+@pytest.mark.parametrize("axes", ["RAS", "LPS", "LAS", "PIR", "SLA", "IPL"])
+def test_every_order_of_axes_is_read_to_the_same_view(tmp_path, axes):
+    body = np.random.default_rng(0).integers(-1000, 1000, (3, 4, 5)).astype(np.int16)
+    read = read_volume(write_nifti(tmp_path / "a.nii.gz", body, axes))
+    assert read.dtype == np.int16
+    assert np.array_equal(read, body)
+
+
+def test_nifti_and_dicom_show_the_same_body_the_same_way(tmp_path):
+    # One bright voxel at a known place of the body, in the coordinates of either standard, written by hand.
+    stored = np.zeros((6, 4, 1), dtype=np.int16)
+    stored[5, 3, 0] = 700  # NIfTI: x to the right, y to the front: right front
+    nibabel.save(nibabel.Nifti1Image(stored, np.eye(4)), tmp_path / "a.nii.gz")
+    pixels = np.zeros((4, 6), dtype=np.int16)
+    pixels[0, 0] = 700  # DICOM: columns to the left, rows to the back: the first pixel is right front
+    path = written(tmp_path, pixels, orientation=(1, 0, 0, 0, 1, 0))
+    (volume,) = read_volume(tmp_path / "a.nii.gz")
+    assert np.array_equal(volume, read_slice(path, radiological=True))
+    assert volume[0, 0] == 700
+
+
+def test_broken_volumes_are_named(tmp_path):
+    body = np.random.default_rng(0).integers(-1000, 1000, (8, 40, 50)).astype(np.int16)
+    path = write_nifti(tmp_path / "a.nii.gz", body)
+    whole = path.read_bytes()
+    for kept in (0, 5, 40, len(whole) // 2, -9):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
+            read_volume(path)
+    path.write_bytes(whole[:3000] + bytes(50) + whole[3050:])
+    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
+        read_volume(path)
+    nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5, 2), np.int16), np.eye(4)), path)
+    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read \(it has axes \(3, 4, 5, 2\), expected three"):
+        read_volume(path)
+    with pytest.raises(MissingDataError, match=r"b\.nii\.gz is missing"):
+        read_volume(tmp_path / "b.nii.gz")
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the sample files are not here")
+def test_a_case_of_the_decathlon():
+    image, label = (read_volume(REAL / name / "hippocampus_001.nii.gz") for name in ("imagesTr", "labelsTr"))
+    assert image.shape == label.shape == (35, 51, 35)
+    assert set(np.unique(label).tolist()) == {0, 1, 2}
+    # Label 1 is the anterior hippocampus, 2 the posterior one: the front is on top.
+    rows = [np.nonzero(label == value)[1].mean() for value in (1, 2)]
+    assert rows[0] < rows[1]
+
+
+def test_windows():
+    image = window_image(np.array([[-1001, -1000, -300, 400, 3000]], dtype=np.int16), (-1000, 400))
+    assert image.mode == "F"
+    assert np.asarray(image).tolist() == [[0, 0, 0.5, 1, 1]]
+    assert check_window([-160, 240]) == (-160.0, 240.0)
+    for window in ((400, -1000), (0, 0), (1, 2, 3), (float("nan"), 1), (0, float("inf"))):
+        with pytest.raises(ValueError, match="expected two Hounsfield values"):
+            check_window(window)
+
+
+def test_what_is_drawn_from_a_scan_depends_on_nothing_else():
+    drawn = [scan_rng(seed, scan).integers(1 << 60) for seed in (0, 1) for scan in ("a", "b")]
+    assert len(set(drawn)) == 4
+    assert drawn[0] == scan_rng(0, "a").integers(1 << 60)

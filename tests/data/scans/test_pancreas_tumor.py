@@ -1,0 +1,277 @@
+import logging
+import pickle
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from generators.medical import write_slice
+from generators.tumor import DEPTH, TUMOUR, nibabel, scan, write, write_case, write_nifti, write_patient
+
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.scans.pancreas_tumor import tumor
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tumor")
+    return root, write(root)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Three scans of each class."""
+    for number in (1, 2, 3):
+        write_case(tmp_path / "data", f"pancreas_00{number}")
+        write_patient(tmp_path / "data" / "Pancreas-CT", f"PANCREAS_000{number}")
+    return tmp_path / "data"
+
+
+def source_of(root, **own):
+    return tumor(root=root, splits=(0, 0, 1), **own).test.source
+
+
+def names(source):
+    return [source.meta(index)["id"] for index in range(len(source))]
+
+
+def test_every_sample_of_the_official_layout(written):
+    root, expected = written
+    source = source_of(root)
+    found = {name: index for index, name in enumerate(names(source))}
+    assert sorted(found) == sorted(sample.id for sample in expected)
+    assert source.annotated.all()
+    for sample in expected:
+        index = found[sample.id]
+        mask = source.mask(index)
+        assert source.classes[source.targets[index]] == sample.label
+        assert (mask is None) == (sample.mask is None)
+        assert mask is None or np.array_equal(mask, sample.mask), sample.id
+        assert (root / source.meta(index)["file"]).is_file()
+
+
+def test_images_of_both_kinds_lie_the_same_way_under_the_same_window(written):
+    # The generators store every scan under another order of axes; all must come out as they were made.
+    root, _ = written
+    source = source_of(root, window=(-600, 200))
+    for index, name in enumerate(names(source)):
+        values = scan(name)[0][source.meta(index)["slice"]]
+        image = source.image(index, 224)
+        assert (image.mode, image.size) == ("F", (80, 60))
+        assert np.allclose(np.asarray(image), np.clip((values + 600) / 800, 0, 1), atol=1e-6), name
+
+
+def test_slices_are_drawn_by_seed(written):
+    root, _ = written
+    drawn = [
+        {meta["id"]: meta["slice"] for meta in tumor(root=root, seed=seed, splits=(0, 0, 1)).test.meta}
+        for seed in range(8)
+    ]
+    for name in drawn[0]:
+        slices = {one[name] for one in drawn}
+        assert slices <= (set(TUMOUR) if name.startswith("pancreas") else set(range(DEPTH // 4, DEPTH - DEPTH // 4)))
+        assert len(slices) > 1
+    again = tumor(root=root, seed=3, splits=(0, 0, 1)).test
+    assert {meta["id"]: meta["slice"] for meta in again.meta} == drawn[3]
+
+
+def test_the_draw_in_one_scan_does_not_depend_on_the_others(root):
+    before = {meta["id"]: meta["slice"] for meta in tumor(root=root, splits=(0, 0, 1)).test.meta}
+    shutil.rmtree(root / "Pancreas-CT" / "PANCREAS_0001")
+    after = {meta["id"]: meta["slice"] for meta in tumor(root=root, splits=(0, 0, 1)).test.meta}
+    assert after == {name: slice_ for name, slice_ in before.items() if name != "PANCREAS_0001"}
+
+
+def test_splits_and_tensors(written):
+    root, _ = written
+    data = tumor(root=root)
+    assert [len(part) for part in (data.train, data.val, data.test)] == [12, 4, 4]
+    images, masks, targets = data.test[:]
+    assert (images.shape, masks.shape) == ((4, 3, 224, 224), (4, 224, 224))
+    assert masks.flatten(1).any(1).tolist() == (targets == 1).tolist()
+
+
+@pytest.mark.parametrize("place", ["", "Pancreas-CT", "manifest-1/Pancreas-CT", "tcia/manifest-1/Pancreas-CT", "NIH"])
+def test_where_the_negatives_may_lie(root, place):
+    target = root / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in sorted((root / "Pancreas-CT").iterdir()):
+        (root / "moved" / folder.name).parent.mkdir(exist_ok=True)
+        folder.rename(root / "moved" / folder.name)
+    (root / "Pancreas-CT").rmdir()
+    target.mkdir(exist_ok=True)
+    for folder in sorted((root / "moved").iterdir()):
+        folder.rename(target / folder.name)
+    assert len(source_of(root)) == 6
+
+
+def test_without_negatives(root, caplog):
+    shutil.rmtree(root / "Pancreas-CT")
+    with pytest.raises(
+        MissingDataError, match=r"no scan of the class 'no_tumor'(?s:.*)Pancreas-CT(?s:.*)classes='tumor'"
+    ):
+        source_of(root)
+    assert names(source_of(root, classes="tumour")) == ["pancreas_001", "pancreas_002", "pancreas_003"]
+    with caplog.at_level(logging.WARNING, "xaibench"):
+        tumor.prepare(root)
+    assert "no scan of the class 'no_tumor'" in caplog.text
+
+
+def test_where_it_is_not(tmp_path):
+    with pytest.raises(MissingDataError, match=r"tumor is not in .*Task07_Pancreas(?s:.*)medicaldecathlon"):
+        source_of(tmp_path)
+
+
+def case(root, folder, number=2):
+    return root / "Task07_Pancreas" / folder / f"pancreas_00{number}.nii.gz"
+
+
+def truncated(root):
+    path = case(root, "imagesTr")
+    path.write_bytes(path.read_bytes()[:-40])
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read"
+
+
+def no_label(root):
+    case(root, "labelsTr").unlink()
+    return r"labelsTr/pancreas_002\.nii\.gz is missing"
+
+
+def no_image(root):
+    case(root, "imagesTr").unlink()
+    return r"imagesTr/pancreas_002\.nii\.gz is missing"
+
+
+def other_shape(root):
+    write_nifti(case(root, "labelsTr"), np.full((9, 60, 79), 2, np.uint8))
+    return r"labelsTr/pancreas_002\.nii\.gz has \[9, 60, 79\] voxels .*imagesTr/pancreas_002\.nii\.gz has \[9, 60, 80\]"
+
+
+def other_labels(root):
+    write_nifti(case(root, "labelsTr"), np.full((9, 60, 80), 3, np.uint8))
+    return r"labelsTr/pancreas_002\.nii\.gz holds the labels \[3\]; expected 0, 1 \(pancreas\) and 2"
+
+
+def probabilities(root):
+    write_nifti(case(root, "labelsTr"), np.full((9, 60, 80), 1.5, np.float32))
+    return r"labelsTr/pancreas_002\.nii\.gz holds the labels \[1\.5\]"
+
+
+def no_tumour(root):
+    write_nifti(case(root, "labelsTr"), np.ones((9, 60, 80), np.uint8))
+    return r"labelsTr/pancreas_002\.nii\.gz marks no tumour \(label 2\)"
+
+
+def not_finite(root):
+    write_nifti(case(root, "imagesTr"), np.full((9, 60, 80), np.nan, np.float32))
+    return r"imagesTr/pancreas_002\.nii\.gz holds NaN or infinite values"
+
+
+def text(root):
+    case(root, "imagesTr").write_text("hello")
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read"
+
+
+@pytest.mark.parametrize(
+    "damage", [truncated, no_label, no_image, other_shape, other_labels, probabilities, no_tumour, not_finite, text]
+)
+def test_a_broken_case_is_named_and_the_others_go_on(root, damage, caplog):
+    said = damage(root)
+    with caplog.at_level(logging.WARNING, "xaibench"):
+        source = source_of(root)
+    assert names(source) == [*(f"PANCREAS_000{n}" for n in (1, 2, 3)), "pancreas_001", "pancreas_003"]
+    (line,) = [message for message in caplog.messages if message.startswith("pancreas_002 is left out: ")]
+    with pytest.raises(DataFileError, match=said):
+        raise DataFileError(line)
+
+
+def test_a_broken_negative_is_named_and_the_others_go_on(root, caplog):
+    folder = root / "Pancreas-CT"
+    path = sorted(folder.glob("PANCREAS_0002/*/*/*.dcm"))[0]
+    path.write_bytes(path.read_bytes()[:-2])
+    for file in folder.glob("PANCREAS_0003/*/*/*.dcm"):
+        file.unlink()
+    with caplog.at_level(logging.WARNING, "xaibench"):
+        assert names(source_of(root, classes="no_tumor")) == ["PANCREAS_0001"]
+    assert f"{path} cannot be read (its pixels are cut off)" in caplog.text
+    assert "PANCREAS_0003 holds no CT slices" in caplog.text
+
+
+def test_the_largest_ct_series_of_a_patient_counts(root):
+    patient = root / "Pancreas-CT" / "PANCREAS_0001"
+    values = scan("x")[0][0]
+    write_slice(patient / "study" / "scout" / "1.dcm", values, image="9", series="9", z=0)
+    for number in range(20):
+        write_slice(
+            patient / "study" / "dose" / f"{number}.dcm", values, image="8", series="8", z=number, Modality="SR"
+        )
+    source = source_of(root, classes="no_tumor")
+    assert "/series/" in source.meta(0)["file"]
+
+
+def test_preparing_keeps_what_opening_reads(root, cache, monkeypatch, caplog):
+    done = []
+    tumor.prepare(tumor.find(root), progress=lambda *counts: done.append(counts))
+    assert done == [(count, 6) for count in range(7)]
+    assert len(list(cache.rglob("*.npz"))) == 6
+    monkeypatch.setattr("xaibench.data.scans.pancreas_tumor._build_scan", None)  # opening must not call it
+    with caplog.at_level(logging.INFO, "xaibench"):
+        assert len(source_of(root, seed=5, window=(-100, 300))) == 6
+    assert "read whole now" not in caplog.text
+
+
+def test_a_case_that_changes_is_read_anew(root):
+    source_of(root)
+    labels = np.zeros((9, 60, 80), np.uint8)
+    labels[5, 3, 4] = 2
+    write_nifti(case(root, "labelsTr"), labels)
+    source = source_of(root, classes="tumor")
+    assert source.meta(1)["slice"] == 5
+    assert np.argwhere(source.mask(1)).tolist() == [[3, 4]]
+
+
+def test_fractions_of_hounsfield_units_are_kept(root):
+    values = scan("pancreas_002")[0] + np.float32(0.25)
+    write_nifti(case(root, "imagesTr"), values)
+    source = source_of(root, classes="tumor", window=(-1000, 1000))
+    expected = np.clip((values[source.meta(1)["slice"]] + 1000) / 2000, 0, 1)
+    assert np.allclose(np.asarray(source.image(1, 224)), expected, atol=1e-6)
+
+
+def test_scaled_values_are_unscaled(root):
+    values = scan("pancreas_002")[0]
+    image = nibabel.load(write_nifti(case(root, "imagesTr"), values))
+    stored = nibabel.Nifti1Image(np.asarray(image.dataobj) // 2 + 100, image.affine)
+    stored.header.set_slope_inter(2, -200)
+    nibabel.save(stored, case(root, "imagesTr"))
+    source = source_of(root, classes="tumor", window=(-1000, 1000))
+    loaded = nibabel.load(case(root, "imagesTr"))
+    shown = loaded.get_fdata()[::-1, ::-1, source.meta(1)["slice"]].T
+    assert np.allclose(np.asarray(source.image(1, 224)), np.clip((shown + 1000) / 2000, 0, 1), atol=1e-6)
+
+
+def test_a_window_that_is_none(root):
+    with pytest.raises(ValueError, match="expected two Hounsfield values"):
+        source_of(root, window=(240, -160))
+
+
+def test_a_source_survives_pickling(root):
+    source = source_of(root)
+    again = pickle.loads(pickle.dumps(source))
+    for index in range(len(source)):
+        assert again.meta(index) == source.meta(index)
+        assert np.array_equal(again.image(index, 224), source.image(index, 224))
+        assert np.array_equal(again.mask(index), source.mask(index))
+
+
+@pytest.mark.parametrize("module", ["pydicom", "nibabel"])
+def test_without_the_extra(root, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'{module}: pip install "xaibench\[medical\]"'):
+        source_of(root)

@@ -1,0 +1,41 @@
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from xaibench.data import DATASETS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def generator():
+    spec = importlib.util.spec_from_file_location("datasets_page", ROOT / "docs" / "generate" / "datasets.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def page():
+    return (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+
+
+def test_the_page_is_that_of_the_registry(generator, page):
+    assert page == generator.page(), "run python docs/generate/datasets.py"
+    assert ":class:" not in page
+    assert ":func:" not in page
+
+
+def test_the_page_says_where_every_set_is_and_how_to_get_it(generator, page):
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
+    annotated = [name for name in DATASETS if not name.startswith("xai-tris/")]
+    assert list(sections) == list(generator.WHERE) == annotated
+    for name, (address, size, by_hand) in generator.WHERE.items():
+        assert re.search(r"\]\(https?://", address), name
+        assert re.search(r"\d", size), name
+        assert by_hand, name
+        for fact in ("- Source: ", "- Licence: ", "How to get it:\n\n```text\n"):
+            assert fact in sections[name], (name, fact)
+    assert f"{sum(name.startswith('xai-tris/') for name in DATASETS)} names" in page

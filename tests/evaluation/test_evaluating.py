@@ -1,0 +1,269 @@
+import numpy as np
+import pytest
+import torch
+from generators.painted import Painted
+from torch import nn
+
+import xaibench as xb
+from xaibench.core.registry import UnknownNameError
+from xaibench.data import Split
+from xaibench.data.annotated import DiskSplit
+from xaibench.evaluation.protocol import scaled
+
+N, SIZE = 30, 12
+
+
+@pytest.fixture(scope="module")
+def split():
+    """Bright squares on noise; the class says in which half of the image."""
+    rng = np.random.default_rng(0)
+    targets = np.arange(N) % 2
+    masks = np.zeros((N, SIZE, SIZE), bool)
+    for mask, target in zip(masks, targets, strict=True):
+        top, left = rng.integers(0, SIZE - 4), rng.integers(0, 3) + target * 6
+        mask[top : top + 4, left : left + 3] = True
+    images = 0.3 * rng.random((N, 3, SIZE, SIZE)) + 0.7 * masks[:, None]
+    return Split(torch.tensor(images, dtype=torch.float32), torch.tensor(masks), torch.tensor(targets))
+
+
+class Halves(nn.Module):
+    """Sees in which half of the image it is brighter."""
+
+    def forward(self, x):
+        half = x.shape[-1] // 2
+        return 20 * torch.stack([x[..., :half].mean((1, 2, 3)), x[..., half:].mean((1, 2, 3))], 1)
+
+
+def test_a_row_a_method_and_a_column_a_metric(split):
+    result = xb.evaluate({"saliency": "saliency", "mine": lambda m, x, y: x.mean(1)}, split, Halves(), samples=8)
+    assert result.methods == ["saliency", "mine", "uniform", "sobel", "laplace", "input", "centre"]
+    assert list(result.metrics) == [
+        *("iou", "precision", "recall", "f1", "hit", "average_precision"),
+        *("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency"),
+    ]
+    assert len(result.scores) == 7 * 11 * 8
+    table = result.table()
+    assert table.columns[0] == "iou ↑"
+    assert "deletion ↓" in table.columns
+    assert "[" in table.loc["mine", "iou ↑"]
+    text = str(result)
+    assert "8 samples; mean and 95 % interval." in text
+    assert "Controls: centre, input, laplace, sobel, uniform." in text
+
+
+@pytest.mark.parametrize("metric", ["iou", "f1", "hit", "average_precision", "insertion", "sparseness"])
+def test_scores_are_those_of_the_metric_itself(split, metric):
+    model = Halves()
+    maps = xb.explain("input_x_gradient", model, split.images, split.targets)
+    result = xb.evaluate("input_x_gradient", split, model, [metric], controls=False, batch_size=7)
+    function = getattr(xb, metric)
+    if metric == "insertion":
+        expected = function(model, split.images, maps, split.targets, reduction="none")
+    elif metric == "sparseness":
+        expected = function(maps, reduction="none")
+    elif metric in ("iou", "f1"):
+        expected = function(scaled(maps.numpy()), split.masks.numpy(), threshold=0.5, reduction="none")
+    else:
+        expected = function(maps, split.masks, reduction="none")
+    np.testing.assert_allclose(result.matrix(metric)["input_x_gradient"], np.asarray(expected), rtol=1e-5)
+
+
+def test_the_published_protocol_takes_the_functions_defaults(split):
+    maps = np.random.default_rng(0).normal(size=(N, SIZE, SIZE))
+    result = xb.evaluate(maps, split, metrics=["iou", "recall"], controls=False, protocol="published")
+    for metric in ("iou", "recall"):
+        expected = getattr(xb, metric)(maps, split.masks.numpy(), reduction="none")
+        assert np.array_equal(result.matrix(metric)["maps"], expected, equal_nan=True)
+
+
+def test_a_threshold_that_is_stated_is_kept(split):
+    maps = np.random.default_rng(0).random((N, SIZE, SIZE))
+    result = xb.evaluate(maps, split, metrics={"iou": {"threshold": 0.9}}, controls=False)
+    expected = xb.iou(scaled(maps), split.masks.numpy(), threshold=0.9, reduction="none")
+    assert np.array_equal(result.matrix("iou")["maps"], expected)
+
+
+def test_a_list_of_names_and_captums_objects_are_methods(split):
+    from captum.attr import Saliency
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(split.images[0].numel(), 2)).double()
+    names = xb.evaluate(["saliency", "input_x_gradient"], split, model, metrics=["f1"], controls=False)
+    theirs = xb.evaluate({"theirs": Saliency(model)}, split, model, metrics=["f1"], controls=False)
+    assert list(names.matrix("f1")) == ["saliency", "input_x_gradient"]
+    maps = xb.explain(Saliency(model), model, split.images, split.targets)
+    expected = xb.evaluate(maps, split, metrics=["f1"], controls=False)
+    np.testing.assert_allclose(theirs.matrix("f1")["theirs"], expected.matrix("f1")["maps"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.as_tensor])
+def test_maps_computed_elsewhere(split, make):
+    maps = make(split.masks.numpy().astype(np.float32))
+    result = xb.evaluate({"right": maps}, split, controls=["uniform", "sobel"])
+    summary = result.summary().set_index(["metric", "method"])
+    assert (
+        summary.loc[["iou", "precision", "recall", "f1", "hit", "average_precision"]].xs("right", level=1)["mean"] == 1
+    ).all()
+    assert summary.loc[("iou", "right"), "beats_controls"]
+    assert summary.loc[("iou", "sobel"), "beats_controls"] is None
+
+
+def test_batches_change_nothing(split):
+    one, other = (
+        xb.evaluate("rise", split, Halves(), ["iou", "deletion"], controls=["uniform"], batch_size=size, samples=9)
+        for size in (2, 9)
+    )
+    for metric in ("iou", "deletion"):
+        np.testing.assert_allclose(one.matrix(metric)["rise"], other.matrix(metric)["rise"], atol=1e-6)
+
+
+def test_a_method_that_is_no_better_than_noise_is_marked(split):
+    noise = np.random.default_rng(1).normal(size=(N, SIZE, SIZE))
+    result = xb.evaluate({"noise": noise, "right": split.masks.float()}, split, metrics=["iou"], controls=["uniform"])
+    table = result.table()["iou ↑"]
+    assert table["noise"].endswith("†")
+    assert not table["right"].endswith("†")
+    assert not table["uniform"].endswith("†")
+
+
+def test_undefined_scores_have_a_reason_and_are_counted(split):
+    masks = split.masks.clone()
+    masks[:5] = False
+    holes = Split(split.images, masks, split.targets)
+    result = xb.evaluate(split.masks.float(), holes, metrics=["average_precision"], controls=False)
+    row = result.summary().iloc[0]
+    assert (row["n"], row["n_valid"]) == (N, N - 5)
+    assert result.scores["reason"].tolist() == ["mask is empty"] * 5 + [""] * (N - 5)
+
+
+def test_samples_of_a_group_are_drawn_together():
+    source = Painted([0, 1] * 20, groups=np.arange(40) // 10)
+    disk = DiskSplit(source, np.arange(40), size=8)
+    maps = np.repeat(np.random.default_rng(0).random((4, 8, 8)), 10, axis=0)
+    grouped = xb.evaluate({"a": maps}, disk, metrics=["average_precision"], controls=False)
+    assert grouped.groups.tolist() == (np.arange(40) // 10).tolist()
+    alone = xb.evaluate({"a": maps}, Split(*disk[:]), metrics=["average_precision"], controls=False)
+    width = [(row["high"] - row["low"]) for row in (grouped.summary().iloc[0], alone.summary().iloc[0])]
+    assert width[0] > 2 * width[1]
+    assert grouped.scores["sample"].tolist() == [str(i) for i in range(40)]
+
+
+def test_pairs_are_compared_on_the_samples_that_both_have(split):
+    right = split.masks.float()
+    result = xb.evaluate({"right": right, "wrong": 1 - right}, split, metrics=["iou", "hit"], controls=False)
+    (row,) = result.compare("iou").to_dict("records")
+    assert (row["first"], row["second"], row["difference"], row["n_valid"]) == ("right", "wrong", 1.0, N)
+    assert row["p_holm"] < 0.001
+    ranks, distance, n = result.ranks("iou")
+    assert ranks.to_dict() == {"right": 1.0, "wrong": 2.0}
+    assert (n, round(distance, 2)) == (N, 0.36)
+    with pytest.raises(KeyError, match="There are no scores of 'f1'; known: iou, hit"):
+        result.matrix("f1")
+
+
+def test_progress_is_told(split):
+    seen = []
+    xb.evaluate(
+        split.masks.float(), split, metrics=["iou"], controls=False, batch_size=13, progress=lambda *a: seen.append(a)
+    )
+    assert seen == [(13, N), (26, N), (N, N)]
+
+
+def test_the_model_comes_back_as_it_was(split):
+    model = Halves().train()
+    xb.evaluate("saliency", split, model, ["iou"], samples=2)
+    assert model.training
+
+
+class Outputs(nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.make = make
+
+    def forward(self, x):
+        return self.make(len(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda n: torch.zeros(n, 3),
+            r"model returns \[1, 3\] for one image; expected \[N, 2\], a logit for each of T, L",
+        ),
+        (lambda n: torch.zeros(n), r"returns \[1\] for one image"),
+        (lambda n: torch.full((n, 2), torch.nan), "returns NaN or infinity"),
+        (lambda n: (torch.zeros(n, 2),), r"returns tuple for one image; expected \[N, 2\]"),
+        (lambda n: torch.zeros(n, 2) @ torch.zeros(3), r"cannot take images of shape \[1, 1, 8, 8\]: "),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(make, message):
+    data = xb.load("xai-tris/lin-white-8x8", n_samples=20, split=(0.6, 0.2, 0.2))
+    with pytest.raises(ValueError, match=message):
+        xb.evaluate("saliency", data, Outputs(make))
+
+
+@pytest.mark.parametrize(
+    ("methods", "options", "message"),
+    [
+        (np.zeros((3, SIZE, SIZE)), {}, r"expected floating maps \[30, H, W\], one for each sample; got \[3, 12, 12\]"),
+        (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], but the masks of the images are \[30, 12, 12\]"),
+        ("saliency", {}, "saliency explains a model, and there is none; give one"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' asks the model, and there is none"),
+        (np.zeros((N, SIZE, SIZE)), {"protocol": "own"}, "expected one of 'scaled', 'published'"),
+        (np.zeros((N, SIZE, SIZE)), {"samples": 0}, "samples=0: expected at least 1"),
+        (np.zeros((N, SIZE, SIZE)), {"controls": ["saliency"]}, "'saliency' is no control"),
+        (np.full((N, SIZE, SIZE), np.nan), {"metrics": ["iou"]}, r"maps: NaN or infinite numbers in 30 of 30 maps"),
+        ([[0.0]], {}, "list: got list, expected maps"),
+        (np.zeros((N, SIZE, SIZE)), {"samples": -5}, "samples=-5: expected at least 1, or None for all"),
+        (np.zeros((N, SIZE, SIZE)), {"batch_size": 0}, "batch_size=0: expected at least 1"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": []}, r"metrics=\[\]: expected at least one"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": [xb.iou]}, "metric: got function, expected a name"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": {"iou": 0.5}}, "the parameters of 'iou' are 0.5, expected a table"),
+        (
+            np.zeros((N, SIZE, SIZE)),
+            {"metrics": {"iou": {"treshold": 0.5}}},
+            "Metric 'iou' has no parameter 'treshold'; did you mean 'threshold'. Known: threshold",
+        ),
+        (np.zeros((N, SIZE, SIZE)), {"model": "resnet18"}, "model: got str, expected a torch.nn.Module"),
+        (np.zeros((N, SIZE, SIZE)), {"model": nn.Linear}, "model: got the class Linear, expected a torch.nn.Module"),
+        ({}, {"controls": False}, "methods is empty"),
+    ],
+)
+def test_what_does_not_fit_is_refused(split, methods, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        xb.evaluate(methods, split, **options)
+
+
+def test_unknown_names_are_refused_with_the_nearest(split):
+    with pytest.raises(UnknownNameError, match="did you mean 'saliency'"):
+        xb.evaluate("salency", split, Halves())
+    with pytest.raises(UnknownNameError, match="did you mean 'recall'"):
+        xb.evaluate("sobel", split, metrics=["recal"])
+
+
+def test_maps_cannot_be_asked_what_an_explainer_is_asked(split):
+    with pytest.raises(
+        ValueError, match="Metric 'sensitivity_max' asks the explainer, but maps are maps computed elsewhere"
+    ):
+        xb.evaluate(np.ones((N, SIZE, SIZE)), split, Halves(), ["sensitivity_max"], controls=False)
+    result = xb.evaluate("saliency", split, Halves(), ["sensitivity_max"], controls=False, samples=3)
+    assert result.summary()["n_valid"].tolist() == [3]
+
+
+def one_for_all(maps, masks, *, reduction="mean"):
+    return 0.5
+
+
+def test_a_metric_of_ones_own_must_score_each_sample(split):
+    with pytest.raises(ValueError, match=r"returned \[\] for 30 samples with reduction='none', expected \[30\]"):
+        xb.evaluate(np.zeros((N, SIZE, SIZE)), split, metrics=[f"{__name__}:one_for_all"], batch_size=N)
+
+
+def test_only_a_data_set_can_be_evaluated_on():
+    with pytest.raises(TypeError, match="dataset: got Tensor, expected a name, a data set"):
+        xb.evaluate("input", torch.zeros(3, 1, 4, 4))
+
+
+def test_a_split_without_samples_is_refused():
+    with pytest.raises(ValueError, match="dataset: the split holds no sample, expected at least one"):
+        xb.evaluate("input", Split(torch.zeros(0, 1, 4, 4), torch.zeros(0, 4, 4).bool(), torch.zeros(0).long()))

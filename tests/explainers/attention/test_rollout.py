@@ -1,0 +1,148 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torchvision.models import VisionTransformer
+
+from xaibench.explainers import UnsupportedModelError, explain
+from xaibench.explainers.attention.rollout import AttentionRollout
+
+
+class Small(nn.Module):
+    """Two attentions over patches, written out; with or without a class token."""
+
+    def __init__(self, class_token=True, batch_first=True):
+        super().__init__()
+        self.class_token, self.batch_first = class_token, batch_first
+        self.patches = nn.Conv2d(3, 8, 4, 4)
+        self.attentions = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=batch_first) for _ in range(2))
+        self.head = nn.Linear(8, 2)
+
+    def tokens(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        return torch.cat([torch.ones_like(x[:, :1]), x], 1) if self.class_token else x
+
+    def forward(self, x):
+        x = self.tokens(x)
+        for attention in self.attentions:
+            y = x if self.batch_first else x.transpose(0, 1)
+            # need_weights by position and by name
+            out = attention(y, y, y, None, False)[0] if self.class_token else attention(y, y, y, need_weights=False)[0]
+            x = x + (out if self.batch_first else out.transpose(0, 1))
+        return self.head(x.mean(1))
+
+
+def seeded(build):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = build()
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.5)
+        return model.double().eval()
+
+
+def batch(n=3):
+    rng = torch.Generator().manual_seed(1)
+    return torch.randn(n, 3, 8, 12, generator=rng, dtype=torch.float64), torch.arange(n) % 2
+
+
+def attention_by_hand(module, x):
+    """softmax(q k / sqrt d) of the tokens ``[T, D]``, head by head, averaged."""
+    q, k, _ = (x @ module.in_proj_weight.T + module.in_proj_bias).chunk(3, 1)
+    size = module.head_dim
+    heads = [
+        torch.softmax(q[:, h : h + size] @ k[:, h : h + size].T / math.sqrt(size), 1)
+        for h in range(0, q.shape[1], size)
+    ]
+    return torch.stack(heads).mean(0)
+
+
+@pytest.mark.parametrize("class_token", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_oracle(class_token, batch_first):
+    model = seeded(lambda: Small(class_token, batch_first))
+    images, targets = batch()
+    maps = AttentionRollout(resize=None)(model, images, targets)
+    assert maps.shape == (3, 2, 3)
+    for found, image in zip(maps, images, strict=True):
+        x = model.tokens(image[None])[0].detach()
+        rollout = torch.eye(len(x), dtype=x.dtype)
+        for module in model.attentions:
+            attention = attention_by_hand(module, x).detach()
+            rollout = (0.5 * attention + 0.5 * torch.eye(len(x), dtype=x.dtype)) @ rollout
+            y = x[None] if batch_first else x[:, None]
+            x = x + module(y, y, y)[0].detach().reshape(x.shape)
+        row = rollout[0, 1:] if class_token else rollout.mean(0)
+        torch.testing.assert_close(found.flatten(), row)
+
+
+def test_vision_transformer_of_torchvision():
+    model = seeded(lambda: VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3))
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    targets = torch.tensor([0, 2])
+    small = AttentionRollout(resize=None)(model, images, targets)
+    assert small.shape == (2, 4, 4)
+    assert (small > 0).all()
+    # the rows of the rollout sum to one; the class token keeps the rest, at least a quarter in two layers
+    assert (small.sum((1, 2)) < 0.75).all()
+    large = AttentionRollout(resize="nearest")(model, images, targets)
+    torch.testing.assert_close(large, small.repeat_interleave(4, 1).repeat_interleave(4, 2))
+    assert AttentionRollout()(model, images, targets.flip(0)).equal(AttentionRollout()(model, images, targets))
+
+
+def test_the_built_in_encoder_is_seen_too():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 8, 4, 4)
+            layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.encoder, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.head(self.encoder(self.patches(x).flatten(2).transpose(1, 2)).mean(1))
+
+    images, targets = batch()
+    assert AttentionRollout(resize=None)(seeded(Encoder), images, targets).std() > 0
+
+
+def test_batch_size_does_not_matter_and_the_model_is_unharmed():
+    model = seeded(Small).train()
+    images, targets = batch()
+    here = "xaibench.explainers.attention.rollout:AttentionRollout"
+    expected = explain(here, model, images, targets)
+    torch.testing.assert_close(explain(here, model, images, targets, batch_size=1), expected)
+    assert all(
+        module.training and not module._forward_hooks and not module._forward_pre_hooks for module in model.modules()
+    )
+
+
+def test_a_network_without_attention_is_an_error():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(240, 2)).double()
+    with pytest.raises(UnsupportedModelError, match=r"Sequential runs no nn.MultiheadAttention"):
+        AttentionRollout()(model, *batch())
+
+
+def test_attention_over_other_tokens_is_an_error():
+    class Pooled(Small):
+        def forward(self, x):
+            x = self.tokens(x)
+            x = self.attentions[0](x, x, x)[0][:, ::2]
+            return self.head(self.attentions[1](x, x, x)[0].mean(1))
+
+    with pytest.raises(UnsupportedModelError, match=r"one attention is over \(4, 4\) tokens, others over \(7, 7\)"):
+        AttentionRollout()(seeded(Pooled), *batch())
+
+
+def test_attention_over_fewer_tokens_than_positions_is_an_error():
+    class Cut(Small):
+        def tokens(self, x):
+            return super().tokens(x)[:, :4]
+
+    with pytest.raises(UnsupportedModelError, match=r"attention is over 4 tokens, but no layer has a grid"):
+        AttentionRollout()(seeded(Cut), *batch())
+
+
+def test_bad_parameters():
+    with pytest.raises(ValueError, match=r"AttentionRollout\(resize='cubic'\): expected one of 'bilinear'"):
+        AttentionRollout(resize="cubic")

@@ -1,0 +1,157 @@
+import captum.attr
+import pytest
+import torch
+from captum.attr._utils.lrp_rules import GammaRule
+from torch import nn
+from torchvision.models import resnet18
+
+from xaibench.explainers import ExplainedOutput, UnsupportedModelError, explain
+from xaibench.models import Folded
+from xaibench.models.networks.pretrained import Normalise
+
+
+class Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def test_two_layers_by_hand(two_layers):
+    model, x, y = two_layers
+    # Relevances h1: 4, h3: -2, each shared by the contributions: 4 (2, 2)/4 - 2 (2, -1)/1.
+    assert explain("lrp", model, x, y, output="logit").flatten().tolist() == pytest.approx([-2.0, 4.0], rel=1e-7)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_agreement_with_captum(batch_size, double, images, targets):
+    model, explained = double
+    maps = explain("lrp", model, images, targets, batch_size=batch_size)
+    theirs = captum.attr.LRP(explained).attribute(images.double().requires_grad_(), target=targets)
+    torch.testing.assert_close(maps, theirs[:, 0], rtol=1e-10, atol=1e-15)
+    assert maps.abs().max() > 1e-6
+
+
+def test_a_rule_on_a_layer_is_used(double, images, targets):
+    model, explained = double
+    plain = explain("lrp", model, images, targets)
+    first = next(layer for layer in model.layers if isinstance(layer, nn.Conv2d | nn.Linear))
+    first.rule = GammaRule()
+    maps = explain("lrp", model, images, targets)
+    assert isinstance(first.rule, GammaRule)
+    theirs = captum.attr.LRP(explained).attribute(images.double().requires_grad_(), target=targets)
+    torch.testing.assert_close(maps, theirs[:, 0], rtol=1e-10, atol=1e-15)
+    assert not torch.allclose(maps, plain, rtol=1e-3)
+
+
+def test_without_biases_it_sums_to_the_logit(mlp, images, targets):
+    for layer in mlp.layers:
+        if isinstance(layer, nn.Linear):
+            layer.bias.data.zero_()
+    maps = explain("lrp", mlp, images, targets, output="logit")
+    at_images = ExplainedOutput(mlp.double().eval(), "logit")(images.double())[range(7), targets].detach()
+    torch.testing.assert_close(maps.sum((1, 2)), at_images, rtol=1e-6, atol=1e-9)
+
+
+class WithModules(nn.Module):
+    """The network with layers that only move numbers written as modules."""
+
+    def __init__(self, model):
+        super().__init__()
+        shape = Called(lambda x: x.reshape(len(x), -1, 1, 1))
+        self.model = nn.Sequential(*model.layers[:-1], nn.Identity(), nn.Dropout2d(), shape, nn.Flatten())
+        self.last, self.unused = model.layers[-1], nn.GELU()
+
+    def forward(self, x):
+        return self.last(self.model(x))
+
+
+def test_it_passes_through_layers_that_only_move_numbers(cnn, images, targets):
+    expected = explain("lrp", cnn, images, targets)
+    torch.testing.assert_close(
+        explain("lrp", WithModules(cnn), images, targets, dtype=torch.float64), expected, rtol=1e-6, atol=1e-12
+    )
+
+
+def test_it_passes_unchanged_through_a_normalisation(cnn, images, targets):
+    """Maps of the pixels are maps of the normalised image; also in the middle of a network, after a ReLU."""
+    normalise = Normalise([0.3], [0.25]).double()
+    expected = explain("lrp", cnn, normalise(images.double()), targets)
+    model = nn.Sequential(normalise, cnn)
+    torch.testing.assert_close(explain("lrp", model, images, targets, dtype=torch.float64), expected)
+    first, last = nn.Linear(64, 8), nn.Linear(8, 2)
+    middle = nn.Sequential(nn.Flatten(), first, nn.ReLU(), Called(lambda x: 3 * x), last)
+    scaled = nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(8, 2))
+    scaled[3].weight.data, scaled[3].bias.data = 3 * last.weight.data, last.bias.data
+    ours, theirs = (explain("lrp", model, images, targets, dtype=torch.float64) for model in (middle, scaled))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+    assert ours.abs().max() > 1e-3
+
+
+def test_the_log_sum_exp_goes_back_as_a_gradient(mlp, images):
+    model = nn.Sequential(*nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Linear(6, 5))).double()
+    folded = Folded(model, {"a": [0, 3], "b": [1, 2, 4]}, weighting="sum")
+    maps = explain("lrp", folded, images, torch.ones(7, dtype=torch.int64), output="logit", dtype=torch.float64)
+    logits, group = model(images.double()).detach(), folded(images.double())[:, 1].detach()
+    shares = logits[:, [1, 2, 4]].softmax(1)
+    expected = torch.zeros_like(maps)
+    for share, j in zip(shares.T, (1, 2, 4), strict=True):
+        member = explain("lrp", model, images, torch.full((7,), j), output="logit")
+        # As through the softmax: relevance starts as the gradient, and is multiplied by the explained output.
+        expected += (group * share / logits[:, j])[:, None, None] * member
+    torch.testing.assert_close(maps, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (nn.GELU(), r"lrp: layer '1' \(GELU\) has no propagation rule. Layers that have one: .*Conv2d.*lrp_epsilon"),
+        (nn.LayerNorm(64), r"lrp: layer '1' \(LayerNorm\) has no propagation rule"),
+        (Called(torch.sigmoid), r"lrp: layer '1' \(Called\) has no propagation rule"),
+        (nn.Sequential(Called(lambda x: x.exp())), r"lrp: layer '1.0' \(Called\) has no propagation rule"),
+    ],
+)
+def test_a_layer_that_cannot_be_treated_is_named(layer, message, images, targets):
+    model = nn.Sequential(nn.Flatten(), layer, nn.Linear(64, 2))
+    with pytest.raises(UnsupportedModelError, match=message):
+        explain("lrp", model, images, targets)
+
+
+def test_a_sum_of_branches_is_named():
+    with torch.random.fork_rng():
+        model = resnet18(num_classes=3).eval()
+    images, targets = torch.rand(1, 3, 32, 32), torch.tensor([0])
+    message = r"lrp: layer 'layer1.0' \(BasicBlock\) calls add_ itself, .* layers only. lrp_epsilon and lrp_gamma treat"
+    with pytest.raises(UnsupportedModelError, match=message):
+        explain("lrp", model, images, targets)
+    assert explain("lrp_epsilon", model, images, targets).abs().max() > 0
+
+
+def test_a_layer_after_a_log_sum_exp_is_named(images, targets):
+    model = nn.Sequential(nn.Flatten(), Called(lambda x: x * 2), nn.Linear(1, 2))
+    model[1].inner = nn.ReLU()
+    model[1].function = lambda x: x.logsumexp(1, keepdim=True)
+    with pytest.raises(UnsupportedModelError, match=r"layer '2' \(Linear\) comes after the logsumexp of layer '1'"):
+        explain("lrp", model, images, targets)
+
+
+def test_a_linear_layer_that_runs_twice_is_named(images, targets):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.square, self.last = nn.Linear(64, 64), nn.Linear(64, 2)
+
+        def forward(self, x):
+            return self.last(self.square(self.square(x.flatten(1))))
+
+    with pytest.raises(UnsupportedModelError, match=r"lrp: layer 'square' \(Linear\) runs 2 times"):
+        explain("lrp", Twice(), images, targets)
+
+
+def test_an_activation_in_place_is_treated_the_same(images, targets):
+    first, last = nn.Linear(64, 8), nn.Linear(8, 2)
+    expected = explain("lrp", nn.Sequential(nn.Flatten(), first, nn.ReLU(), last), images, targets)
+    model = nn.Sequential(nn.Flatten(), first, nn.ReLU(inplace=True), last)
+    torch.testing.assert_close(explain("lrp", model, images, targets), expected)

@@ -1,0 +1,95 @@
+import captum.attr
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from xaibench.explainers.gradients.smoothgrad import InputXGradient, SmoothGrad
+
+
+def batch(n=3, channels=3):
+    rng = torch.Generator().manual_seed(1)
+    return torch.randn(n, channels, 6, 7, generator=rng, dtype=torch.float64), torch.arange(n) % 2
+
+
+@pytest.fixture
+def model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 6, 3), nn.Tanh(), nn.Flatten(), nn.Linear(120, 2)).double().eval()
+
+
+def test_input_x_gradient_is_captums_summed_over_the_channels(model):
+    images, targets = batch()
+    theirs = captum.attr.InputXGradient(model).attribute(images.clone().requires_grad_(), target=targets)
+    torch.testing.assert_close(InputXGradient()(model, images, targets), theirs.sum(1).detach())
+
+
+def test_input_x_gradient_of_a_linear_model_sums_to_its_output():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(126, 2, bias=False)).double()
+    images, targets = batch()
+    outputs = model(images).gather(1, targets[:, None])[:, 0]
+    torch.testing.assert_close(InputXGradient()(model, images, targets).sum((1, 2)), outputs)
+
+
+def test_smoothgrad_oracle(model):
+    images, targets = batch()
+    maps = SmoothGrad(n_samples=7, noise=0.2, seed=5, channels="sum")(model, images, targets)
+    rng = np.random.default_rng(5)
+    for found, image, target in zip(maps, images, targets, strict=True):
+        total = torch.zeros_like(image)
+        for _ in range(7):
+            noise = torch.from_numpy(rng.standard_normal(image.shape))
+            copy = (image + 0.2 * (image.max() - image.min()) * noise).requires_grad_()
+            total += torch.autograd.grad(model(copy[None])[0, target], copy)[0]
+        torch.testing.assert_close(found, (total / 7).sum(0))
+
+
+def test_without_noise_it_is_the_gradient(model):
+    images, targets = batch()
+    x = images.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(x).gather(1, targets[:, None]).sum(), x)
+    largest = gradient.gather(1, gradient.abs().argmax(1, keepdim=True))[:, 0]
+    torch.testing.assert_close(SmoothGrad(noise=0.0, n_samples=3)(model, images, targets), largest)
+
+
+def test_noise_smooths_a_kink():
+    # the gradient of |x - 0.1| at 0 is -1; over wide noise its mean is near 0, for an image with a range of 2
+    class Kink(nn.Module):
+        def forward(self, x):
+            return (x.flatten(1)[:, :1] - 0.1).abs()
+
+    images = torch.tensor([0.0, 1.0, -1.0, 0.0]).reshape(1, 1, 2, 2)
+    targets = torch.tensor([0])
+    assert SmoothGrad(noise=0.0)(Kink(), images, targets)[0, 0, 0] == -1
+    assert abs(SmoothGrad(noise=1.0, n_samples=2000)(Kink(), images, targets)[0, 0, 0]) < 0.1
+
+
+@pytest.mark.parametrize("explainer", [InputXGradient, SmoothGrad], ids=lambda part: part.__name__)
+def test_batch_size_does_not_matter(model, explainer):
+    images, targets = batch(5)
+    expected = explainer()(model, images, targets)
+    for size in (1, 3, 70):
+        torch.testing.assert_close(explainer(batch_size=size)(model, images, targets), expected)
+
+
+def test_seed_decides_and_the_global_generators_are_untouched(model):
+    images, targets = batch()
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, second, again = (SmoothGrad(seed=seed)(model, images, targets) for seed in (0, 1, 0))
+    assert first.equal(again)
+    assert not torch.allclose(first, second)
+    assert torch.get_rng_state().equal(states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"noise": -0.1}, r"SmoothGrad\(noise=-0.1\): expected a number of at least 0"),
+        ({"n_samples": 0}, r"SmoothGrad\(n_samples=0\): expected an integer of at least 1"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SmoothGrad(**parameters)

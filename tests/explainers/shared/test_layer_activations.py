@@ -1,0 +1,189 @@
+import pytest
+import torch
+from torch import nn
+from torchvision.models import VisionTransformer, resnet18
+
+from xaibench.explainers import ExplainedOutput, UnsupportedModelError
+from xaibench.explainers.shared.layer_activations import (
+    Layer,
+    activations,
+    activations_and_gradients,
+    fastest_layout,
+    find_layer,
+    forward_rows,
+    resized,
+)
+
+
+def small_vit():
+    return VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3).eval()
+
+
+class Tokens(nn.Module):
+    """Patches cut by a linear layer, with or without a class token, and no nn.MultiheadAttention."""
+
+    def __init__(self, class_token):
+        super().__init__()
+        self.class_token = class_token
+        self.embed = nn.Linear(3 * 16, 5)
+        self.norm = nn.LayerNorm(5)
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x):
+        patches = x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
+        tokens = self.embed(patches)
+        if self.class_token:
+            tokens = torch.cat([torch.zeros_like(tokens[:, :1]), tokens], 1)
+        return self.head(self.norm(tokens).mean(1))
+
+
+def images(channels=3, size=16, n=2):
+    return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def stack(*layers):
+    return nn.Sequential(*layers).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        # the feature map before global pooling, although other layers make the same tensor
+        (stack(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)), "1"),
+        # before the last max-pooling, also where a container ends in it
+        (
+            stack(stack(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), nn.Flatten(), nn.Linear(196, 2)),
+            "0.1",
+        ),
+        # a pooling that enlarges is no feature map either
+        (
+            stack(nn.Conv2d(3, 4, 3, 2), nn.ReLU(True), nn.MaxPool2d(3), nn.AdaptiveAvgPool2d(7), nn.Flatten()),
+            "1",
+        ),
+        # a map of one position does not know where it looks
+        (stack(nn.Conv2d(3, 4, 8, 8), nn.ReLU(), nn.Conv2d(4, 4, 2), nn.ReLU(), nn.Flatten()), "1"),
+        # what comes before the first convolution is the image
+        (stack(nn.InstanceNorm2d(3), nn.Conv2d(3, 4, 3), nn.Flatten()), "1"),
+    ],
+)
+def test_finds_the_last_feature_map(model, name):
+    assert find_layer("X", model, images()).name == name
+    assert find_layer("X", ExplainedOutput(model), images()).name == name, "names start at the network, not the head"
+
+
+def test_finds_layer4_of_a_resnet():
+    assert find_layer("X", resnet18().eval(), images(size=64, n=1)).name == "layer4"
+
+
+def test_finds_the_tokens_before_the_last_attention():
+    layer = find_layer("X", small_vit(), images())
+    assert (layer.name, layer.grid) == ("encoder.layers.encoder_layer_1.ln_1", (4, 4))
+
+
+@pytest.mark.parametrize("class_token", [True, False])
+def test_named_tokens_fill_a_square_without_a_patch_convolution(class_token):
+    layer = find_layer("X", Tokens(class_token), images(), "norm")
+    assert layer.grid == (4, 4)
+
+
+def test_tokens_become_maps_row_by_row_without_the_class_token():
+    output = torch.arange(2 * 7 * 3).reshape(2, 7, 3)
+    maps = Layer("x", nn.Identity(), (2, 3)).as_maps(output)
+    assert maps.shape == (2, 3, 2, 3)
+    for row in range(2):
+        for column in range(3):
+            assert maps[:, :, row, column].equal(output[:, 1 + 3 * row + column])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (stack(nn.Flatten(), nn.Linear(768, 2)), r"X: found no feature map .* in Sequential.*can be named .*: none"),
+        (Tokens(True), r"found no feature map .* can be named .*: 'embed', 'norm'."),
+    ],
+)
+def test_no_layer_to_find(model, message):
+    with pytest.raises(UnsupportedModelError, match=message):
+        find_layer("X", model, images())
+
+
+@pytest.mark.parametrize("name", ["4", "nothing", "2"])
+def test_a_named_layer_must_be_spatial(name):
+    model = stack(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 2))
+    with pytest.raises(ValueError, match=rf"X\(layer='{name}'\): expected .*: '0', '1'\."):
+        find_layer("X", model, images(), name)
+
+
+def test_gradient_is_of_the_layer_itself_although_an_in_place_relu_follows():
+    model = stack(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(784, 2)).double()
+    x, y = images().double(), torch.tensor([0, 1])
+    layer = Layer("0", model[0])
+    maps, gradients = activations_and_gradients("X", model, layer, x, y)
+    expected = model[0](x).detach()
+    assert maps.equal(expected)
+    assert (maps < 0).any()
+    rows = model[3].weight[y].detach().reshape(maps.shape)
+    torch.testing.assert_close(gradients, rows * (expected > 0))
+    assert activations(model, layer, x).equal(expected)
+
+
+def test_the_last_run_of_a_shared_layer_counts():
+    relu = nn.ReLU()
+    model = stack(nn.Conv2d(3, 4, 3), relu, nn.Conv2d(4, 4, 3), relu, nn.Flatten(), nn.Linear(576, 2))
+    layer = find_layer("X", model, images())
+    assert activations(model, layer, images()).shape[-2:] == (12, 12)
+
+
+def test_no_hook_is_left_behind_when_the_model_raises():
+    model = stack(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 2))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        activations(model, Layer("0", model[0]), images(size=12))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        find_layer("X", model, images(size=12))
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_tokens_that_do_not_reach_the_output_are_an_error():
+    model, x = small_vit(), images()
+    nn.init.normal_(model.heads.head.weight)
+    layer = find_layer("X", model, x, "encoder.ln")
+    with pytest.raises(UnsupportedModelError, match=r"X: .* no gradient by the patch tokens of layer 'encoder.ln'"):
+        activations_and_gradients("X", model, layer, x, torch.tensor([0, 1]))
+
+
+def test_a_layer_off_the_way_to_the_output_is_an_error():
+    class Detached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(self.conv(x).detach().mean((2, 3)))
+
+    model = Detached()
+    with pytest.raises(UnsupportedModelError, match=r"no gradient by the output of layer 'conv' \(Conv2d\)"):
+        activations_and_gradients("X", model, Layer("conv", model.conv), images(), torch.tensor([0, 1]))
+
+
+def test_resize_none_keeps_the_map():
+    maps = images(1, 3)[:, 0]
+    assert resized(maps, (9, 9), None) is maps
+
+
+def test_rows_are_as_asked_for():
+    assert forward_rows(images(), 3) == 3
+    assert forward_rows(torch.empty(1, 3, 224, 224, device="meta"), None) >= 8
+
+
+def test_layout_is_channels_last_only_where_the_network_can():
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x):
+            return self.conv(x).view(len(x), -1)
+
+    assert fastest_layout(stack(nn.Conv2d(3, 4, 3), nn.Flatten()), images()) == torch.channels_last
+    assert fastest_layout(Views(), images()) == torch.contiguous_format
+    assert fastest_layout(stack(nn.Flatten()), images()) == torch.contiguous_format

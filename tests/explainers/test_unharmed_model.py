@@ -1,0 +1,151 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.explainers import EXPLAINERS, explain
+
+#: They must be fitted first, or explain other networks: tested in files of their own.
+SPECIAL = ("pattern_net", "pattern_attribution", "cam", "attention_rollout")
+EVERY = [name for name in EXPLAINERS if name not in SPECIAL]
+
+
+def fingerprint(model):
+    """All that an explainer could change, by identity where identity matters."""
+    modules = []
+    for module in model.modules():
+        plain = {name: value for name, value in module.__dict__.items() if not isinstance(value, dict)}
+        nested = {name: list(value.items()) for name, value in module.__dict__.items() if isinstance(value, dict)}
+        modules.append((plain, nested))
+    tensors = [(p.requires_grad, p.grad, p.dtype, p.device) for p in model.parameters()]
+    return modules, tensors
+
+
+@pytest.fixture
+def lived_in(cnn):
+    """A model with what a model in use has: mixed modes, a hook, a frozen parameter, a gradient, buffers."""
+    cnn.layers.insert(1, nn.BatchNorm2d(4))
+    cnn.layers[0].eval()
+    cnn.layers[3].register_forward_hook(lambda *_: None)
+    cnn.layers[0].bias.requires_grad_(False)
+    cnn.layers[0].weight.grad = torch.ones_like(cnn.layers[0].weight)
+    cnn.layers[2].note = "mine"
+    return cnn
+
+
+class Sabotage:
+    """Does all it can to the model, and then fails."""
+
+    def __call__(self, model, images, targets):
+        network = model.network
+        network.train()
+        network(images)
+        network.layers[0].register_forward_hook(lambda *_: None)
+        network.layers[0].weight.requires_grad_(True)
+        network.layers[0].weight.grad = None
+        network.layers[2].note = "yours"
+        network.layers[2].extra = 1
+        del network.layers[4]
+        raise RuntimeError("halfway")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "lrp"])
+def test_the_model_comes_back_as_it_was_given(name, dtype, lived_in, images, targets):
+    before, state = fingerprint(lived_in), copy.deepcopy(lived_in.state_dict())
+    explain(name, lived_in, images, targets, dtype=dtype)
+    assert fingerprint(lived_in) == before
+    for key, value in lived_in.state_dict().items():
+        assert value.equal(state[key])
+
+
+def test_lrp_gives_back_the_model_and_its_rules(cnn, images, targets):
+    from captum.attr._utils.lrp_rules import GammaRule
+
+    cnn.layers[0].rule = GammaRule()
+    cnn.double()
+    before, state = fingerprint(cnn), copy.deepcopy(cnn.state_dict())
+    with_rule = explain("lrp", cnn, images, targets)
+    with_rule_in_chunks = explain("lrp", cnn, images, targets, batch_size=2)
+    assert fingerprint(cnn) == before
+    assert all(value.equal(state[key]) for key, value in cnn.state_dict().items())
+    torch.testing.assert_close(with_rule, with_rule_in_chunks)
+    del cnn.layers[0].rule
+    assert not torch.allclose(with_rule, explain("lrp", cnn, images, targets))
+
+
+def test_the_model_comes_back_when_the_explainer_raises(lived_in, images, targets):
+    before, state = fingerprint(lived_in), copy.deepcopy(lived_in.state_dict())
+    with pytest.raises(RuntimeError, match="halfway"):
+        explain(Sabotage(), lived_in, images, targets, dtype=torch.float32, device="cpu")
+    assert fingerprint(lived_in) == before
+    for key, value in lived_in.state_dict().items():
+        assert value.equal(state[key])
+
+
+@pytest.mark.parametrize("name", ["guided_backprop", "deeplift", "lrp"])
+def test_the_model_comes_back_when_an_explainer_raises_midway(name, images, targets):
+    class Twice(nn.Module):
+        """Fails in the last pass, the one with the hooks in place."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.relu, self.last = nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 2)
+            self.passes = 0
+
+        def forward(self, x):
+            self.passes += 1
+            hidden = self.relu(self.first(x.flatten(1)))
+            if self.passes > (2 if name == "lrp" else 1):
+                raise RuntimeError("worn out")
+            return self.last(hidden)
+
+    model = Twice()
+    before = fingerprint(model)
+    with pytest.raises(RuntimeError, match="worn out"):
+        explain(name, model, images, targets, device="cpu")
+    assert fingerprint(model) == before
+
+
+def test_hook_handles_still_work_afterwards(cnn, images, targets):
+    calls = []
+    handle = cnn.layers[0].register_forward_hook(lambda *_: calls.append(1))
+    explain("saliency", cnn.double(), images, targets, device="cpu")
+    seen = len(calls)
+    assert seen > 0
+    handle.remove()
+    cnn(images.double())
+    assert len(calls) == seen
+
+
+def test_a_model_that_fits_is_not_copied_and_one_that_does_not_is(cnn, images, targets):
+    seen = []
+
+    def spy(model, images, targets):
+        seen.append(model.network)
+        return images[:, 0]
+
+    explain(spy, cnn, images, targets, dtype=torch.float32, device="cpu")
+    explain(spy, cnn, images, targets, dtype=torch.float64, device="cpu")
+    assert seen[0] is cnn
+    assert seen[1] is not cnn
+    assert next(cnn.parameters()).dtype is torch.float32
+
+
+def test_inside_gradients_are_on_and_parameters_are_frozen(cnn):
+    with torch.no_grad(), unharmed(cnn) as lent:
+        assert torch.is_grad_enabled()
+        assert not any(p.requires_grad for p in lent.parameters())
+        assert not any(module.training for module in lent.modules())
+    assert all(p.requires_grad for p in cnn.parameters())
+
+
+def test_explaining_works_where_gradients_are_off(mlp, images, targets):
+    expected = explain("ig", mlp, images, targets)
+    with torch.no_grad():
+        torch.testing.assert_close(explain("ig", mlp, images, targets), expected)
+    with torch.inference_mode():
+        torch.testing.assert_close(explain("ig", mlp, images, targets), expected)
+        torch.testing.assert_close(explain("ig", mlp, images * 1, targets * 1), expected)

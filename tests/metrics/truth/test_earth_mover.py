@@ -1,0 +1,308 @@
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import ot
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from oracles import transport as oracle
+from scipy.ndimage import gaussian_filter
+
+from xaibench.metrics import TransportError, emd, emd_perf
+from xaibench.metrics.truth import proven_distance as wasserstein
+from xaibench.metrics.truth.earth_mover import TransportProgress
+from xaibench.metrics.w1 import multiscale
+
+KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "constant"]
+ROUTES = {"POT": 10**9, "levels": -1}
+
+
+def some_maps(kind, size, rng):
+    noise = rng.standard_normal((size, size))
+    return {
+        "uniform": rng.uniform(-1, 1, (size, size)),
+        "smooth": gaussian_filter(noise, 2),
+        "sparse": noise * (rng.random((size, size)) < 0.1) + 1e-3 * np.eye(size),
+        "heavy-tailed": rng.standard_cauchy((size, size)) ** 3,
+        "constant": np.ones((size, size)),
+    }[kind]
+
+
+def batch(size=20, seed=0):
+    """One map of each kind, a zero map and an empty mask."""
+    rng = np.random.default_rng(seed)
+    maps = np.stack([*(some_maps(kind, size, rng) for kind in KINDS), np.zeros((size, size)), np.ones((size, size))])
+    masks = rng.random(maps.shape) < 0.3
+    masks[-1] = False
+    return maps, masks
+
+
+@pytest.fixture
+def ours(monkeypatch):
+    """No map is POT's."""
+    monkeypatch.setattr(wasserstein, "FEW_PAIRS", -1)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [8, 16])
+def test_emd_against_the_full_cost_matrix(kind, size, route, monkeypatch):
+    monkeypatch.setattr(wasserstein, "FEW_PAIRS", ROUTES[route])
+    rng = np.random.default_rng(size)
+    maps = np.stack([some_maps(kind, size, rng) for _ in range(4)])
+    masks = rng.random((4, size, size)) < np.array([0.02, 0.1, 0.5, 0.95])[:, None, None]
+    masks[:, 1, 1] = True
+    expected = [oracle.emd_by_simplex(*case) for case in zip(maps, masks, strict=True)]
+    np.testing.assert_allclose(emd(maps, masks, reduction="none"), expected, rtol=1e-11, atol=1e-12)
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_emd_against_the_linear_program(data):
+    shape = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    maps = data.draw(hnp.arrays(np.float64, shape, elements=st.one_of(st.just(0.0), st.floats(0.01, 10))))
+    masks = data.draw(hnp.arrays(np.bool_, shape))
+    maps[0, 0], masks[-1, -1] = 1, True
+    assert emd(maps, masks) == pytest.approx(oracle.emd_by_linear_program(maps, masks), rel=1e-7, abs=1e-7)
+
+
+def test_emd_by_hand():
+    mask = np.zeros((4, 4), dtype=bool)
+    mask[0, 0] = True
+    point = np.zeros((4, 4))
+    point[3, 3] = -2
+    assert emd(point, mask) == pytest.approx(math.hypot(3, 3), rel=1e-15)
+    half = point.copy()
+    half[0, 0] = 2
+    assert emd(half, mask) == pytest.approx(math.hypot(3, 3) / 2, rel=1e-15)
+
+
+def test_emd_of_a_map_moved_as_a_whole_is_the_way_it_was_moved():
+    mask = np.zeros((9, 9), dtype=bool)
+    mask[1:4, 2:4] = True
+    assert emd(np.roll(mask, (4, 3), axis=(0, 1)).astype(float), mask) == pytest.approx(5.0, rel=1e-14)
+
+
+def test_emd_of_a_column_is_the_distance_of_the_cumulative_sums():
+    rng = np.random.default_rng(0)
+    values, mask = rng.random((40, 1)), rng.random((40, 1)) < 0.3
+    source, target = oracle.distributions(values, mask)
+    assert emd(values, mask) == pytest.approx(np.abs(np.cumsum(source - target)).sum(), rel=1e-13)
+
+
+def test_emd_64x64_is_the_distance_of_the_rows_when_columns_are_constant():
+    # Constant along the columns on both sides: the optimum moves mass straight up and down, a problem of one dimension.
+    rng = np.random.default_rng(0)
+    profile, marked = rng.random(64) ** 8, np.arange(64) < 9
+    values, mask = np.repeat(profile[:, None], 64, axis=1), np.repeat(marked[:, None], 64, axis=1)
+    expected = np.abs(np.cumsum(profile / profile.sum() - marked / marked.sum())).sum()
+    assert emd(values, mask) == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1.5e308])
+def test_emd_of_extreme_maps(scale):  # the plain sum overflows, or falls among the subnormals
+    mask = np.array([[1, 0, 0, 0]])
+    assert emd(np.array([[1.0, 0, 0, 1.0]]) * scale, mask) == pytest.approx(1.5, rel=1e-12)
+
+
+def test_emd_of_a_map_that_differs_from_the_mask_by_rounding_is_zero():
+    mask = np.zeros((8, 8), dtype=bool)
+    mask.ravel()[:7] = True
+    nearly = mask * np.nextafter(1.0, 2.0 * np.arange(64).reshape(8, 8) % 3)
+    assert 0 <= emd(nearly, mask) < 1e-14
+
+
+def test_emd_perf_divides_by_the_diameter():
+    rng = np.random.default_rng(0)
+    maps, masks = rng.random((3, 8, 8)), rng.random((3, 8, 8)) < 0.2
+    distances = emd(maps, masks, reduction="none")
+    for diameter, length in (("image", math.sqrt(7**2 + 7**2)), ("released", math.sqrt(2 * 8 * 8))):
+        scores = emd_perf(maps, masks, diameter=diameter, reduction="none")
+        np.testing.assert_allclose(scores, 1 - distances / length, rtol=1e-15)
+
+
+def test_emd_perf_is_zero_from_corner_to_corner_and_one_at_home():
+    mask, opposite = np.zeros((5, 9), dtype=bool), np.zeros((5, 9))
+    mask[0, 0], opposite[4, 8] = True, 3.0
+    assert emd_perf(opposite, mask) == 0.0
+    assert emd_perf(5.0 * mask, mask) == 1.0
+    assert emd_perf(np.ones((1, 1)), np.ones((1, 1), dtype=bool)) == 1.0
+
+
+def test_emd_perf_refuses_an_unknown_diameter():
+    with pytest.raises(ValueError, match="diameter must be 'image' or 'released', got 'paper'"):
+        emd_perf(np.ones((2, 2)), np.ones((2, 2)), diameter="paper")
+
+
+def test_emd_perf_refuses_the_released_diameter_of_an_oblong_image():
+    with pytest.raises(ValueError, match=r"square images, got 1×9. Use diameter='image'"):
+        emd_perf(np.ones((1, 9)), np.ones((1, 9)), diameter="released")
+
+
+def test_small_problems_are_pots_and_others_ours(monkeypatch):
+    calls = []
+    for name in ("_by_pot", "_by_levels"):
+        solve = getattr(wasserstein, name)
+        spy = lambda *problem, name=name, solve=solve: calls.append(name) or solve(*problem)  # noqa: E731
+        monkeypatch.setattr(wasserstein, name, spy)
+    for width in (16, 17):  # 128·128 pairs, 136·136 pairs
+        left = np.arange(16 * width).reshape(16, width) % 2 == 0
+        assert emd((~left).astype(float), left) == pytest.approx(oracle.emd_by_simplex(~left, left), rel=1e-11)
+    assert calls == ["_by_pot", "_by_levels"]
+
+
+def test_numba_is_loaded_for_large_images_only():
+    code = """
+import sys
+import numpy as np
+import xaibench.metrics
+for size, loaded in ((8, False), (16, False), (20, True)):
+    values = np.random.default_rng(0).random((size, size))
+    xaibench.metrics.emd(values, values < 0.5)
+    assert ("numba" in sys.modules) is loaded, size
+"""
+    environment = os.environ | {"POT_BACKEND_DISABLE_PYTORCH": "1"}  # not needed here, and slow to load
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_map_that_is_nearly_the_mask_is_exact_all_the_same(route, monkeypatch):
+    monkeypatch.setattr(wasserstein, "FEW_PAIRS", ROUTES[route])
+    rng = np.random.default_rng(0)
+    mask = rng.random((20, 20)) < 0.3
+    values = mask * (1 + 1e-9 * rng.standard_normal(mask.shape))
+    source, target = oracle.distributions(values, mask)
+    excess, lack = np.maximum(source - target, 0), np.maximum(target - source, 0)
+    way = ot.emd2(excess / excess.sum(), lack / lack.sum(), oracle.pixel_distances(20, 20))
+    assert emd(values, mask) == pytest.approx(excess.sum() * way, rel=1e-11)
+
+
+@pytest.mark.parametrize("size", [8, 24])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_enclose_the_distance(kind, size):
+    rng = np.random.default_rng(1)
+    values, mask = some_maps(kind, size, rng), rng.random((size, size)) < 0.2
+    expected = oracle.emd_by_simplex(values, mask)
+    lower, upper = emd(values, mask, exact=False)
+    assert lower <= expected * (1 + 1e-12)
+    assert upper >= expected * (1 - 1e-12)
+    assert upper - lower <= 0.003 * upper
+
+
+@pytest.mark.usefixtures("ours")
+def test_bounds_are_reduced_like_scores():
+    maps, masks = batch()
+    exact = emd(maps, masks, reduction="none")
+    lower, upper = emd(maps, masks, exact=False, reduction="none")
+    assert lower.shape == upper.shape == (7,)
+    assert np.isnan([lower, upper]).tolist() == [[False] * 5 + [True] * 2] * 2
+    assert (lower[:5] <= exact[:5] * (1 + 1e-12)).all()
+    assert (upper[:5] >= exact[:5] * (1 - 1e-12)).all()
+    assert (lower[:5] < upper[:5]).any()
+    assert emd(maps, masks, exact=False) == (pytest.approx(lower[:5].mean()), pytest.approx(upper[:5].mean()))
+    tensors = emd(torch.from_numpy(maps), torch.from_numpy(masks), exact=False, reduction="none")
+    assert all(isinstance(bound, torch.Tensor) for bound in tensors)
+    np.testing.assert_array_equal(torch.stack(tensors), [lower, upper])
+    worst, best = emd_perf(maps, masks, exact=False, reduction="none")
+    np.testing.assert_array_equal([worst, best], [1 - upper / math.hypot(19, 19), 1 - lower / math.hypot(19, 19)])
+    nothing = emd(maps[:0], masks[:0], exact=False, reduction="none")
+    assert [len(bound) for bound in nothing] == [0, 0]
+
+
+@pytest.mark.usefixtures("ours")
+@pytest.mark.parametrize("exact", [True, False])
+def test_any_number_of_workers_gives_the_same_bits(exact):
+    maps, masks = batch()
+    maps, masks = np.concatenate([maps, maps[::-1]]), np.concatenate([masks, masks])
+    alone = emd(maps, masks, exact=exact, reduction="none")
+    for workers in (2, 3):
+        np.testing.assert_array_equal(emd(maps, masks, exact=exact, workers=workers, reduction="none"), alone)
+        if exact:
+            np.testing.assert_array_equal(
+                emd_perf(maps, masks, workers=workers, reduction="none"), emd_perf(maps, masks, reduction="none")
+            )
+
+
+@pytest.mark.usefixtures("ours")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress(workers):
+    maps, masks = batch()
+    plain = emd(maps, masks, reduction="none")
+    seen: list[TransportProgress] = []
+    scores = emd(maps, masks, workers=workers, time_limit=600.0, progress=seen.append, reduction="none")
+    np.testing.assert_array_equal(scores, plain)  # to be watched changes nothing
+    assert sorted(state.sample for state in seen if state.done) == list(range(7))
+    for sample, score in enumerate(plain):
+        states = [state for state in seen if state.sample == sample]
+        assert [state.done for state in states] == [False] * (len(states) - 1) + [True]
+        np.testing.assert_array_equal(states[-1].upper, score)
+        np.testing.assert_allclose(states[-1].lower, score, rtol=1e-9)
+        assert len(states) > 1 or np.isnan(score)
+        assert all(state.lower <= score * (1 + 1e-9) and score <= state.upper * (1 + 1e-9) for state in states[:-1])
+
+
+def test_samples_keep_their_number_when_the_batch_is_cut(monkeypatch):
+    monkeypatch.setattr("xaibench.metrics.shared.map_inputs._BLOCK_PIXELS", 2 * 8 * 8)
+    seen = []
+    maps = np.random.default_rng(0).random((5, 8, 8))
+    emd(maps, maps < 0.5, progress=seen.append)
+    assert [state.sample for state in seen] == [0, 1, 2, 3, 4]
+
+
+def test_when_the_time_is_up_there_is_an_error_or_an_interval():
+    maps, masks = batch()
+    exact = emd(maps[0], masks[0])
+    with pytest.raises(
+        TransportError, match=r"Map 0: 0 s were not enough: the distance lies between [\d.]+ and"
+    ) as error:
+        emd(maps, masks, time_limit=0, workers=2)
+    lower, upper = emd(maps[0], masks[0], exact=False, time_limit=0)
+    assert lower < exact < upper
+    assert upper - lower > 0.003 * upper
+    assert f"between {lower:.9g} and {upper:.9g} pixels" in str(error.value)
+
+
+def test_a_search_that_does_not_end_is_ended(monkeypatch):
+    monkeypatch.setattr(multiscale, "_MOST_ROUNDS", 1)
+    maps, masks = batch()
+    with pytest.raises(TransportError, match=r"Map 0: The optimum was not reached: .* Please report this map"):
+        emd(maps, masks)
+    lower, upper = emd(maps[0], masks[0], exact=False)
+    assert lower <= oracle.emd_by_simplex(maps[0], masks[0]) <= upper
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, None])
+def test_bad_number_of_workers(workers):
+    with pytest.raises(ValueError, match=f"workers must be an integer of at least 1, got {workers}"):
+        emd(np.ones((2, 2)), np.ones((2, 2)), workers=workers)
+
+
+@pytest.mark.parametrize(("limit", "kind"), [(-1, ValueError), (math.inf, ValueError), ("2", TypeError)])
+def test_bad_time_limit(limit, kind):
+    with pytest.raises(kind, match="time_limit must be a finite number >= 0, got"):
+        emd_perf(np.ones((2, 2)), np.ones((2, 2)), time_limit=limit)
+
+
+def test_a_solver_that_stops_short_is_an_error_not_a_score(monkeypatch):
+    solve = ot.lp.emd
+    monkeypatch.setattr(ot.lp, "emd", lambda *problem, **options: solve(*problem, **(options | {"numItermax": 1})))
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="numItermax"), pytest.raises(TransportError, match="without an optimum"):
+        emd(rng.random((8, 8)), rng.random((8, 8)) < 0.5)
+
+
+def test_an_optimum_that_is_none_is_an_error_not_a_score(monkeypatch):
+    solve = ot.lp.emd
+
+    def sure(supply, demand, costs, **options):  # says that it has the optimum, of other costs
+        return solve(supply, demand, costs.max() - costs, **options)
+
+    monkeypatch.setattr(ot.lp, "emd", sure)
+    rng = np.random.default_rng(0)
+    with pytest.raises(TransportError, match="Map 0: The optimum was not reached: the distance lies between"):
+        emd(rng.random((8, 8)), rng.random((8, 8)) < 0.5)

@@ -1,0 +1,48 @@
+"""What counts as a file of weights, and reading one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from xaibench.models import WeightsNotFoundError
+from xaibench.models.networks.pretrained_weights import is_file, named_weights, read_weights
+
+
+@pytest.mark.parametrize("weights", ["a.pth", "a.pt", "a.bin", "a.safetensors", "folder/a", Path("a")])
+def test_paths(weights):
+    assert is_file(weights)
+
+
+@pytest.mark.parametrize("weights", ["IMAGENET1K_V1", "pretrained", None])
+def test_names(weights):
+    assert not is_file(weights)
+
+
+def test_the_default_is_torchvisions_first_and_its_statistics_come_along():
+    entry = named_weights("resnet50", "IMAGENET1K_V1")
+    assert entry.name == "IMAGENET1K_V1"
+    assert tuple(entry.transforms().mean) == (0.485, 0.456, 0.406)
+    with pytest.raises(ValueError, match=r"resnet50 has no weights 'V2'\. Known: IMAGENET1K_V1, IMAGENET1K_V2"):
+        named_weights("resnet50", "V2")
+
+
+@pytest.mark.parametrize("name", ["broken.pth", "broken.safetensors"])
+def test_a_broken_file_says_so(tmp_path, name):
+    (tmp_path / name).write_bytes(b"no tensors at all")
+    with pytest.raises(ValueError, match=f"{name}' cannot be read as tensors"):
+        read_weights(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", [[torch.zeros(1)], {}, {"epoch": 3}, torch.zeros(2)])
+def test_something_else_than_tensors_by_name(tmp_path, content):
+    torch.save(content, tmp_path / "a.pth")
+    with pytest.raises(ValueError, match="expected tensors by name"):
+        read_weights(tmp_path / "a.pth")
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(WeightsNotFoundError, match="there is no such file"):
+        read_weights("/nowhere/a.pth")

@@ -1,0 +1,329 @@
+"""Training a head or all of a network: against plain loops, reproducible, with a cache, and when memory is short."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from xaibench.core.compute.row_memory import Rows
+from xaibench.models import TrainingDivergedError, build, find_head, fit_head
+from xaibench.models.training.head_training import features
+
+QUICK = {"epochs": 4, "lr": 0.01, "batch_size": 8, "device": "cpu", "progress": False}
+
+
+class Split:
+    """Samples that are read batch by batch; counts what is read."""
+
+    def __init__(self, count=40, seed=0, classes=2, side=8):
+        g = torch.Generator().manual_seed(seed)
+        self.targets = torch.arange(count) % classes
+        self.pictures = torch.rand(count, 3, side, side, generator=g)
+        for index, target in enumerate(self.targets.tolist()):
+            self.pictures[index, target % 3, 1:5, 1:5] += 0.7
+        self.read = []
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        self.read.append(len(index))
+        return self.pictures[index], torch.zeros(len(index), 8, 8, dtype=torch.bool), self.targets[index]
+
+
+class Small(nn.Sequential):
+    def __init__(self, classes=2, seed=0):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            super().__init__(
+                nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+                nn.Dropout(0.5), nn.Linear(24, classes),
+            )  # fmt: skip
+
+
+TRAIN, VAL = Split(40, 0), Split(20, 1)
+
+
+def state(model):
+    return {key: value.clone() for key, value in model.state_dict().items()}
+
+
+def same(one, two):
+    return all(torch.equal(a, b) for a, b in zip(state(one).values(), state(two).values(), strict=True))
+
+
+def test_features_are_what_reaches_the_head():
+    model = Small().train()
+    head = find_head(model, TRAIN[[0]][0])
+    assert head.name == "6"
+    found = features(model, head, TRAIN, batch_size=7, progress=False)
+    assert all(module.training for module in model.modules())  # as it came
+    with torch.no_grad():
+        torch.testing.assert_close(head.layer(found), model.eval()(TRAIN.pictures))
+    assert not head.layer._forward_pre_hooks
+
+
+def test_the_head_learns_as_in_a_plain_loop():
+    model, plain = Small(), Small().eval()
+    before = state(model)
+    result = fit_head(model, TRAIN, VAL, seed=3, **QUICK)
+
+    with torch.no_grad():
+        trunk = nn.Sequential(*list(plain)[:-1])
+        x, vx = trunk(TRAIN.pictures), trunk(VAL.pictures)
+    layer = plain[-1]
+    adam = torch.optim.Adam(layer.parameters(), lr=0.01)
+    order, losses, kept = torch.Generator().manual_seed(3), [], None
+    for _ in range(4):
+        for batch in torch.randperm(40, generator=order).split(8):
+            adam.zero_grad()
+            F.cross_entropy(layer(x[batch]), TRAIN.targets[batch]).backward()
+            adam.step()
+        with torch.no_grad():
+            losses.append(F.cross_entropy(layer(vx), VAL.targets).item())
+        if losses[-1] == min(losses):
+            kept = copy.deepcopy(layer.state_dict())
+    torch.testing.assert_close(torch.tensor(result.val_loss), torch.tensor(losses))
+    torch.testing.assert_close(model[-1].weight, kept["weight"])
+    after = state(model)
+    changed = {key for key in before if not torch.equal(before[key], after[key])}
+    assert changed == {"6.weight", "6.bias"}  # statistics of the batch normalisation neither
+    assert not any(module.training for module in model.modules())
+    assert result.best_epoch == losses.index(min(losses))
+
+
+def test_the_whole_network_learns_as_in_a_plain_loop():
+    model, plain = Small(), Small()
+    model[5].p = plain[5].p = 0.0
+    result = fit_head(model, TRAIN, VAL, seed=3, finetune="all", **QUICK)
+
+    adam = torch.optim.Adam(plain.parameters(), lr=0.01)
+    order, losses, kept = torch.Generator().manual_seed(3), [], None
+    for _ in range(4):
+        plain.train()
+        for batch in torch.randperm(40, generator=order).split(8):
+            adam.zero_grad()
+            F.cross_entropy(plain(TRAIN.pictures[batch]), TRAIN.targets[batch]).backward()
+            adam.step()
+        plain.eval()
+        with torch.no_grad():
+            losses.append(F.cross_entropy(plain(VAL.pictures), VAL.targets).item())
+        if losses[-1] == min(losses):
+            kept = copy.deepcopy(plain.state_dict())
+    torch.testing.assert_close(torch.tensor(result.val_loss), torch.tensor(losses), rtol=1e-4, atol=1e-5)
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(value, kept[key], rtol=1e-3, atol=1e-4)
+    assert not any(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("finetune", ["head", "all"])
+def test_the_same_seed_gives_the_same_weights(finetune):
+    models = [Small() for _ in range(3)]
+    before = torch.get_rng_state()
+    for model, seed in zip(models, (1, 1, 2), strict=True):
+        torch.rand(seed)  # whatever the global generator does
+        fit_head(model, TRAIN, VAL, seed=seed, finetune=finetune, **QUICK)
+    torch.set_rng_state(before)
+    fit_head(Small(), TRAIN, VAL, seed=1, finetune=finetune, **QUICK)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert same(models[0], models[1])
+    assert not same(models[0], models[2])
+
+
+@pytest.mark.parametrize("finetune", ["head", "all"])
+def test_the_first_of_equal_epochs_is_kept(finetune):
+    # A learning rate that cannot move float32 weights leaves every epoch as it was.
+    model = Small()
+    model[1].momentum = 0.0
+    before = state(model)
+    result = fit_head(model, TRAIN, VAL, finetune=finetune, **{**QUICK, "lr": 1e-30})
+    assert result.best_epoch == 0
+    assert len(set(result.val_loss)) == 1
+    for key, value in state(model).items():
+        if "num_batches" not in key:
+            torch.testing.assert_close(value, before[key], rtol=0, atol=1e-20)
+
+
+def test_a_big_network_gets_a_head_that_classifies():
+    # An untrained trunk sees little, but light from dark.
+    train, val = Split(32, 0, side=32), Split(16, 1, side=32)
+    for split in (train, val):
+        split.pictures = 0.3 * torch.rand(split.pictures.shape) + 0.7 * split.targets[:, None, None, None]
+    model = build("resnet18", (3, 32, 32), 2, weights=None)
+    before = state(model)
+    result = fit_head(model, train, val, **{**QUICK, "epochs": 30})
+    assert find_head(model, val.pictures).name == "network.fc"
+    assert result.val_accuracy == 1.0
+    changed = {key for key, value in state(model).items() if not torch.equal(value, before[key])}
+    assert changed == {"network.fc.weight", "network.fc.bias"}
+
+
+def test_images_are_read_once_and_with_a_cache_not_again(tmp_path):
+    train, val, file = Split(40, 0), Split(20, 1), tmp_path / "cache" / "features"
+    model, again, plain = Small(), Small(), Small()
+    fit_head(plain, train, val, **QUICK)
+    assert sum(train.read) == 40 + 2  # all, and the first twice for a look at the model
+    fit_head(model, train, val, cache=file, **QUICK)
+    train.read.clear()
+    fit_head(again, train, val, cache=str(file), **QUICK)
+    assert sum(train.read) == 8 + 2  # the fingerprint looks at eight
+    assert same(model, again)
+    assert same(model, plain)
+    assert [path.name for path in file.parent.iterdir()] == ["features"]
+
+
+@pytest.mark.parametrize("change", ["weights", "targets", "images"])
+def test_a_cache_of_something_else_is_written_anew(tmp_path, caplog, change):
+    train, model, other = Split(40, 0), Small(), Small(seed=1 if change == "weights" else 0)
+    fit_head(model, train, VAL, cache=tmp_path / "features", **QUICK)
+    if change == "targets":
+        train.targets = train.targets.flip(0)
+    if change == "images":
+        train.pictures[-1] += 1
+    with caplog.at_level(logging.WARNING, "xaibench"):
+        fit_head(other, train, VAL, cache=tmp_path / "features", **QUICK)
+    assert "holds the features of another network or set" in caplog.text
+    expected = Small(seed=1 if change == "weights" else 0)
+    fit_head(expected, train, VAL, **QUICK)
+    assert same(other, expected)
+
+
+def test_a_file_that_is_no_cache_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(ValueError, match="is no file of features, and is left as it is"):
+        fit_head(Small(), TRAIN, VAL, cache=tmp_path / "mine", **QUICK)
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_nothing_is_left_when_the_cache_cannot_be_computed(tmp_path):
+    train = Split(40, 0)
+    train.pictures[7] = torch.nan
+    with pytest.raises(ValueError, match=r"NaN or infinite features for 1 of 40 samples \(the first: 7\)"):
+        fit_head(Small(), train, VAL, cache=tmp_path / "features", **QUICK)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Narrow(Small):
+    """Runs out of memory as a GPU does, above some number of images."""
+
+    most = 3
+
+    def forward(self, x):
+        if len(x) > self.most:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("finetune", ["head", "all"])
+def test_out_of_memory_halves_the_batch_and_changes_nothing_else(caplog, finetune):
+    narrow, wide = Narrow(), Small()
+    for model in (narrow, wide):
+        model[1], model[5] = nn.Identity(), nn.Identity()  # what sees the batch, and what is random
+    with caplog.at_level(logging.WARNING, "xaibench"):
+        results = [fit_head(model, TRAIN, VAL, finetune=finetune, **QUICK) for model in (narrow, wide)]
+    assert "images in a pass; going on with 2" in caplog.text
+    torch.testing.assert_close(results[0].val_loss, results[1].val_loss, rtol=1e-4, atol=1e-5)
+    for a, b in zip(narrow.parameters(), wide.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    steps = [record for record in caplog.records if "out of GPU memory" in record.message]
+    assert len(steps) < 12  # it is not tried again for every batch
+
+
+def test_a_single_image_that_is_too_much_is_an_error():
+    class Tiny(Narrow):
+        most = 1
+
+        def forward(self, x):
+            if x.requires_grad or not self.training:
+                return super().forward(x)
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory: one image is too much")
+
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="one image is too much"):
+        fit_head(Tiny(), TRAIN, VAL, finetune="all", **QUICK)
+
+
+def test_rows_start_again_from_the_first():
+    seen, undone = [], []
+
+    def work(part):
+        seen.append((part.start, part.stop))
+        if part.stop - part.start > 2 and part.start > 0:
+            raise torch.cuda.OutOfMemoryError
+        return torch.arange(part.start, part.stop)
+
+    rows = Rows(4)
+    assert rows.each(7, work, again=lambda: undone.append(1)).tolist() == list(range(7))
+    assert seen == [(0, 4), (4, 7), (0, 2), (2, 4), (4, 6), (6, 7)]
+    assert (rows.size, len(undone)) == (2, 2)
+
+
+def with_(**changes):
+    model = Small(changes.pop("classes", 2))
+    for name, value in changes.items():
+        setattr(model, name, value)
+    return model
+
+
+class Softmax(Small):
+    def forward(self, x):
+        return super().forward(x).softmax(1)
+
+
+class Conv(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 2, 8), nn.Flatten())
+
+
+def broken():
+    model = Small()
+    nn.init.constant_(model[0].weight, torch.nan)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "train", "parameters", "message"),
+    [
+        (lambda: Small(5), TRAIN, {}, r"5 outputs, but 3 of these classes have no training sample \(2, 3, 4\)"),
+        (lambda: Small(2), Split(classes=3), {}, "targets go from 0 to 2, but the model has 2 outputs"),
+        (Small, Split(1), {}, r"1 of these classes have no training sample \(1\)"),
+        (Small, Split(0), {}, "The training split holds no sample"),
+        (broken, TRAIN, {}, "returns NaN or infinite logits for the first training image"),
+        (Softmax, TRAIN, {}, r"goes on after its last nn.Linear, '6'.*finetune='all'"),
+        (Conv, TRAIN, {}, r"No nn.Linear runs in Conv.*finetune='all'"),
+        (lambda: nn.Sequential(nn.Conv2d(4, 2, 1)), TRAIN, {}, r"does not take images of shape \[3, 8, 8\]"),
+        (lambda: nn.Sequential(nn.Conv2d(3, 2, 1)), TRAIN, {}, r"Expected logits \[1, K\].*got \[1, 2, 8, 8\]"),
+        (nn.Flatten, TRAIN, {}, "The model has no weights to train"),
+        (Small, TRAIN, {"finetune": "tail"}, "finetune='tail': expected 'head' or 'all'"),
+        (Small, TRAIN, {"finetune": "all", "cache": "x"}, "cache: there are no features to keep"),
+        (Small, TRAIN, {"epochs": 0}, "epochs is 0, expected at least 1"),
+        (Small, TRAIN, {"lr": 0.0}, "lr is 0.0, expected a number above 0"),
+    ],
+)
+def test_bad_input_is_refused(model, train, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        fit_head(model(), train, VAL, **{**QUICK, **parameters})
+
+
+@pytest.mark.parametrize("finetune", ["head", "all"])
+def test_a_training_that_diverges_leaves_the_best_weights(finetune):
+    model = Small()
+    with pytest.raises(TrainingDivergedError, match="he loss is"):
+        fit_head(model, TRAIN, VAL, finetune=finetune, **{**QUICK, "lr": 3e37})
+    assert all(weight.isfinite().all() for weight in model.parameters())
+
+
+def test_the_whole_network_without_a_linear_layer_can_be_trained():
+    result = fit_head(Conv(), TRAIN, VAL, finetune="all", **{**QUICK, "epochs": 20, "lr": 0.05})
+    assert result.val_accuracy == 1.0
+
+
+def test_workers_read_the_same():
+    models = [Small(), Small()]
+    for model, workers in zip(models, (0, 1), strict=True):
+        fit_head(model, TRAIN, VAL, finetune="all", workers=workers, **{**QUICK, "epochs": 1})
+    assert same(*models)

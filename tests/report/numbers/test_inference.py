@@ -1,0 +1,202 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracles.report_tables import holm, ranks_over_samples, sign_flip
+
+from xaibench.report.numbers.inference import ALL_PAIRS, INFERENCE_COLUMNS, PAIR_COLUMNS, bundled, cell_matrices, infer
+from xaibench.report.numbers.summary_tables import SUMMARY_COLUMNS, summarise
+from xaibench.report.read.run_reading import read_run
+from xaibench.statistics.intervals import paired_test
+
+CELL = ["scenario", "background", "model"]
+
+
+def inferred(folder):
+    run = read_run(folder)
+    return infer(run, summarise(run))
+
+
+def change_scores(folder, change):
+    scores = pd.read_parquet(folder / "scores.parquet")
+    changed = change(scores)
+    (scores if changed is None else changed).to_parquet(folder / "scores.parquet")
+
+
+def test_the_summary_keeps_its_rows_and_columns(shared_run):
+    run = read_run(shared_run)
+    plain = summarise(run)
+    summary, _ = infer(run, plain)
+    pd.testing.assert_frame_equal(summary[plain.columns.tolist()], plain)
+    assert summary.columns.tolist() == [*plain.columns, *INFERENCE_COLUMNS]
+    assert set(SUMMARY_COLUMNS) < set(summary)
+
+
+def test_tests_and_ranks_are_the_literal_ones(fresh_annotated_run):
+    """Ten patients of two samples and two trainings each, with missing and undefined scores among them."""
+
+    def change(scores):
+        few = scores[(scores["sample"] < 20) & scores["metric"].isin(["iou", "deletion"])]
+        few = few[few["explainer"].isin(["gradcam", "rise", "saliency", "sobel", "input"])]
+        again = few.assign(seed=1, value=few["value"] + np.random.default_rng(1).normal(0, 0.1, len(few)))
+        both = pd.concat([few, again], ignore_index=True)
+        both.loc[(both["explainer"] == "rise") & (both["sample"] == 3), "value"] = np.nan
+        return both[~((both["explainer"] == "saliency") & (both["sample"] == 5) & (both["seed"] == 1))]
+
+    change_scores(fresh_annotated_run, change)
+    summary, pairs = inferred(fresh_annotated_run)
+    group = {i: f"patient {i // 2}" for i in range(20)}
+    raw = pd.read_parquet(fresh_annotated_run / "scores.parquet")
+    assert len(pairs) == 2 * 2 * 10
+    for (dataset, metric), part in raw.groupby(["dataset", "metric"]):
+        rows = part.to_dict("records")
+        mine = pairs[(pairs["scenario"] == dataset) & (pairs["metric"] == metric)]
+        expected = [
+            sign_flip(rows, first, second, group) for first, second in zip(mine["first"], mine["second"], strict=True)
+        ]
+        assert mine["difference"].tolist() == pytest.approx([difference for difference, _ in expected])
+        assert mine["p"].tolist() == pytest.approx([p for _, p in expected])
+        assert mine["p_holm"].tolist() == pytest.approx(holm([p for _, p in expected]))
+        ranks, n = ranks_over_samples(rows)
+        found = summary[(summary["scenario"] == dataset) & (summary["metric"] == metric)].set_index("explainer")
+        assert found["sample_rank"].to_dict() == pytest.approx(ranks)
+        assert (found["n_ranked"] == n).all()
+        assert_standing_follows(found, mine, higher=metric == "iou")
+
+
+def assert_standing_follows(found, pairs, *, higher):
+    wins = {}
+    for row in pairs.to_dict("records"):
+        ahead = row["difference"] > 0 if higher else row["difference"] < 0
+        better, worse = (row["first"], row["second"]) if ahead else (row["second"], row["first"])
+        wins[better, worse] = row["p_holm"]
+    for name in ("gradcam", "rise", "saliency"):
+        against = [wins.get((name, control), 1.0) for control in ("sobel", "input")]
+        assert found.loc[name, "p_controls"] == pytest.approx(max(against))
+        assert found.loc[name, "exceeds_controls"] == (max(against) < 0.05)
+        assert found.loc[name, "better_than"] == sum(p < 0.05 for (one, _), p in wins.items() if one == name)
+        assert found.loc[name, "worse_than"] == sum(p < 0.05 for (_, other), p in wins.items() if other == name)
+        assert found.loc[name, "compared_with"] == 4
+    assert found.loc[["sobel", "input"], ["p_controls", "exceeds_controls"]].isna().all(axis=None)
+
+
+def test_samples_of_one_group_make_the_interval_wider(fresh_annotated_run):
+    def change(scores):
+        patient = np.random.default_rng(0).normal(size=24)
+        scores["value"] = patient[scores["sample"] // 4] + 0.01 * scores["value"]
+        scores["correct"] = True
+
+    change_scores(fresh_annotated_run, change)
+    table = pd.read_csv(fresh_annotated_run / "samples.csv")
+    table["group"] = table["sample"] // 4
+    table.to_csv(fresh_annotated_run / "samples.csv", index=False)
+    grouped, _ = inferred(fresh_annotated_run)
+    table.drop(columns="group").to_csv(fresh_annotated_run / "samples.csv", index=False)
+    alone, _ = inferred(fresh_annotated_run)
+    (fresh_annotated_run / "samples.csv").unlink()
+    without, _ = inferred(fresh_annotated_run)
+    width, narrow = ((part["high"] - part["low"]).mean() for part in (grouped, alone))
+    assert 1.4 < width / narrow < 2.4  # twice as wide: four equal samples are one
+    pd.testing.assert_frame_equal(alone, without)
+
+
+def test_a_sample_without_a_group_is_a_group_of_its_own(fresh_annotated_run):
+    table = pd.read_csv(fresh_annotated_run / "samples.csv")
+    table.loc[table["sample"] >= 6, "group"] = None
+    table.to_csv(fresh_annotated_run / "samples.csv", index=False)
+    _, pairs = inferred(fresh_annotated_run)
+    correct = (
+        pd.read_parquet(fresh_annotated_run / "scores.parquet").query("dataset == 'pet' and correct")["sample"].unique()
+    )
+    expected = len({sample // 2 for sample in correct if sample < 6}) + sum(correct >= 6)
+    assert set(pairs.loc[pairs["scenario"] == "pet", "n_groups"]) == {expected}
+
+
+def test_the_interval_holds_the_mean_at_the_textbook_width(shared_run):
+    summary, _ = inferred(shared_run)
+    known = summary[summary["n_valid"] > 20]
+    assert (known["low"] < known["mean"]).all()
+    assert (known["mean"] < known["high"]).all()
+    expected = 2 * 1.96 * known["std"] / np.sqrt(known["n_valid"])
+    assert np.median((known["high"] - known["low"]) / expected) == pytest.approx(1, abs=0.06)
+
+
+def test_of_many_methods_only_the_pairs_with_a_control_are_tested(shared_run):
+    run = read_run(shared_run)
+    _, pairs = infer(run, summarise(run))
+    assert pairs.columns.tolist() == PAIR_COLUMNS
+    assert len(run.explainers) > ALL_PAIRS
+    for row in pairs[["first", "second"]].drop_duplicates().itertuples():
+        assert run.explainers[row.first].control != run.explainers[row.second].control
+    with_cam, without = 13 * 4, 12 * 4
+    per_cell = pairs.groupby([*CELL, "metric"]).size().groupby("model").first()
+    assert per_cell.to_dict() == {"llr": without, "mlp": without, "cnn": with_cam}
+
+
+def test_controls_of_one_set_are_the_same_in_the_cells_of_all_its_models(fresh_run):
+    """As the runner leaves it: a control is scored once and its rows stand in the cell of every model."""
+
+    def change(scores):
+        control = (scores["explainer"] == "sobel") & (scores["scenario"] == "xor")
+        key = scores["sample"] + 100 * (scores["background"] == "corr") + 1000 * (scores["metric"] == "emd_perf")
+        scores.loc[control, "value"] = np.random.default_rng(0).random(2000)[key[control]]
+        scores.loc[scores["scenario"] == "xor", "correct"] = True
+
+    change_scores(fresh_run, change)
+    summary, _ = inferred(fresh_run)
+    sobel = summary[(summary["explainer"] == "sobel") & (summary["scenario"] == "xor")]
+    for _, part in sobel.groupby(["background", "metric"], observed=True):
+        assert part["model"].tolist() == ["mlp", "cnn"]
+        assert part[["mean", "low", "high"]].nunique().tolist() == [1, 1, 1]
+
+
+def test_nothing_scored_is_nothing_concluded(fresh_run):
+    change_scores(fresh_run, lambda scores: scores.assign(correct=False))
+    summary, pairs = inferred(fresh_run)
+    assert len(summary) == 592
+    assert pairs.empty
+    assert summary[["low", "sample_rank", "exceeds_controls"]].isna().all(axis=None)
+
+
+def test_an_explainer_without_a_defined_score_does_not_hide_the_ranks_of_the_others(fresh_run):
+    def change(scores):
+        scores.loc[scores["explainer"] == "lrp", "value"] = np.nan
+
+    change_scores(fresh_run, change)
+    summary, pairs = inferred(fresh_run)
+    lrp = summary["explainer"] == "lrp"
+    assert summary.loc[lrp, ["low", "sample_rank", "p_controls", "exceeds_controls"]].isna().all(axis=None)
+    assert (summary.loc[lrp, "compared_with"] == 0).all()
+    assert summary.loc[~lrp & (summary["n_valid"] > 0), "sample_rank"].notna().all()
+    assert pairs.loc[pairs["first"] == "lrp", "p_holm"].isna().all()
+
+
+def test_matrices_hold_every_correct_score_once(fresh_run):
+    run = read_run(fresh_run)
+    cells = list(cell_matrices(run))
+    assert len(cells) == 18
+    correct = run.scores[run.scores["correct"]]
+    assert sum((~np.isnan(cell.values)).sum() for cell in cells) == correct["value"].notna().sum()
+    cell = next(cell for cell in cells if cell.cell == ("mult", "corr", "cnn"))
+    mine = correct[(correct["scenario"] == "mult") & (correct["background"] == "corr") & (correct["model"] == "cnn")]
+    for metric, method in itertools.product(cell.metrics, ("lime", "sobel")):
+        column = cell.values[:, cell.metrics.index(metric), cell.methods.index(method)]
+        rows = mine[(mine["metric"] == metric) & (mine["explainer"] == method)].sort_values("sample")
+        assert np.array_equal(column, rows["value"].to_numpy(), equal_nan=True)
+
+
+def test_bundles_hold_whole_groups_evenly_and_the_test_stays_one():
+    groups = np.random.default_rng(0).integers(0, 5000, 20000)
+    bundles = bundled(groups, limit=200)
+    assert all(len(np.unique(bundles[groups == name])) == 1 for name in np.unique(groups)[::50])
+    sizes = np.bincount(bundles[np.unique(groups, return_index=True)[1]])
+    assert len(sizes) == 200
+    assert sizes.max() - sizes.min() <= 1
+    # Under the null hypothesis p is uniform, tied into bundles or not.
+    differences = np.random.default_rng(1).normal(size=(2000, 300))
+    sums = np.zeros((100, 300))
+    np.add.at(sums, bundled(np.arange(2000), limit=100), differences)
+    p = paired_test(sums, resamples=999)
+    assert np.mean(p < 0.05) == pytest.approx(0.05, abs=0.04)
+    assert np.mean(p) == pytest.approx(0.5, abs=0.06)

@@ -1,0 +1,111 @@
+import pandas as pd
+import pytest
+
+from xaibench.report.numbers import published_tables as published
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.summary_tables import summarise
+from xaibench.report.read.run_reading import read_run
+
+#: Cat and dog, to three decimals: iou, precision, recall, hit, insertion, deletion.
+CAT_AND_DOG = {
+    "gradcam": (0.160, 0.164, 0.812, 0.312, 0.752, 0.343),
+    "cam": (0.128, 0.129, 0.844, 0.312, 0.736, 0.378),
+    "gradcam++": (0.124, 0.124, 0.835, 0.343, 0.766, 0.351),
+    "integrated_gradients": (0.300, 0.300, 0.997, 0.173, 0.399, 0.270),
+    "guided_backprop": (0.303, 0.303, 0.997, 0.218, 0.472, 0.301),
+    "input_x_gradient": (0.281, 0.306, 0.924, 0.189, 0.468, 0.317),
+    "saliency": (0.298, 0.305, 0.974, 0.214, 0.422, 0.290),
+    "rise": (0.309, 0.310, 0.999, 0.163, 0.886, 0.236),
+}
+
+
+def scores_beside(folder):
+    run = read_run(folder)
+    return run, published.scores(run, infer(run, summarise(run))[0])
+
+
+def test_the_published_tables_are_whole():
+    assert len(published.SCORES) == 5 * 8
+    assert {key for key, _ in published.SCORES} == set(published.SETS) == set(published.ACCURACY)
+    assert all(list(row) == list(published.METRICS) for row in published.SCORES.values())
+    assert all(0 < value < 1 for row in published.SCORES.values() for value in row.values())
+    for explainer, row in CAT_AND_DOG.items():
+        assert tuple(published.SCORES["pet", explainer].values()) == pytest.approx(row, abs=5.1e-4)
+    # One number of each other set, and the sums of its columns' ends, against a slip of the pen.
+    assert published.SCORES["gender", "rise"]["iou"] == 0.3416
+    assert published.SCORES["scene", "gradcam"]["hit"] == 0.4777
+    assert published.SCORES["object1", "saliency"]["insertion"] == 0.303
+    assert published.SCORES["object2", "integrated_gradients"]["recall"] == 0.9263
+    assert list(published.ACCURACY.values()) == [74.20, 94.40, 98.14, 87.12, 77.12]
+
+
+def test_the_published_agreement_is_that_of_table_4():
+    columns = {name: [row[name] for row in published.AGREEMENT.values()] for name in ("gradcam", "rise")}
+    assert columns == {"gradcam": [-0.5, 0.6, 0.7, -0.9, -0.8, 0.9], "rise": [0.1, 0.3, 0.3, -0.9, -0.6, 0.7]}
+    assert published.AGREEMENT["hit", "iou"]["integrated_gradients"] == -0.1
+
+
+def test_saliency_on_object_2_is_the_only_row_that_cannot_be():
+    """No mean IoU is above the mean precision: the page's note on it stays true."""
+    odd = [key for key, row in published.SCORES.items() if row["iou"] > row["precision"]]
+    assert odd == [("object2", "saliency")]
+
+
+def test_ours_stand_beside_theirs(annotated_run):
+    run, rows = scores_beside(annotated_run)
+    raw = pd.read_parquet(annotated_run / "scores.parquet")
+    assert [(row["set"], row["explainer"]) for row in rows[:2]] == [("Scene", "cam"), ("Scene", "gradcam")]
+    assert len(rows) == 2 * 8
+    assert [part.name for part in published.shown_metrics(run)] == list(published.METRICS)
+    row = next(row for row in rows if (row["set"], row["explainer"]) == ("Cat and Dog", "rise"))
+    assert row["same_network"]
+    mine = raw[
+        (raw["dataset"] == "pet") & (raw["explainer"] == "rise") & (raw["metric"] == "deletion") & raw["correct"]
+    ]
+    cell = row["cells"][5]
+    assert cell["ours"] == pytest.approx(mine["value"].mean())
+    assert cell["theirs"] == 0.236
+    assert cell["difference"] == pytest.approx(cell["ours"] - 0.236)
+    assert cell["low"] < cell["ours"] < cell["high"]
+    rows = published.accuracies(run)
+    assert [(row["set"], row["ours"], row["theirs"], row["same_network"]) for row in rows] == [
+        ("Cat and Dog", 97.5, 98.14, True),
+        ("Scene", 95.0, 94.4, True),
+    ]
+    assert rows[1]["difference"] == pytest.approx(0.6)
+
+
+def test_another_network_is_told_apart_and_other_sets_are_left_out(fresh_annotated_run):
+    scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
+    scores = scores.assign(model="vgg16").replace({"scene": "lidc"})
+    scores[scores["metric"] != "hit"].to_parquet(fresh_annotated_run / "scores.parquet")
+    _, rows = scores_beside(fresh_annotated_run)
+    assert {row["set"] for row in rows} == {"Cat and Dog"}
+    assert not any(row["same_network"] for row in rows)
+    assert [len(row["cells"]) for row in rows] == [5] * 8
+
+
+def test_a_run_of_other_sets_has_nothing_beside(shared_run):
+    run, rows = scores_beside(shared_run)
+    assert rows == []
+    assert published.accuracies(run) == []
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        (
+            '[explaining]\nprotocol = "scaled"',
+            "smallest to largest value, and cut above 0.5.",
+        ),
+        ('[explaining]\nprotocol = "published"', "published functions: above 0, for recall above 0.5."),
+        ("[explaining]\n[metrics]\niou = { threshold = 0.25 }\nhit = {}", "another threshold for: IoU above 0.25."),
+        ("explaining = 3", ""),
+        ("not toml [", ""),
+    ],
+)
+def test_the_rule_of_the_thresholds_is_said(fresh_annotated_run, toml, said):
+    (fresh_annotated_run / "suite.toml").write_text(toml)
+    found = published.thresholding(read_run(fresh_annotated_run))
+    assert found.endswith(said)
+    assert bool(found) == bool(said)

@@ -1,0 +1,156 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracles.report_tables import summarise as literal_summary
+
+from xaibench.report import best_methods
+from xaibench.report.numbers.summary_tables import SUMMARY_COLUMNS, leaderboard, summarise, undefined
+from xaibench.report.read.run_reading import KEYS, read_run
+
+CONTROLS = {"sobel", "laplace", "uniform", "input"}
+
+
+def rewrite(folder, change):
+    scores = pd.read_parquet(folder / "scores.parquet")
+    changed = change(scores)
+    (scores if changed is None else changed).to_parquet(folder / "scores.parquet")
+    return read_run(folder)
+
+
+def assert_equal_to_oracle(run):
+    summary = summarise(run)
+    raw = pd.read_parquet(run.path / "scores.parquet")
+    expected = literal_summary(raw.to_dict("records"), CONTROLS)
+    assert len(summary) == len(expected) > 0
+    for row in summary.to_dict("records"):
+        want = expected[tuple(row[key] for key in KEYS)]
+        for name in ("n", "n_valid", "mean", "std", "min", "q25", "median", "q75", "max", "rank"):
+            assert row[name] == pytest.approx(want.get(name, np.nan), nan_ok=True), (name, row)
+        beats = None if pd.isna(row["beats_controls"]) else bool(row["beats_controls"])
+        assert beats == want.get("beats_controls")
+
+
+def test_summary_is_the_literal_one(fresh_run):
+    assert_equal_to_oracle(read_run(fresh_run))
+
+
+def test_summary_with_a_lower_is_better_metric_and_ties(fresh_run):
+    def change(scores):
+        precision = scores["metric"] == "topk_precision"
+        scores.loc[precision, "higher_is_better"] = False
+        scores.loc[precision, "value"] = scores.loc[precision, "value"].round(0)
+
+    assert_equal_to_oracle(rewrite(fresh_run, change))
+
+
+def test_only_correct_samples_count(fresh_run):
+    def change(scores):
+        scores.loc[~scores["correct"], "value"] = 1e9
+
+    summary = summarise(rewrite(fresh_run, change))
+    assert summary["max"].max() <= 1
+    assert (summary["n"] < 12).any()
+
+
+def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
+    def change(scores):
+        lrp = scores["explainer"] == "lrp"
+        scores.loc[lrp & (scores["model"] == "mlp"), "correct"] = False
+        scores.loc[lrp & (scores["model"] == "cnn"), "value"] = np.nan
+
+    run = rewrite(fresh_run, change)
+    summary = summarise(run)
+    lrp = summary[summary["explainer"] == "lrp"].set_index("model")
+    assert (lrp.loc["mlp", "n"] == 0).all()
+    assert (lrp.loc["cnn", "n"] > 0).all()
+    assert (lrp.loc["cnn", "n_valid"] == 0).all()
+    assert lrp.loc[["mlp", "cnn"], ["rank", "beats_controls"]].isna().all(axis=None)
+    assert lrp.loc["llr", "rank"].notna().all()
+    place = leaderboard(run, summary).set_index("explainer")["place"]
+    assert pd.isna(place["lrp"])  # a mean over the cells that are left is another quantity
+    assert place["deep_shap"] >= 1
+
+
+def test_rows_come_in_the_order_to_show(fresh_run):
+    summary = summarise(read_run(fresh_run))
+    assert summary["scenario"].drop_duplicates().tolist() == ["lin", "mult", "rigid", "xor"]
+    assert summary["background"].drop_duplicates().tolist() == ["white", "corr"]
+    assert summary["explainer"].drop_duplicates().tolist()[-4:] == ["sobel", "laplace", "uniform", "input"] or (
+        set(summary["explainer"].cat.categories[-4:]) == CONTROLS
+    )
+    assert summary.columns[: len(SUMMARY_COLUMNS)].tolist() == SUMMARY_COLUMNS
+
+
+def test_leaderboard_counts(fresh_run):
+    run = read_run(fresh_run)
+    summary = summarise(run)
+    board = leaderboard(run, summary).set_index("explainer")
+    for metric in run.metrics:
+        mine = summary[(summary["metric"] == metric) & (summary["explainer"] == "deep_shap")]
+        assert board.loc["deep_shap", f"mean_rank:{metric}"] == pytest.approx(mine["rank"].mean())
+        assert board.loc["deep_shap", f"beats:{metric}"] == sum(mine["beats_controls"] == True)  # noqa: E712
+        assert board.loc["deep_shap", f"against:{metric}"] == 18
+        assert board.loc["sobel", f"against:{metric}"] == 0
+        # Somebody is best in each cell; ties may make it more.
+        assert board[f"best:{metric}"].sum() >= 18
+    assert (board.loc["guided_gradcam", "cells"], board.loc["guided_gradcam", "of"]) == (8, 18)
+    assert board.loc[["guided_gradcam", *CONTROLS], "place"].isna().all()
+    assert sorted(board["place"].dropna()) == list(range(1, 13))
+    assert board["mean_rank"].is_monotonic_increasing
+
+
+def test_without_controls_nothing_is_said_about_beating_them(fresh_run):
+    run = rewrite(fresh_run, lambda scores: scores[~scores["explainer"].isin(CONTROLS)])
+    summary = summarise(run)
+    assert summary["beats_controls"].isna().all()
+    assert (leaderboard(run, summary)["against:emd_perf"] == 0).all()
+
+
+def test_best_methods_names_the_best_of_each_cell(fresh_run):
+    def change(scores):
+        cell = (scores["scenario"] == "xor") & (scores["background"] == "corr") & (scores["model"] == "cnn")
+        scores.loc[cell & (scores["explainer"] == "laplace"), "value"] = 1.25
+        scores.loc[~cell & (scores["explainer"] == "lrp"), "value"] = 1.5
+
+    rewrite(fresh_run, change)
+    table = best_methods(fresh_run).set_index(["scenario", "background", "model"])
+    assert len(table) == 19
+    assert table.loc[("XOR", "CORR", "CNN"), "EMD_perf"] == "Laplace 1.250 (control)"
+    assert table.loc[("LIN", "WHITE", "LLR"), "Precision"] == "LRP 1.500"
+    assert table.loc[("all", "", ""), "EMD_perf"].startswith("LRP (mean rank ")
+
+
+def test_undefined_scores_are_counted_over_correct_samples(fresh_run):
+    table = undefined(read_run(fresh_run))
+    raw = pd.read_parquet(fresh_run / "scores.parquet")
+    correct = raw[raw["correct"]]
+    assert set(table["explainer"]) == {"lime", "saliency"}
+    for row in table.to_dict("records"):
+        mine = correct[(correct["explainer"] == row["explainer"]) & (correct["metric"] == row["metric"])]
+        assert (row["undefined"], row["of"]) == (mine["value"].isna().sum(), len(mine))
+        assert row["share"] == row["undefined"] / row["of"]
+        assert row["reason"] == "the map is zero everywhere"
+    assert table["share"].is_monotonic_decreasing
+
+
+def test_an_undefined_score_without_a_reason_is_counted_too(fresh_run):
+    def change(scores):
+        scores.loc[scores["explainer"] == "pfi", "value"] = np.nan
+        scores.loc[(scores["explainer"] == "pfi") & (scores["model"] == "mlp"), "reason"] = None
+
+    table = undefined(rewrite(fresh_run, change)).set_index("explainer")
+    assert (table.loc["pfi", "reason"] == "no reason given").all()
+    of = table.loc["pfi"].groupby("metric", observed=True)["undefined"].sum()
+    assert (of == table.loc["pfi"].groupby("metric", observed=True)["of"].first()).all()
+
+
+def test_parts_without_a_description_are_shown_by_name(fresh_run):
+    parts = json.loads((fresh_run / "parts.json").read_text())
+    del parts["explainers"]["lime"], parts["models"]
+    (fresh_run / "parts.json").write_text(json.dumps(parts))
+    run = read_run(fresh_run)
+    assert run.explainers["lime"].label == "lime"
+    assert {part.label for part in run.models.values()} == {"llr", "mlp", "cnn"}
+    assert [part.control for part in run.explainers.values()][-4:] == [True] * 4

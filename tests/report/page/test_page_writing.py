@@ -1,0 +1,246 @@
+import io
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from report.reader import Reader, assert_loads_nothing
+from safetensors.numpy import load_file, save_file
+
+from xaibench.report import write_report
+from xaibench.report.draw.score_figures import save
+from xaibench.report.numbers.inference import INFERENCE_COLUMNS, PAIR_COLUMNS
+from xaibench.report.numbers.summary_tables import SUMMARY_COLUMNS
+from xaibench.report.page import page_writing as page_module
+
+
+def save_small(figure, kind):
+    """As the page does; PNG files, most of the time a report takes, coarse."""
+    if kind == "svg":
+        return save(figure, kind)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=20)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def page(shared_run):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_module, "save", save_small)
+        return write_report(shared_run).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def reader(page):
+    return Reader(page)
+
+
+def test_files_of_the_report(shared_run, page):
+    figures = sorted(path.name for path in (shared_run / "figures").iterdir())
+    names = [
+        "box-emd_perf",
+        "box-topk_precision",
+        "maps-example",
+        "maps-global",
+        "mean-emd_perf",
+        "mean-topk_precision",
+        "ranks-emd_perf",
+        "ranks-topk_precision",
+    ]
+    assert figures == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
+    for path in (shared_run / "figures").iterdir():
+        start = path.read_bytes()[:5]
+        assert start == (b"\x89PNG\r" if path.suffix == ".png" else b"<?xml")
+    assert list(pd.read_csv(shared_run / "summary.csv").columns) == [*SUMMARY_COLUMNS, *INFERENCE_COLUMNS]
+    assert list(pd.read_csv(shared_run / "comparisons.csv").columns) == PAIR_COLUMNS
+    assert not list(shared_run.rglob("*.tmp"))
+
+
+def test_the_page_loads_nothing(page):
+    assert_loads_nothing(page)
+
+
+def test_the_page_is_sound(page, reader):
+    assert page.startswith("<!doctype html>")
+    ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    targets = {attrs["href"][1:] for attrs in reader.all("a")}
+    referred = targets | {attrs["aria-labelledby"] for _, attrs in reader.elements if "aria-labelledby" in attrs}
+    assert referred <= set(ids)
+    assert all(image["alt"] for image in reader.all("img"))
+    drawings = [attrs for attrs in reader.all("svg") if attrs.get("role") == "img"]
+    assert len(drawings) == 6
+    assert all(attrs["aria-label"] for attrs in drawings)
+    for tag in ("h1", "main", "nav", "header", "footer"):
+        assert len(reader.all(tag)) == 1
+    assert all(attrs.get("scope") for attrs in reader.all("th"))
+
+
+def test_what_the_page_says(shared_run, reader):
+    words = reader.words
+    for text in (
+        "XAI-TRIS 8×8",
+        "0123456789ab",
+        "11 min 30 s",
+        "02 January 2025",
+        "Example CPU",
+        "Integrated Gradients",
+    ):
+        assert text in words
+    assert "54 classifiers were trained, and 13 explanation methods and 4 controls were scored in 18 cells" in words
+    assert "arXiv:2306.12816" in words
+    assert "No job failed." in words
+    assert "the map is zero everywhere" in words
+    summary = pd.read_csv(shared_run / "summary.csv")
+    rows = re.findall(
+        r"<tr[^>]*><td>LIN</td><td>CORR</td><td>CNN</td>.*?</tr>", (shared_run / "report.html").read_text()
+    )
+    assert len(rows) == 34
+    row = next(row for row in rows if "LRP" in row and "EMD_perf" in row)
+    cell = (summary["scenario"] == "lin") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    lrp = summary[cell & (summary["explainer"] == "lrp") & (summary["metric"] == "emd_perf")].iloc[0]
+    for name in ("median", "q25", "q75", "mean", "std", "low", "high"):
+        assert f">{lrp[name]:.3f}</td>" in row
+
+
+def test_accuracy_below_and_above_the_paper_is_marked(small_run):
+    accuracy = pd.read_csv(small_run / "accuracy.csv")
+    accuracy = pd.concat([accuracy, accuracy.iloc[:1]], ignore_index=True)
+    accuracy["difference"] = [-3.01, -3.0, -0.04, 0.2, np.nan]
+    accuracy.loc[4, "paper"] = np.nan
+    accuracy.to_csv(small_run / "accuracy.csv", index=False)
+    page = write_report(small_run).read_text()
+    table = re.search(r'<table class="accuracy".*?</table>', page, re.S).group()
+    marks = [re.findall(r"badge (bad|good)", row) for row in re.findall(r"<tr>.*?</tr>", table, re.S)]
+    assert marks == [["bad"], [], [], ["good"], []]
+    assert "−3.0" in table
+    assert "−0.0" not in table
+    accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
+    page = write_report(small_run).read_text()
+    section = re.search(r'<section aria-labelledby="accuracy">.*?</section>', page, re.S).group()
+    assert "the paper" not in Reader(section).words
+
+
+def test_methods_that_do_not_beat_the_controls_are_marked(shared_run, page):
+    summary = pd.read_csv(shared_run / "summary.csv")
+    losing = int((summary["beats_controls"] == False).sum())  # noqa: E712
+    assert losing > 0
+    assert page.count('aria-label="does not beat the best control"') == losing
+    assert page.count('<td>no <span class="flag"') == losing
+
+
+def test_names_from_the_run_are_escaped(drawn_run):
+    hostile = "<script>alert('x')</script><b>&amp;\"{{ 7*7 }}"
+    parts = json.loads((drawn_run / "parts.json").read_text())
+    parts["title"] = parts["suite"] = parts["citation"] = hostile
+    for kind in ("explainers", "models", "metrics"):
+        for entry in parts[kind].values():
+            entry["label"] = hostile
+            entry["citation"] = hostile
+    (drawn_run / "parts.json").write_text(json.dumps(parts))
+    (drawn_run / "environment.json").write_text(json.dumps({"machine": {hostile: hostile}, "commit": hostile}))
+    (drawn_run / "suite.toml").write_text(hostile)
+    pd.DataFrame([{"job": hostile, "stage": "train", "error": hostile}]).to_csv(drawn_run / "failures.csv", index=False)
+    scores = pd.read_parquet(drawn_run / "scores.parquet")
+    scores["reason"] = scores["reason"].where(scores["reason"] == "", hostile)
+    scores["scenario"] = scores["scenario"].replace({"lin": hostile})
+    scores.to_parquet(drawn_run / "scores.parquet")
+    page = write_report(drawn_run).read_text()
+    reader = Reader(page)
+    # The page's own script, and what it works with; none of it is code of a user's.
+    assert [attrs.get("type", "") for attrs in reader.all("script")] == ["application/json"] * 3 + [""]
+    assert reader.all("b") == []
+    assert "{{ 7*7 }}" in reader.words
+    assert "alert('x')" not in re.search(r"<script>(.*?)</script>", page, re.S).group(1)
+    assert not re.search(r"<script(?! type=\"application/json\")[^>]+>", page)
+
+
+def test_failures_are_listed_and_announced(small_run):
+    rows = [{"job": f"job {i}", "stage": "explain", "error": "ValueError: no\nsecond line"} for i in range(2)]
+    pd.DataFrame(rows).to_csv(small_run / "failures.csv", index=False)
+    words = Reader(write_report(small_run).read_text()).words
+    assert "2 jobs failed." in words
+    assert "ValueError: no second line" in words
+
+
+def test_a_folder_with_scores_alone_is_reported(small_run):
+    for path in small_run.iterdir():
+        if path.name != "scores.parquet":
+            path.unlink()
+    words = Reader(write_report(small_run).read_text()).words
+    for text in (
+        "No accuracies were recorded.",
+        "No example maps were stored.",
+        "No mean maps were stored.",
+        "No job failed.",
+        "No environment was recorded.",
+        "integrated_gradients",
+    ):
+        assert text in words
+    assert sorted(path.stem for path in (small_run / "figures").glob("*.svg"))[0] == "box-emd_perf"
+
+
+@pytest.mark.parametrize("how", ["no rows", "none correct", "all undefined"])
+def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
+    scores = pd.read_parquet(drawn_run / "scores.parquet")
+    if how == "no rows":
+        scores = scores.iloc[:0]
+    elif how == "none correct":
+        scores["correct"] = False
+    else:
+        scores["value"] = np.nan
+    scores.to_parquet(drawn_run / "scores.parquet")
+    (drawn_run / "examples.safetensors").unlink()
+    words = Reader(write_report(drawn_run).read_text()).words
+    assert "There is no score to rank" in words
+    assert "11 min 30 s" in words
+    assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
+
+
+def test_missing_examples_leave_gaps(small_run):
+    file = small_run / "examples.safetensors"
+    arrays = {key: value for key, value in load_file(file).items() if "/lime/" not in key and "mask" not in key}
+    save_file(arrays, file)
+    reader = Reader(write_report(small_run).read_text())
+    alts = [image["alt"] for image in reader.all("img")]
+    assert not any(alt.startswith(("LIME", "Ground truth")) for alt in alts)
+    assert "LRP, RIGID · CORR · CNN" in alts
+
+
+def test_alternative_text_says_how_much_lies_in_the_ground_truth(small_run):
+    file = small_run / "examples.safetensors"
+    arrays = load_file(file)
+    mask = arrays["lin/white/mask"]
+    arrays["lin/white/mlp/lrp/example"] = mask + (1 - mask) * mask.sum() / (1 - mask).sum()
+    arrays["lin/white/mlp/pfi/example"] = np.zeros((8, 8), np.float32)
+    save_file(arrays, file)
+    alts = [image["alt"] for image in Reader(write_report(small_run).read_text()).all("img")]
+    assert "LRP, LIN · WHITE · MLP: 50% of its magnitude inside the ground truth" in alts
+    assert "PFI, LIN · WHITE · MLP: zero everywhere" in alts
+
+
+def test_a_report_is_replaced_whole_and_repeats(drawn_run):
+    first = write_report(drawn_run).read_bytes()
+    assert write_report(drawn_run).read_bytes() == first
+
+
+def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
+    first = write_report(small_run).read_bytes()
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(small_run)
+    assert (small_run / "report.html").read_bytes() == first
+    assert not list(small_run.rglob("*.tmp"))
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_large_maps_keep_the_page_small(fresh_run):
+    file = fresh_run / "examples.safetensors"
+    rng = np.random.default_rng(0)
+    save_file({key: rng.normal(size=(64, 64)).astype(np.float32) for key in load_file(file)}, file)
+    assert write_report(fresh_run).stat().st_size < 5_000_000

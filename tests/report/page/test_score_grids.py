@@ -1,0 +1,72 @@
+import pytest
+
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.summary_tables import summarise
+from xaibench.report.page.score_grids import Column, Grid, grids
+from xaibench.report.read.run_reading import read_run
+
+
+def made(folder):
+    run = read_run(folder)
+    summary, _ = infer(run, summarise(run))
+    return run, summary, grids(run, summary)
+
+
+def test_heads_span_what_they_share():
+    heads = [("LIN", "WHITE", "LLR"), ("LIN", "WHITE", "MLP"), ("LIN", "CORR", "MLP"), ("XOR", "CORR", "MLP")]
+    grid = Grid("t", [Column(head) for head in heads], {}, "median")
+    assert grid.levels == [
+        [("LIN", 3, True), ("XOR", 1, True)],
+        [("WHITE", 2, True), ("CORR", 1, False), ("CORR", 1, True)],
+        [("LLR", 1, True), ("MLP", 1, False), ("MLP", 1, False), ("MLP", 1, True)],
+    ]
+
+
+def test_of_many_cells_each_metric_has_a_table_of_medians(shared_run):
+    run, summary, found = made(shared_run)
+    assert [grid.title for grid in found] == ["EMD_perf", "Precision"]
+    assert all(grid.first == "median" for grid in found)
+    assert len(found[0].columns) == 18
+    assert list(found[0].rows) == list(run.explainers)
+    assert found[0].rows["guided_gradcam"].count(None) == 10
+    cell = found[0].rows["deep_shap"][found[0].columns.index(Column(("XOR", "CORR", "CNN")))]
+    mine = (summary["scenario"] == "xor") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    row = summary[mine & (summary["explainer"] == "deep_shap") & (summary["metric"] == "emd_perf")].iloc[0]
+    assert (cell.median, cell.mean, cell.low, cell.high) == pytest.approx(tuple(row[["median", "mean", "low", "high"]]))
+    medians = summary.loc[summary["metric"] == "emd_perf", "median"]
+    assert cell.strength == pytest.approx((row["median"] - medians.min()) / (medians.max() - medians.min()), abs=0.006)
+
+
+def test_of_many_metrics_each_cell_has_a_table_of_means(annotated_run):
+    run, _, found = made(annotated_run)
+    assert [grid.title for grid in found] == ["pet · ResNet-18", "scene · ResNet-18"]
+    assert [column.head for column in found[0].columns] == [(part.label,) for part in run.metrics.values()]
+    assert [column.lower for column in found[0].columns] == [not part.higher_is_better for part in run.metrics.values()]
+    assert all(grid.first == "mean" for grid in found)
+    place = list(run.metrics).index("deletion")
+    deletion = {name: line[place] for name, line in found[0].rows.items()}
+    best = min(deletion, key=lambda name: deletion[name].mean)
+    assert deletion[best].strength == 1  # lower is better, each metric on a scale of its own
+    assert max(deletion.values(), key=lambda cell: cell.mean).strength == 0
+
+
+def test_marks_say_how_a_method_stands_to_the_controls(annotated_run):
+    run, summary, found = made(annotated_run)
+    seen = set()
+    for grid, dataset in zip(found, ("pet", "scene"), strict=True):
+        for name, line in grid.rows.items():
+            for metric, cell in zip(run.metrics, line, strict=True):
+                key = {"scenario": dataset, "explainer": name, "metric": metric}
+                row = summary[(summary[list(key)].astype(str) == list(key.values())).all(axis=1)].iloc[0]
+                if run.explainers[name].control:
+                    assert (cell.mark, cell.tinted) == ("", False)
+                else:
+                    loses, unproven = not row["beats_controls"], not row["exceeds_controls"]
+                    assert cell.mark == ("loses" if loses else "unproven" if unproven else "")
+                    assert cell.tinted == row["beats_controls"]
+                seen.add(cell.mark)
+                assert cell.best == (row["rank"] == 1) or row["rank"] % 1
+    assert seen == {"", "loses", "unproven"}
+    bars = [name for name, line in found[0].rows.items() if line[0].bar]
+    assert len(bars) == 1
+    assert run.explainers[bars[0]].control

@@ -1,0 +1,131 @@
+"""What a run will cost: counted exactly, timed by trial, and learned from the runs that were made."""
+
+import json
+
+import pytest
+
+from xaibench.runner import load_suite, run
+from xaibench.runner.costs import calibration as module
+from xaibench.runner.costs.calibration import Cost, known_costs, learn, remember
+from xaibench.runner.costs.estimates import estimate
+from xaibench.runner.costs.job_amounts import amount, disk_mb, kind, samples, shares
+from xaibench.runner.engines.local_engines import Outcome
+from xaibench.runner.plan.jobs import make_plan
+from xaibench.runner.store.job_records import COLUMNS, read_records
+from xaibench.runner.store.store_files import write_atomic
+
+
+@pytest.fixture
+def fresh_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "fresh"))
+    return tmp_path / "fresh" / "costs-1.json"
+
+
+def test_an_estimate_is_within_a_factor_of_the_truth(tiny_suite, fresh_cache, tmp_path):
+    said = []
+    found = estimate(tiny_suite, tmp_path / "new", workers=1, device="cpu", say=said.append)
+    assert "kinds of jobs" in said[0]
+    assert found.unmeasured == 0
+    assert list(found.stages["jobs"]) == [2, 6, 14, 28]
+    # In processor time of the very jobs, whose few milliseconds the machine may count badly: loosely.
+    run(tiny_suite, tmp_path / "truth", engine="serial", device="cpu")
+    truth = read_records(tmp_path / "truth")["cpu_seconds"].sum()
+    assert 0.3 < found.stages["work_seconds"].sum() / truth < 3
+    fresh_cache.unlink()
+    found = estimate(tiny_suite, tmp_path / "new", workers=1, device="cpu")
+    assert found.seconds == pytest.approx(found.stages["work_seconds"].sum())
+    # What was measured is remembered, so that the second time nothing is.
+    said.clear()
+    again = estimate(tiny_suite, tmp_path / "new", workers=2, device="cpu", say=said.append)
+    assert said == []
+    assert found.seconds / 2 <= again.seconds < found.seconds
+    assert json.loads(fresh_cache.read_text())
+
+
+def test_what_is_there_costs_nothing(tiny_suite, tiny_run):
+    found = estimate(tiny_suite, tiny_run, device="cpu", measure=False)
+    assert (found.stages["done"] == found.stages["jobs"]).all()
+    assert (found.seconds, found.unmeasured, found.memory_mb) == (0, 0, 0)
+
+
+def test_disk_is_what_the_store_takes(tiny_suite, tiny_run):
+    found = estimate(tiny_suite, tiny_run, device="cpu", measure=False).stages["disk_mb"]
+    for stage in ("data", "explain", "score"):
+        files = list((tiny_run / "store" / stage).iterdir())
+        headers = 0.0 if stage == "score" else 3e-4 * len(files)
+        real = sum(path.stat().st_size for path in files) / (1 << 20)
+        assert found[stage] + headers == pytest.approx(real, rel=0.1), stage
+
+
+def test_without_measuring_unknown_costs_are_counted(tiny_suite, fresh_cache, tmp_path):
+    found = estimate(tiny_suite, tmp_path / "new", device="cpu", measure=False)
+    assert found.unmeasured == found.stages["jobs"].sum()
+    assert not fresh_cache.exists()
+
+
+def test_a_run_teaches_what_its_jobs_cost(tiny_suite, fresh_cache, tmp_path):
+    assert known_costs() == {}
+    run(tiny_suite, tmp_path / "run", engine="serial", device="cpu")
+    known = known_costs()
+    jobs = make_plan(load_suite(tiny_suite)[0]).jobs
+    assert {kind(job) for job in jobs} == set(known)
+    assert all(cost.measured == "run" and cost.each > 0 for cost in known.values())
+
+
+def test_a_tiny_run_does_not_unteach_what_a_large_one_taught(tiny_suite, fresh_cache):
+    job = make_plan(load_suite(tiny_suite)[0]).jobs[-1]
+    remember({kind(job): Cost(0.01, 1e-3, 1000.0, "run")})
+    learn([Outcome(job, cpu_seconds=0.02)], "cpu")
+    assert known_costs()[kind(job)].each == 1e-3, "six maps in 20 ms, which are mostly fixed"
+    remember({kind(job): Cost(0.01, 1e-3, 5.0, "small job")})
+    learn([Outcome(job, cpu_seconds=0.04), Outcome(job, error="broke", cpu_seconds=9.0)], "cpu")
+    assert known_costs()[kind(job)] == Cost(0.01, pytest.approx(0.03 / 6), 6.0, "run")
+
+
+def test_every_job_is_written_down_once(tiny_run):
+    records = read_records(tiny_run)
+    assert list(records.columns) == list(COLUMNS)
+    assert records["key"].is_unique
+    assert records["stage"].value_counts().to_dict() == {"score": 28, "explain": 14, "train": 6, "data": 2}
+    assert (records["seconds"] > 0).all()
+    mlp = records.query("model == 'mlp' and metric == 'emd_perf'")
+    assert set(mlp["explainer"]) == {"saliency", "lime", "pattern_net"}
+
+
+def test_a_line_that_a_crash_cut_short_is_left_out(tiny_run, tmp_path):
+    text = (tiny_run / "jobs.csv").read_text()
+    (tmp_path / "jobs.csv").write_text(text[: len(text) - 40])
+    assert len(read_records(tmp_path)) == len(read_records(tiny_run)) - 1
+    assert len(read_records(tmp_path / "nowhere")) == 0
+
+
+def test_amounts_are_those_of_the_suite():
+    jobs = make_plan(load_suite("xai-tris-64x64-paper")[0]).jobs
+    by_stage = {job.stage: job for job in jobs}
+    data, train, explain = by_stage["data"], by_stage["train"], by_stage["explain"]
+    assert samples(data) == 40_000
+    assert disk_mb(data) == pytest.approx(40_000 * (4096 * 5 + 8) / 2**20)
+    white = next(job for job in jobs if job.stage == "data" and "lin-white" in job.name)
+    assert shares(white) == pytest.approx((0.9, 0.05, 0.05))
+    assert amount(next(job for job in jobs if job.stage == "train")) == 500 * 36_000
+    assert len(train.seeds) == 5
+    assert amount(next(job for job in jobs if job.stage == "score")) == 2_000
+    assert amount(next(job for job in jobs if job.stage == "explain" and job.part)) == 100
+    assert kind(explain) != kind(explain, "cuda")
+    control = next(job for job in jobs if job.stage == "explain" and job.network is None)
+    assert kind(control) == kind(control, "cuda"), "a control is made on the CPU"
+
+
+def test_a_cache_that_cannot_be_written_is_passed_over(fresh_cache, monkeypatch):
+    def refuse(path, data):
+        raise module.StoreError("read-only")
+
+    monkeypatch.setattr(module, "write_atomic", refuse)
+    remember({"a": Cost(0.0, 1.0)})
+    monkeypatch.setattr(module, "write_atomic", write_atomic)
+    assert known_costs() == {}
+    fresh_cache.parent.mkdir(exist_ok=True)
+    fresh_cache.write_text("no json")
+    assert known_costs() == {}
+    remember({"a": Cost(0.5, 1.0, 20.0, "run")})
+    assert known_costs() == {"a": Cost(0.5, 1.0, 20.0, "run")}

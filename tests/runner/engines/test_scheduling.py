@@ -1,0 +1,147 @@
+"""The scheduler: order, failures, second tries and damaged results, with jobs that only pretend."""
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from xaibench.runner.engines.local_engines import Outcome
+from xaibench.runner.engines.scheduling import TRIES, Schedule
+from xaibench.runner.plan.jobs import Job
+from xaibench.runner.store.result_store import Store, StoreError
+
+
+@dataclass(frozen=True)
+class Pretend(Job):
+    name: str
+    after: tuple[Job, ...] = ()
+    stage: ClassVar[str] = "data"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Later(Pretend):
+    stage: ClassVar[str] = "score"
+
+
+class PretendEngine:
+    """Finishes jobs in a random order; ``behaviour`` maps a name to the outcomes of its tries."""
+
+    def __init__(self, store, behaviour=None, capacity=3, seed=0):
+        self.store, self.capacity = store, capacity
+        self.behaviour = {name: list(outcomes) for name, outcomes in (behaviour or {}).items()}
+        self.running, self.order, self.random = [], [], random.Random(seed)
+
+    def has_room(self, job):
+        return len(self.running) < self.capacity
+
+    def submit(self, job):
+        assert self.has_room(job)
+        self.running.append(job)
+
+    def wait(self):
+        job = self.running.pop(self.random.randrange(len(self.running)))
+        self.order.append(job.name)
+        script = self.behaviour.get(job.name)
+        act = script.pop(0) if script else "well"
+        if callable(act):
+            act = act(job)
+        if act == "well":
+            for need in job.needs:
+                assert self.store.has(need.stage, need.key), f"{job} ran before {need}"
+            self.store.files.write(self.store.name(job.stage, job.key), job.name.encode())
+            return [Outcome(job)]
+        return [Outcome(job, f"it {act}", fatal=act == "filled the disk", died=act == "died")]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def diamond():
+    a = Pretend("a")
+    b, c = Pretend("b", (a,)), Pretend("c", (a,))
+    d = Later("d", (b, c))
+    return a, b, c, d
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_job_runs_once_after_those_it_needs(store, seed):
+    jobs = []
+    for i in range(40):
+        jobs.append(Pretend(str(i), tuple(random.Random(seed * 100 + i).sample(jobs, min(len(jobs), i % 4)))))
+    engine, seen = PretendEngine(store, seed=seed), []
+    assert Schedule(jobs, store, seen.append).run(engine) == {}
+    assert sorted(engine.order) == sorted(job.name for job in jobs)
+    assert sorted(seen, key=lambda job: job.name) == sorted(jobs, key=lambda job: job.name)
+
+
+def test_what_is_there_is_not_run_again(store):
+    jobs = diamond()
+    Schedule(jobs, store).run(PretendEngine(store))
+    engine, seen = PretendEngine(store), []
+    Schedule(jobs, store, seen.append).run(engine)
+    assert engine.order == []
+    assert set(seen) == set(jobs), "but it is counted as done"
+
+
+def test_a_failure_stops_only_what_needs_it_and_is_written_down(store):
+    _, b, _, d = jobs = diamond()
+    engine = PretendEngine(store, {"b": ["broke"]})
+    failures = Schedule(jobs, store).run(engine)
+    assert sorted(engine.order) == ["a", "b", "c"]
+    assert failures == {b: "it broke (1 jobs that need it were not run)"}
+    assert store.failure(b.stage, b.key) is not None
+    assert Schedule(jobs, store).run(engine) == {}, "the next run tries it again"
+    assert store.failure(b.stage, b.key) is None
+    assert store.has(d.stage, d.key)
+
+
+def test_a_killed_worker_gets_its_jobs_tried_again_but_not_for_ever(store):
+    jobs = diamond()
+    assert Schedule(jobs, store).run(PretendEngine(store, {"b": ["died", "died"]})) == {}
+    other = Pretend("always dies")
+    engine = PretendEngine(store, {"always dies": ["died"] * 10})
+    failures = Schedule([other], store).run(engine)
+    assert list(failures) == [other]
+    assert engine.order == ["always dies"] * TRIES
+
+
+def test_an_input_that_turns_out_damaged_is_made_again(store):
+    a, b, _, d = jobs = diamond()
+
+    def lose(*lost):
+        def act(job):
+            for one in lost:
+                store.files.remove(store.name(one.stage, one.key))
+            return "found its input damaged"
+
+        return act
+
+    engine = PretendEngine(store, {"d": [lose(b)]})
+    assert Schedule(jobs, store).run(engine) == {}
+    assert engine.order.count("b") == 2
+    assert engine.order[-1] == "d"
+
+    # At one remove: d reads what b needed, and both are gone.
+    store.files.remove(store.name(d.stage, d.key))
+    engine = PretendEngine(store, {"d": [lose(a, b)]})
+    assert Schedule(jobs, store).run(engine) == {}
+    assert engine.order == ["d", "a", "b", "d"]
+
+
+def test_a_full_disk_ends_the_run(store):
+    jobs = diamond()
+    with pytest.raises(StoreError, match="it filled the disk"):
+        Schedule(jobs, store).run(PretendEngine(store, {"c": ["filled the disk"]}))
+
+
+def test_later_stages_do_not_keep_earlier_ones_waiting(store):
+    firsts = [Pretend(f"first {i}") for i in range(6)]
+    lasts = [Later(f"last {i}", (first,)) for i, first in enumerate(firsts)]
+    engine = PretendEngine(store, capacity=1)
+    Schedule([*firsts, *lasts], store).run(engine)
+    assert engine.order == [job.name for job in (*firsts, *lasts)]

@@ -1,0 +1,194 @@
+"""From a suite to jobs: which there are, in what order, and what changes their keys."""
+
+import pytest
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.core.registry import UnknownNameError
+from xaibench.runner.costs.job_amounts import amount
+from xaibench.runner.plan.jobs import STAGES, make_plan
+from xaibench.runner.suites.suite_files import load_suite, parse_suite
+from xaibench.runner.suites.suite_tables import SuiteError
+
+TABLES = {
+    "name": "s",
+    "title": "S",
+    "training": {"seeds": [0, 1, 2], "stack": 2},
+    "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr", "cnn"]}],
+    "explainers": {"saliency": {}, "lime": {"n_samples": 10}, "guided_gradcam": {}, "uniform": {}},
+    "metrics": {"emd_perf": {}, "topk_precision": {}},
+}
+
+
+def plan(**changes):
+    return make_plan(parse_suite(TABLES | changes))
+
+
+def keys(plan, stage):
+    return {job.key for job in plan.jobs if job.stage == stage}
+
+
+def test_every_job_stands_once_and_after_those_it_needs():
+    jobs = make_plan(load_suite("xai-tris-8x8")[0]).jobs
+    assert len({job.key for job in jobs}) == len(jobs)
+    seen = set()
+    for job in jobs:
+        assert set(job.needs) <= seen
+        seen.add(job)
+
+
+def test_the_8x8_suite_has_the_issued_jobs():
+    jobs = make_plan(load_suite("xai-tris-8x8")[0]).jobs
+    count = {stage: sum(job.stage == stage for job in jobs) for stage in STAGES}
+    # 18 cells of three trainings, each one stack; 15 methods a cell, Guided GradCAM for 8 CNNs, 4 controls a data set.
+    assert count == {"data": 8, "train": 18, "explain": 18 * 15 + 8 + 8 * 4, "score": 2 * (18 * 15 + 8 + 8 * 4)}
+
+
+def test_the_paper_suite_explains_every_training():
+    jobs = make_plan(load_suite("xai-tris-8x8-paper")[0]).jobs
+    networks = {job.network for job in jobs if job.stage == "explain" and job.network}
+    assert len(networks) == 25 * 18
+    assert sum(job.stage == "data" for job in jobs) == 25 * 8
+
+
+def test_stacks_controls_and_convolutions():
+    jobs = plan().jobs
+    assert [job.seeds for job in jobs if job.stage == "train"] == [(0, 1), (2,)] * 2
+    explained = [(job.explainer.name, str(job.network)) for job in jobs if job.stage == "explain"]
+    assert explained.count(("uniform", "None")) == 1, "a control knows no network and is made once a data set"
+    assert ("guided_gradcam", "cnn (seed best)") in explained
+    assert ("guided_gradcam", "llr (seed best)") not in explained
+
+
+def test_explaining_is_cut_into_jobs_of_so_many_samples():
+    cut = plan(
+        explaining={"samples": 250, "samples_per_job": 100}, explainers={"saliency": {}, "pattern_net": {}, "input": {}}
+    )
+    parts = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name == "saliency"]
+    assert parts == [(0, 100), (100, 200), (200, 250)] * 2
+    whole = [job.part for job in cut.jobs if job.stage == "explain" and job.explainer.name != "saliency"]
+    assert whole == [None] * 3, "what is fitted first, and controls, stay whole"
+    scores = [job for job in cut.jobs if job.stage == "score" and job.explain.explainer.name == "saliency"]
+    assert len(scores) == 2 * 2
+    assert all(set(score.needs) == set(score.explain.parts) for score in scores)
+    assert [amount(part) for part in scores[0].explain.parts] == [100, 100, 50]
+    assert "samples 100 to 199" in str(scores[0].explain.parts[1])
+
+
+def test_a_suite_that_is_not_cut_keeps_its_keys():
+    small = {"samples": 50}
+    assert keys(plan(explaining=small), "explain") == keys(plan(explaining=small | {"samples_per_job": 100}), "explain")
+
+
+def test_cutting_needs_a_number_of_samples():
+    with pytest.raises(SuiteError, match=r"samples_per_job is 10, with explaining.samples = 'all'; expected a number"):
+        plan(explaining={"samples": "all", "samples_per_job": 10})
+
+
+@pytest.mark.parametrize(
+    ("changes", "changed"),
+    [
+        ({}, ""),
+        ({"name": "other", "title": "Other"}, ""),
+        ({"metrics": {"emd_perf": {"diameter": "released"}, "topk_precision": {}}}, "score"),
+        ({"explainers": TABLES["explainers"] | {"lime": {"n_samples": 11}}}, "explain score"),
+        ({"explaining": {"output": "logit"}}, "explain score"),
+        ({"training": TABLES["training"] | {"epochs": 7}}, "train explain score"),
+        ({"training": TABLES["training"] | {"lr": 1e-4}}, "train explain score"),
+        ({"data": {"seeds": [1]}}, "data train explain score"),
+        ({"data": {"parameters": {"alpha": 0.5}}}, "data train explain score"),
+    ],
+)
+def test_a_change_touches_only_what_depends_on_it(changes, changed):
+    before, after = plan(), plan(**changes)
+    touched = [stage for stage in STAGES if keys(before, stage) != keys(after, stage)]
+    assert touched == changed.split()
+
+
+def test_changing_one_explainer_leaves_the_others_alone():
+    before, after = plan(), plan(explainers=TABLES["explainers"] | {"lime": {"n_samples": 11}})
+    lime = {job.key for job in before.jobs if job.stage == "explain" and job.explainer.name == "lime"}
+    assert keys(before, "explain") - keys(after, "explain") == lime
+
+
+def test_adding_a_seed_leaves_full_stacks_alone():
+    before = plan(training={"seeds": [0, 1, 2, 3], "stack": 2})
+    after = plan(training={"seeds": [0, 1, 2, 3, 4], "stack": 2})
+    assert keys(before, "train") < keys(after, "train")
+
+
+def test_a_name_of_the_suites_own_decides_nothing():
+    before = plan(explainers={"lime": {"n_samples": 10}})
+    after = plan(explainers={"mine": {"use": "lime", "n_samples": 10}})
+    assert keys(before, "score") == keys(after, "score")
+
+
+def test_a_revision_changes_the_keys(monkeypatch):
+    from xaibench.runner.plan import jobs as module
+
+    before = plan()
+    old = module.revision
+    monkeypatch.setattr(module, "revision", lambda kind, name: old(kind, name) + ("+" if kind == "metric" else ""))
+    after = plan()
+    assert keys(before, "explain") == keys(after, "explain")
+    assert not keys(before, "score") & keys(after, "score")
+
+
+def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatch):
+    import importlib
+
+    from xaibench.runner.plan import part_facts as parts
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "users_own_explainer.py"
+    found = []
+    for body in ("images[:, 0]", "images[:, 0] ** 2"):
+        module.write_text(f"def mine(model, images, targets):\n    return {body}\n")
+        importlib.invalidate_caches()
+        import sys
+
+        sys.modules.pop("users_own_explainer", None)
+        import linecache
+
+        linecache.clearcache()
+        parts.part_info.cache_clear()
+        parts.revision.cache_clear()
+        found.append(keys(plan(explainers={"users_own_explainer:mine": {}}), "explain"))
+    assert found[0].isdisjoint(found[1])
+
+
+def test_info_of_a_users_part_is_read():
+    @described(ExplainerInfo("Mine", revision=7))
+    def mine(model, images, targets):
+        return images[:, 0]
+
+    globals()["mine_for_this_test"] = mine
+    import sys
+
+    from xaibench.runner.plan.part_facts import revision
+
+    sys.modules["plan_test_parts"] = type(sys)("plan_test_parts")
+    sys.modules["plan_test_parts"].mine = mine
+    assert revision("explainer", "plan_test_parts:mine") == "7"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"explainers": {"salience": {}}}, "Unknown explainer 'salience'; did you mean 'saliency'"),
+        ({"metrics": {"emd-per": {}}}, "Unknown metric 'emd-per'; did you mean 'emd_perf'"),
+        (
+            {"cells": [{"datasets": ["xai-tris/lin-whit-8x8"], "models": ["llr"]}]},
+            "did you mean 'xai-tris/lin-white-8x8'",
+        ),
+        ({"cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["cn"]}]}, "did you mean 'cnn'"),
+    ],
+)
+def test_unknown_parts_are_named_before_anything_runs(changes, message):
+    with pytest.raises(UnknownNameError, match=message):
+        plan(**changes)
+
+
+def test_an_unknown_training_entry_of_a_cell():
+    cell = TABLES["cells"][0] | {"training": {"epoch": 3}}
+    with pytest.raises(SuiteError, match=r"unknown entry 'epoch'; did you mean 'epochs'"):
+        plan(cells=[cell])

@@ -1,0 +1,142 @@
+"""A run on sets that lie on disk, with a network whose head is trained: from the suite to the run folder."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from generators.pet import write
+from safetensors import safe_open
+
+import xaibench as xb
+from xaibench.runner import DataChangedError, run
+from xaibench.runner.stages.sample_data import read_data, read_test_split
+
+SUITE = """
+name = "visual"
+title = "Visual"
+data = {{ parameters = {{ root = "$XAIBENCH_DATA", size = 32 }} }}
+training = {{ method = "{method}", epochs = 3, lr = 0.05, batch_size = 8 }}
+explaining = {{ samples = "all", scored = "all", protocol = "scaled" }}
+explainers = {{ gradcam = {{}}, saliency = {{}}, uniform = {{}}, centre = {{}} }}
+
+[[cells]]
+label = "animals"
+datasets = ["pet"]
+models = ["{model}"]
+
+[metrics]
+iou = {{}}
+hit = {{}}
+deletion = {{ steps = 8, return_curves = true }}
+"""
+SMALL = "generators.networks:Small"
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XAIBENCH_CACHE", str(root / "cache"))
+        patch.setenv("XAIBENCH_DATA", "/nowhere")
+        write(root)
+        yield root
+
+
+def run_it(pets, folder, method="head", model=SMALL, **options):
+    (folder / "suite.toml").write_text(SUITE.format(method=method, model=model))
+    return run(folder / "suite.toml", folder / "run", engine="serial", root=pets, **options)
+
+
+@pytest.fixture(scope="module")
+def finished(pets, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("visual")
+    result = run_it(pets, folder)
+    assert result.failures == {}
+    return folder / "run"
+
+
+def test_the_run_says_who_the_samples_are(finished, pets):
+    samples = pd.read_csv(finished / "samples.csv")
+    test = xb.load("pet", root=pets, size=32).test
+    assert samples["id"].tolist() == [note["id"] for note in test.meta]
+    assert samples["dataset"].unique().tolist() == ["animals"]
+    scores = pd.read_parquet(finished / "scores.parquet")
+    assert set(scores["dataset"]) == set(scores["scenario"]) == {"animals"}
+    assert scores["correct"].all()
+    assert sorted(scores["sample"].unique()) == samples["sample"].tolist()
+
+
+def test_scores_are_those_of_evaluate(finished, pets):
+    """The runner and the front door cut maps and score them alike."""
+    scores = pd.read_parquet(finished / "scores.parquet")
+    test = xb.load("pet", root=pets, size=32).test
+    result = xb.evaluate("uniform", test, metrics=["iou", "hit"], controls=False)
+    for metric in ("iou", "hit"):
+        mine = scores[(scores["explainer"] == "uniform") & (scores["metric"] == metric)].sort_values("sample")
+        assert np.array_equal(mine["value"], result.matrix(metric)["uniform"], equal_nan=True)
+
+
+def test_the_trunk_is_left_and_only_the_head_is_kept(finished):
+    (path,) = (finished / "store" / "train").glob("**/*.safetensors")
+    with safe_open(path, "pt") as file:
+        names = {name for name in file.keys() if ".weights." in name}  # noqa: SIM118
+    assert names == {"0.weights.6.weight", "0.weights.6.bias"}
+    assert pd.read_csv(finished / "accuracy.csv")["mean"].between(0, 100).all()
+
+
+def test_curves_are_the_means_of_the_scores_curves(finished):
+    curves = pd.read_parquet(finished / "curves.parquet")
+    assert set(curves["metric"]) == {"deletion"}
+    scores = pd.read_parquet(finished / "scores.parquet")
+    for explainer, points in curves.groupby("explainer"):
+        assert len(points) == 9
+        assert (points["low"] <= points["high"]).all()
+        area = np.trapezoid(points["mean"], points["fraction"])
+        chosen = scores[(scores["explainer"] == explainer) & (scores["metric"] == "deletion")]["value"]
+        assert area == pytest.approx(chosen.mean(), abs=1e-6)
+
+
+def test_the_sheet_has_every_map_of_some_samples(finished):
+    with safe_open(finished / "sheet.safetensors", "np") as file:
+        names, labels = list(file.keys()), file.metadata()
+        image = file.get_tensor(f"animals/{SMALL}/0/image")
+    assert image.shape == (32, 32, 3)
+    assert image.dtype == np.uint8
+    assert f"animals/{SMALL}/1/map/gradcam" in names
+    assert {label.split(": ")[1] for label in labels.values()} == {"cat", "dog"}
+
+
+def test_going_on_changes_nothing(finished, pets):
+    before = (finished / "scores.parquet").read_bytes()
+    run_it(pets, finished.parent)
+    assert (finished / "scores.parquet").read_bytes() == before
+
+
+def test_files_that_changed_under_the_run_are_noticed(pets, tmp_path):
+    run_it(pets, tmp_path)
+    other = tmp_path / "other"
+    write(other)
+    (other / "oxford-iiit-pet" / "annotations" / "list.txt").write_text(
+        "\n".join((other / "oxford-iiit-pet" / "annotations" / "list.txt").read_text().splitlines()[:-3]) + "\n"
+    )
+    suite = (tmp_path / "suite.toml").read_text()
+    (tmp_path / "suite.toml").write_text(suite.replace("hit = {}", "hit = {}\nf1 = {}"))
+    read_data.cache_clear()  # as in the new process that goes on with a run
+    read_test_split.cache_clear()
+    with pytest.raises(DataChangedError, match="pet is not what it was when this run began"):
+        run(tmp_path / "suite.toml", tmp_path / "run", engine="serial", root=other)
+
+
+@pytest.mark.parametrize("method", ["all", "none"])
+def test_other_ways_to_weights(pets, tmp_path, method):
+    result = run_it(pets, tmp_path, method)
+    assert result.failures == {}
+    (path,) = (tmp_path / "run" / "store" / "train").glob("**/*.safetensors")
+    with safe_open(path, "pt") as file:
+        names = [name for name in file.keys() if ".weights." in name]  # noqa: SIM118
+    assert bool(names) == (method == "all")
+
+
+def test_a_model_that_returns_nan_fails_by_name_and_the_rest_goes_on(pets, tmp_path):
+    result = run_it(pets, tmp_path, model="generators.networks:Broken")
+    assert result.failures
+    assert any("NaN" in error or "nan" in error for error in result.failures.values())

@@ -1,0 +1,106 @@
+"""The store: there or not there, never half; damage is found, set aside, and never read as a result."""
+
+import errno
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from xaibench.runner.store.result_store import CorruptResultError, Store, StoreError, to_parquet
+from xaibench.runner.store.store_files import write_atomic
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def test_tensors_come_back_as_they_were(store):
+    kept = {"a": torch.randn(3, 4, dtype=torch.float64), "mask": torch.tensor([True, False]), "none": torch.empty(0, 2)}
+    store.save_tensors("explain", "k", kept, {"n": [1, 2]})
+    back, meta = store.load_tensors("explain", "k")
+    assert meta == {"n": [1, 2]}
+    assert back.keys() == kept.keys()
+    for name in kept:
+        assert back[name].dtype == kept[name].dtype
+        assert torch.equal(back[name], kept[name])
+
+
+def test_a_table_comes_back_as_it_was(store):
+    table = pd.DataFrame({"sample": [0, 1], "value": [0.5, float("nan")], "reason": ["", "map is all zero"]})
+    store.save_table("score", "k", table)
+    pd.testing.assert_frame_equal(store.load_table("score", "k"), table)
+    assert to_parquet(table) == to_parquet(table.copy())
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
+@pytest.mark.parametrize("stage", ["explain", "score"])
+def test_a_damaged_file_is_set_aside_not_read(store, stage, damage):
+    if stage == "score":
+        store.save_table(stage, "k", pd.DataFrame({"value": [float(i) for i in range(500)]}))
+        load = store.load_table
+    else:
+        store.save_tensors(stage, "k", {"maps": torch.arange(500.0)}, {})
+        load = store.load_tensors
+    path = store.root / store.name(stage, "k")
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2 if stage == "explain" else 300] ^= 1
+    path.write_bytes({"cut": data[:-100], "flip": data, "empty": b"", "text": b"no results here" * 9}[damage])
+    with pytest.raises(CorruptResultError, match=r"k\.\w+ is damaged"):
+        load(stage, "k")
+    assert not store.has(stage, "k"), "so it will be computed again"
+    assert len(list(path.parent.glob("k.*.corrupt-*"))) == 1, "and nothing is thrown away"
+
+
+def test_a_missing_result_is_not_damage(store):
+    with pytest.raises(FileNotFoundError):
+        store.load_tensors("explain", "k")
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.ENOSPC, "No space is left to write .*run the same command again"), (errno.EROFS, "Cannot write .*--out")],
+)
+def test_a_full_or_read_only_disk_leaves_nothing_half_written(tmp_path, number, message):
+    def write_and_fail(path: Path) -> None:
+        path.write_bytes(b"the first half")
+        raise OSError(number, os.strerror(number))
+
+    target = tmp_path / "result"
+    target.write_bytes(b"the old result")
+    with pytest.raises(StoreError, match=message):
+        write_atomic(target, write_and_fail)
+    assert target.read_bytes() == b"the old result"
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_really_full_disk(tmp_path):
+    # /dev/full answers every write with "No space is left", as a full disk does.
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with pytest.raises(StoreError, match="No space is left"):
+        write_atomic(tmp_path / "result", lambda path: Path("/dev/full").write_bytes(b"x"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_is_kept_until_the_job_succeeds(store):
+    assert store.failure("score", "k") is None
+    store.fail("score", "k", "ValueError: no")
+    assert store.failure("score", "k") == "ValueError: no"
+    store.save_table("score", "k", pd.DataFrame({"value": [1.0]}))
+    assert store.failure("score", "k") is None
+    store.fail("train", "t", "x")
+    store.forgive("train", "t")
+    assert store.failure("train", "t") is None
+
+
+def test_a_changed_note_is_noticed(tmp_path):
+    store = Store(tmp_path)
+    store.save_tensors("data", "k", {"x": torch.ones(1)}, {"n": 1})
+    (file,) = (tmp_path / "data").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'n\\": 1', b'n\\": 2'))
+    with pytest.raises(CorruptResultError, match=r"its checksum does not match.*the same command computes it again"):
+        store.load_meta("data", "k")

@@ -1,0 +1,68 @@
+import tomllib
+
+import pytest
+
+from xaibench.runner import SuiteError, load_suite
+from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
+from xaibench.runner.suites.suite_files import parse_suite
+
+
+@pytest.fixture
+def bench(monkeypatch, tmp_path):
+    monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path))
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    return load_suite("saliency-bench")[0]
+
+
+def sets(suite):
+    return [name for cell in suite.cells for name in cell.datasets]
+
+
+def test_all_eight_sets_are_in_the_suite(bench):
+    assert sets(bench) == ["gender", "scene", "glasses", "sixray", "lidc", "tumor", "pet", "pascal", "pascal"]
+    assert narrowed(bench) == bench
+
+
+def test_sets_are_chosen_by_name_alias_or_label(bench):
+    assert sets(narrowed(bench, datasets=["cats_dogs", "lidc"])) == ["lidc", "pet"]
+    assert [cell.label for cell in narrowed(bench, datasets=["pascal"]).cells] == ["object-1", "object-2"]
+    assert [cell.label for cell in narrowed(bench, datasets=["object-2"]).cells] == ["object-2"]
+    with pytest.raises(SuiteError, match=r"saliency-bench has no data set 'dogs'; it has: gender, glasses"):
+        narrowed(bench, datasets=["dogs"])
+
+
+def test_models_training_and_protocol_are_exchanged(bench):
+    other = narrowed(bench, models=["vgg16", "resnet50"], finetune="all", protocol="published")
+    assert {cell.models for cell in other.cells} == {("vgg16", "resnet50")}
+    assert other.training.method == "all"
+    assert other.explaining.protocol == "published"
+    for bad in ({"finetune": "tail"}, {"protocol": "own"}):
+        with pytest.raises(SuiteError, match="expected '"):
+            narrowed(bench, **bad)
+    for bad in ({"models": "vgg16"}, {"datasets": []}):
+        with pytest.raises(SuiteError, match="expected a list of at least one name"):
+            narrowed(bench, **bad)
+    with pytest.raises(SuiteError, match="trains no pretrained network"):
+        narrowed(load_suite("xai-tris-8x8")[0], finetune="all")
+
+
+def test_the_suite_as_run_is_written_down(bench):
+    text = load_suite("saliency-bench")[1]
+    assert narrowed_text(text, bench, changed=False) == text
+    other = narrowed(bench, datasets=["pet", "object-1"], models=["vgg16"], finetune="all", protocol="published")
+    read = parse_suite(tomllib.loads(narrowed_text(text, other, changed=True)))
+    assert read == other
+
+
+def test_sets_that_are_not_there_are_left_out_with_advice(bench, tmp_path):
+    from generators.pet import write
+
+    with pytest.raises(SuiteError, match=r"(?s)none of its data sets is there.*prepare pet"):
+        without_missing(bench)
+    write(tmp_path)
+    kept, missing = without_missing(bench)
+    assert sets(kept) == ["pet"]
+    assert list(missing) == ["gender", "scene", "glasses", "sixray", "lidc", "tumor", "pascal"]
+    assert "xaibench prepare pascal" in missing["pascal"]
+    generated = load_suite("xai-tris-8x8")[0]
+    assert without_missing(generated) == (generated, {})

@@ -1,0 +1,148 @@
+"""Suites: reading, quick forms, and every way a TOML file can be wrong."""
+
+import tomllib
+
+import pytest
+
+from xaibench.core.registry import UnknownNameError
+from xaibench.runner.suites.suite_files import SUITES, load_suite, parse_suite, to_toml
+from xaibench.runner.suites.suite_tables import SuiteError, check_variables
+
+MINIMAL = {
+    "name": "s",
+    "title": "S",
+    "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr"]}],
+    "explainers": {"saliency": {}},
+    "metrics": {"emd_perf": {}},
+}
+
+
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("quick", [False, True])
+def test_built_in_suites_are_whole(name, quick):
+    suite, text = load_suite(name, quick=quick)
+    assert suite.name == name + ("-quick" if quick else "")
+    tables = tomllib.loads(text)
+    tables.pop("quick", None)
+    assert parse_suite(tables) == suite, "the text that is kept in the run folder is the suite that was run"
+
+
+def test_paper_suite_has_the_papers_numbers():
+    suite, _ = load_suite("xai-tris-8x8-paper")
+    assert suite.data.seeds == tuple(range(25))
+    assert (suite.explaining.samples, suite.explaining.trainings) == ("all", "all")
+    assert (suite.training.epochs, suite.training.batch_size, suite.training.lr) == (500, 512, 0.004)
+    rigid = {cell.models: dict(cell.training) for cell in suite.cells if "rigid" in cell.datasets[0]}
+    assert rigid == {("mlp",): {"lr": 0.0004}, ("cnn",): {}}
+    assert len({dataset for cell in suite.cells for dataset in cell.datasets}) == 8
+
+
+def test_64x64_paper_suite_has_the_papers_numbers():
+    suite, _ = load_suite("xai-tris-64x64-paper")
+    assert dict(suite.data.parameters) == {"n_samples": 40_000}
+    assert (suite.explaining.samples, suite.explaining.trainings, len(suite.training.seeds)) == (2000, "all", 5)
+    assert (suite.training.epochs, suite.training.batch_size, suite.training.lr) == (500, 512, 0.0005)
+    assert (len(suite.explainers), len(suite.metrics)) == (20, 2)
+    cells = {(dataset, model) for cell in suite.cells for dataset in cell.datasets for model in cell.models}
+    assert len(cells) == 12 * 2 + 3, "MLP and CNN everywhere, LLR for LIN"
+    assert len({dataset for dataset, _ in cells}) == 12
+    imagenet = [cell for cell in suite.cells if "imagenet" in cell.datasets[0]]
+    assert {dict(cell.data)["images_dir"] for cell in imagenet} == {"$XAIBENCH_IMAGES"}
+
+
+def test_64x64_suite_needs_no_images_and_trains_once():
+    suite, _ = load_suite("xai-tris-64x64")
+    assert (suite.training.seeds, suite.explaining.samples) == ((0,), 100)
+    assert len({dataset for cell in suite.cells for dataset in cell.datasets}) == 8
+    check_variables(suite)
+
+
+def test_a_variable_that_is_not_set_is_named(monkeypatch):
+    suite, _ = load_suite("xai-tris-64x64-paper")
+    monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
+    with pytest.raises(SuiteError, match=r"images_dir is '\$XAIBENCH_IMAGES', but the environment has no"):
+        check_variables(suite)
+    monkeypatch.setenv("XAIBENCH_IMAGES", "/images")
+    check_variables(suite)
+
+
+def test_quick_changes_only_what_its_table_names():
+    full, _ = load_suite("xai-tris-8x8")
+    quick, _ = load_suite("xai-tris-8x8", quick=True)
+    assert quick.training.epochs < full.training.epochs
+    assert quick.training.lr == full.training.lr
+    assert quick.explainers == full.explainers
+
+
+def test_a_part_can_stand_twice_under_names_of_its_own():
+    tables = MINIMAL | {"explainers": {"lime": {}, "lime-500": {"use": "lime", "n_samples": 500}}}
+    suite = parse_suite(tables)
+    assert [(part.name, part.use) for part in suite.explainers] == [("lime", "lime"), ("lime-500", "lime")]
+    assert dict(suite.explainers[1].parameters) == {"n_samples": 500}
+
+
+def test_toml_is_written_as_it_is_read():
+    tables = MINIMAL | {"data": {"seeds": [0, 1], "parameters": {"alpha": 0.5, "mask": True}}, "citation": 'a "b" \\ é'}
+    assert tomllib.loads(to_toml(tables)) == tables
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"explainers": {}}, "names no explainers"),
+        ({"metrics": {}}, "names no metrics"),
+        ({"cells": []}, "names no data sets and models"),
+        ({"explainers": {"lime": 3}}, r"lime is 3; expected a table"),
+        ({"training": {"epoch": 5}}, r"unknown entry 'epoch'; did you mean 'epochs'"),
+        ({"training": {"epochs": 0}}, r"training.epochs is 0; expected 1 or more"),
+        ({"training": {"epochs": "many"}}, r"epochs is 'many'; expected a whole number"),
+        ({"training": {"epochs": True}}, r"epochs is True; expected a whole number"),
+        ({"training": {"seeds": [0, 0]}}, r"training.seeds is \[0, 0\]; expected one or more different"),
+        ({"data": {"seeds": [0.5]}}, r"seeds is \[0.5\]; expected a list of whole numbers"),
+        ({"explaining": {"samples": "some"}}, r"samples is 'some'; expected a whole number or \"all\""),
+        ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected \"best\" or \"all\""),
+        ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected one of default, probability"),
+        ({"cells": [{"datasets": ["a"]}]}, r"cells.* number 1: models missing"),
+        ({"explaining": {"scored": "some"}}, r"explaining.scored is 'some'; expected one of correct, all"),
+        ({"title": 5}, r"title is 5; expected a text"),
+        ({"data": 5}, r"\[data\]: expected a table"),
+        ({"data": {"parameters": "x"}}, r"\[data\]: parameters is 'x'; expected a table of parameters"),
+        ({"data": {"seeds": [-1]}}, r"data.seeds is \[-1\]; expected .* none below 0"),
+        ({"explaining": {"seed": -1}}, r"explaining.seed is -1; expected 0 or more"),
+        ({"explainers": ["lime"]}, r"explainers is \['lime'\]; expected a table"),
+        ({"explainers": {"lime": {"use": 3}}}, r"lime.use is 3; expected the name of a part"),
+        ({"cells": {"datasets": ["a"], "models": ["b"]}}, r"cells is .*; expected one or more tables \[\[cells\]\]"),
+        ({"cells": [{"datasets": [3], "models": ["b"]}]}, r"datasets is \[3\]; expected a list of texts"),
+        (
+            {"cells": [{"datasets": ["a"], "models": ["b"], "training": {"epochs": "x"}}]},
+            r"number 1, training: epochs is 'x'; expected a whole number",
+        ),
+    ],
+)
+def test_a_wrong_entry_is_named(change, message):
+    with pytest.raises(SuiteError, match=message):
+        parse_suite(MINIMAL | change, "s.toml")
+
+
+def test_unknown_suite_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'xai-tris-8x8'"):
+        load_suite("xai-tris-8x")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(SuiteError, match=r"Cannot read the suite .*nowhere.toml"):
+        load_suite(tmp_path / "nowhere.toml")
+    (tmp_path / "broken.toml").write_text("name = ")
+    with pytest.raises(SuiteError, match=r"broken.toml is not valid TOML"):
+        load_suite(tmp_path / "broken.toml")
+    with pytest.raises(SuiteError, match="'mine:suite' is no suite; give the name of one"):
+        load_suite("mine:suite")
+    (tmp_path / "quick.toml").write_text("quick = 3")
+    with pytest.raises(SuiteError, match=r"quick.toml: quick is 3; expected a table \[quick\]\."):
+        load_suite(tmp_path / "quick.toml", quick=True)
+    (tmp_path / "latin.toml").write_bytes(b"\xff")
+    with pytest.raises(SuiteError, match=r"Cannot read the suite .*latin.toml: it is no text in UTF-8"):
+        load_suite(tmp_path / "latin.toml")
+    (tmp_path / "full.toml").write_text(to_toml(MINIMAL))
+    with pytest.raises(SuiteError, match=r"no \[quick\] table"):
+        load_suite(tmp_path / "full.toml", quick=True)

@@ -1,0 +1,257 @@
+"""Whole runs of a tiny suite: what they leave behind, and that nothing but the suite decides it."""
+
+import csv
+import json
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import xaibench as xb
+from xaibench.runner import ArgumentError, StoreError, load_suite, run
+from xaibench.runner.plan.jobs import DataJob, make_plan
+from xaibench.runner.stages.network_training import network_seed
+
+TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "examples.safetensors")
+
+COLUMNS = ["dataset", "scenario", "background", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
+COLUMNS += ["higher_is_better", "reason", "data_seed"]
+
+
+def same_tables(a, b):
+    return [name for name in TABLES if (a / name).read_bytes() != (b / name).read_bytes()] == []
+
+
+@pytest.fixture
+def copy(tiny_run, tmp_path):
+    """The undisturbed run, to be changed."""
+    return shutil.copytree(tiny_run, tmp_path / "copy")
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
+    scores = pd.read_parquet(tiny_run / "scores.parquet")
+    assert list(scores.columns) == COLUMNS
+    counted = scores.groupby(["dataset", "model", "explainer", "metric"]).size()
+    # LLR and MLP: five explainers; CNN: Guided GradCAM too. Two metrics, six samples.
+    assert len(counted) == (5 + 5 + 6) * 2
+    assert (counted == 6).all()
+    assert scores["higher_is_better"].all()
+    assert ((scores["reason"] == "") == scores["value"].notna()).all()
+    assert set(scores["scenario"]) == {"lin", "rigid"}
+
+
+def test_scores_are_those_of_the_library(tiny_run):
+    """The whole way again, by hand, for one cell."""
+    scores = pd.read_parquet(tiny_run / "scores.parquet")
+    data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
+    models, results = [], []
+    for stacked in ([0, 1], [2]):  # the suite trains in stacks of two
+        seeds = [network_seed(DataJob("xai-tris/lin-white-8x8", 0, (), ""), seed) for seed in stacked]
+        stack = [xb.models.build("mlp", in_shape=(1, 8, 8), num_classes=2, seed=seed) for seed in seeds]
+        splits = [data.train] * len(stack), [data.val] * len(stack)
+        results += xb.models.fit_many(stack, *splits, epochs=3, lr=0.004, batch_size=64, seeds=seeds, progress=False)
+        models += stack
+    best = min(range(3), key=lambda i: results[i].best_val_loss)
+    images, masks, targets = data.test[:6]
+    maps = xb.explain("lime", models[best], images, targets, n_samples=10, seed=0)
+    mine = scores.query("dataset == 'xai-tris/lin-white-8x8' and model == 'mlp' and explainer == 'lime'")
+    assert set(mine["seed"]) == {best}
+    for metric in ("emd_perf", "topk_precision"):
+        expected = getattr(xb, metric)(maps, masks, reduction="none").numpy()
+        np.testing.assert_allclose(mine.query("metric == @metric")["value"], expected, rtol=1e-6)
+
+
+def test_correct_means_every_explained_network(tiny_run):
+    scores = pd.read_parquet(tiny_run / "scores.parquet")
+    for _, group in scores.groupby(["dataset", "sample"]):
+        assert group["correct"].nunique() == 1
+    explained = [row for row in rows(tiny_run / "trainings.csv") if row["explained"] == "True"]
+    assert len(explained) == 3
+    lin = scores.query("scenario == 'lin'").drop_duplicates("sample")
+    weakest = min(float(row["test_accuracy"]) for row in explained if row["scenario"] == "lin")
+    assert lin["correct"].mean() <= weakest / 100 + 0.5
+
+
+def test_accuracies_stand_beside_the_papers(tiny_run):
+    found = {(row["scenario"], row["model"]): row for row in rows(tiny_run / "accuracy.csv")}
+    assert found["lin", "llr"]["paper"] == "88.9"
+    assert found["rigid", "cnn"]["paper"] == "88.8"
+    assert all(row["trainings"] == "3" for row in found.values())
+    trainings = rows(tiny_run / "trainings.csv")
+    assert len(trainings) == 9
+    llr = [float(row["test_accuracy"]) for row in trainings if row["model"] == "llr"]
+    assert float(found["lin", "llr"]["mean"]) == pytest.approx(np.mean(llr))
+    assert float(found["lin", "llr"]["best"]) == pytest.approx(max(llr))
+    assert int(found["lin", "llr"]["learned"]) == sum(accuracy >= 80 for accuracy in llr)
+
+
+def test_examples_and_parts(tiny_run):
+    examples = load_file(tiny_run / "examples.safetensors")
+    assert examples["rigid/corr/image"].shape == (8, 8)
+    assert set(examples["rigid/corr/mask"].unique().tolist()) == {0.0, 1.0}
+    shares = examples["lin/white/mlp/input/global"]
+    assert shares.sum() == pytest.approx(1, abs=1e-5)
+    assert (shares >= 0).all()
+    assert "lin/white/mlp/guided_gradcam/example" not in examples
+    parts = json.loads((tiny_run / "parts.json").read_text())
+    assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "pattern_net", "uniform", "input"]
+    assert parts["explainers"]["uniform"]["control"]
+    environment = json.loads((tiny_run / "environment.json").read_text())
+    assert environment["versions"]["torch"] == torch.__version__.split("+")[0]
+    assert environment["seeds"]["training"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_processes_give_the_same_tables_to_the_bit(tiny_suite, tiny_run, tmp_path, workers):
+    result = run(tiny_suite, tmp_path / "run", engine="processes", workers=workers)
+    assert result.failures == {}
+    assert same_tables(result.folder, tiny_run)
+
+
+def test_maps_made_in_parts_are_the_maps_made_at_once(tiny_suite, tiny_run, tmp_path):
+    suite = tmp_path / "cut.toml"
+    text = tiny_suite.read_text().replace("lime = { n_samples = 10 }", "")
+    suite.write_text(text.replace("samples = 6", "samples = 6\nsamples_per_job = 4"))
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert result.failures == {}
+    cut, whole = (pd.read_parquet(folder / "scores.parquet") for folder in (result.folder, tiny_run))
+    whole = whole[whole["explainer"] != "lime"].reset_index(drop=True)  # it draws anew in each part
+    pd.testing.assert_frame_equal(cut, whole, rtol=1e-9)
+    assert set(cut["sample"]) == set(range(6))
+
+
+def test_parts_beyond_the_test_samples_are_empty(tiny_suite, tmp_path):
+    suite = tmp_path / "beyond.toml"
+    text = tiny_suite.read_text().replace("samples = 6", "samples = 40\nsamples_per_job = 15")
+    suite.write_text(text.replace('"llr", "mlp"', '"llr"'))  # of 200 samples 20 are for the test
+    result = run(suite, tmp_path / "run", engine="serial", quick=False)
+    assert result.failures == {}
+    scores = pd.read_parquet(result.folder / "scores.parquet")
+    per_method = scores.groupby(["scenario", "model", "explainer", "metric"])["sample"].nunique()
+    assert set(per_method) == {scores["sample"].max() + 1}
+
+
+def test_a_second_run_computes_nothing(tiny_suite, copy):
+    before = {path: path.stat().st_mtime_ns for path in (copy / "store").rglob("*.*")}
+    run(tiny_suite, copy, engine="serial")
+    assert {path: path.stat().st_mtime_ns for path in (copy / "store").rglob("*.*")} == before
+
+
+def test_an_added_metric_parameter_computes_only_scores(tiny_suite, tmp_path, copy):
+    changed = tmp_path / "changed.toml"
+    changed.write_text(tiny_suite.read_text().replace("emd_perf = {}", 'emd_perf = { diameter = "released" }'))
+    before = {path.name for path in (copy / "store").rglob("*.*")}
+    run(changed, copy, engine="serial")
+    added = [path for path in (copy / "store").rglob("*.*") if path.name not in before]
+    assert {path.parent.name for path in added} == {"score"}
+
+
+@pytest.mark.parametrize("stage", ["data", "train", "explain", "score"])
+def test_a_damaged_result_is_made_again(tiny_suite, tiny_run, copy, stage):
+    jobs = [job for job in make_plan(load_suite(tiny_suite)[0]).jobs if job.stage == stage]
+    damaged = next(iter((copy / "store" / stage).glob(f"{jobs[0].key}.*")))
+    damaged.write_bytes(damaged.read_bytes()[:-50])
+    # The scores are taken away, so that everything is read again.
+    for path in (copy / "store" / "score").iterdir():
+        if path != damaged:
+            path.unlink()
+    result = run(tiny_suite, copy, engine="serial")
+    assert result.failures == {}
+    assert same_tables(copy, tiny_run)
+
+
+def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "failing_part.py").write_text(
+        "def broken(model, images, targets):\n    raise RuntimeError('no map today')\n"
+    )
+    suite = tmp_path / "failing.toml"
+    suite.write_text(tiny_suite.read_text().replace("lime = { n_samples = 10 }", '"failing_part:broken" = {}'))
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert len(result.failures) == 3, "one for each network"
+    listed = rows(result.folder / "failures.csv")
+    assert [row["stage"] for row in listed] == ["explain"] * 3
+    assert "no map today" in listed[0]["error"]
+    assert "2 jobs that need it were not run" in listed[0]["error"]
+    scores = pd.read_parquet(result.folder / "scores.parquet")
+    assert set(scores["explainer"]) == {"saliency", "guided_gradcam", "pattern_net", "uniform", "input"}
+    # Mended, the same command runs only what failed.
+    (tmp_path / "failing_part.py").write_text("def broken(model, images, targets):\n    return images[:, 0]\n")
+    import linecache
+    import sys
+
+    from xaibench.runner.plan import part_facts as parts
+
+    sys.modules.pop("failing_part")
+    linecache.clearcache()
+    parts.part_info.cache_clear()
+    parts.revision.cache_clear()
+    assert run(suite, result.folder, engine="serial").failures == {}
+    assert "failing_part:broken" in set(pd.read_parquet(result.folder / "scores.parquet")["explainer"])
+
+
+def test_two_runs_do_not_share_a_folder(tiny_suite, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ArgumentError, match=r"Another run .* is using"):
+            run(tiny_suite, tmp_path / "run", engine="serial")
+
+
+def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArgumentError, match=r"Cannot write to the run folder .*--out"):
+        run(tiny_suite, tmp_path / "file" / "run", engine="serial")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"engine": "threads"}, "Unknown engine 'threads'; known: serial, processes, ray"),
+        ({"workers": 0, "engine": "processes"}, "workers is 0; expected 1 or more"),
+        ({"device": "abacus"}, "There is no device 'abacus' here"),
+        ({"device": None}, "device is None; expected a text"),
+    ],
+)
+def test_bad_arguments(tiny_suite, tmp_path, arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        run(tiny_suite, tmp_path / "run", **arguments)
+
+
+def test_without_ray_the_command_is_named(tiny_suite, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xaibench.runner.engines.ray_engine", None)
+    with pytest.raises(ArgumentError, match=r"engine='ray' needs Ray.*pip install \"xaibench\[ray\]\"\."):
+        run(tiny_suite, tmp_path / "run", engine="ray")
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):
+    from xaibench.runner.store import store_files as module
+
+    written = []
+    real = module.write_atomic
+
+    def write_until_full(path, data):
+        if len(written) == 8:
+            raise StoreError(f"no space left to write {path}")
+        written.append(path)
+        real(path, data)
+
+    monkeypatch.setattr(module, "write_atomic", write_until_full)
+    with pytest.raises(StoreError, match="no space left"):
+        run(tiny_suite, tmp_path / "run", engine="serial")
+    monkeypatch.setattr(module, "write_atomic", real)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "store").rglob("*.*")}
+    assert len(kept) >= 7
+    run(tiny_suite, tmp_path / "run", engine="serial")
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    assert same_tables(tmp_path / "run", tiny_run)

@@ -1,0 +1,71 @@
+"""``xaibench list``."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xaibench.cli.app import app
+from xaibench.cli.terminal import Root
+from xaibench.core.part_info import DatasetInfo
+
+
+class Kind(enum.StrEnum):
+    """What can be listed."""
+
+    datasets = enum.auto()
+    models = enum.auto()
+    explainers = enum.auto()
+    metrics = enum.auto()
+    suites = enum.auto()
+
+
+@app.command(name="list")
+def list_parts(
+    kind: Annotated[Kind | None, typer.Argument(help="What to list; all when left out.")] = None,
+    root: Root = None,
+) -> None:
+    """List the data sets, models, explainers, metrics and suites that a suite or a call can name.
+
+    Of the annotated data sets it says which are ready.
+    """
+    from xaibench.runner import SUITES, load_suite
+
+    for part in Kind if kind is None else [kind]:
+        if part is Kind.suites:
+            rows = [(name, load_suite(name)[0].title) for name in SUITES]
+        else:
+            registry = getattr(importlib.import_module(f"xaibench.{_PACKAGE[part]}"), part.value.upper())
+            rows = [(name, _label(registry.resolve(name), root)) for name in registry]
+        width = max(len(name) for name, _ in rows)
+        typer.echo(typer.style(part.value, bold=True))
+        for name, label in rows:
+            typer.echo(f"  {name:<{width}}  {label}".rstrip())
+
+
+_PACKAGE = {Kind.datasets: "data", Kind.models: "models", Kind.explainers: "explainers", Kind.metrics: "metrics"}
+
+
+def _label(part: object, root: Path | None) -> str:
+    info = getattr(part, "info", None)
+    if not isinstance(info, DatasetInfo):
+        return str(getattr(info, "label", ""))
+    shape = "×".join(map(str, info.image_shape))
+    chosen = getattr(part, "default_classes", None) or info.classes
+    classes = " or ".join(chosen) if len(chosen) < 4 else f"{len(chosen)} classes"
+    return f"{classes}, {shape}; {_readiness(part, root)}"
+
+
+def _readiness(part: object, root: Path | None) -> str:
+    from xaibench.data.annotated import AnnotatedSet, MissingDataError
+
+    if not isinstance(part, AnnotatedSet):
+        return "generated"
+    try:
+        return f"ready in {part.find(root)}"
+    except MissingDataError:
+        return f"missing: xaibench prepare {part.info.name}"

@@ -1,0 +1,166 @@
+"""``xaibench run`` and ``xaibench report``."""
+
+from __future__ import annotations
+
+import enum
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xaibench._version import __version__
+from xaibench.cli.app import app
+from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names, print_table, progress_bars
+
+if TYPE_CHECKING:
+    from xaibench.runner import Estimate
+
+
+class EngineChoice(enum.StrEnum):
+    """Where jobs run."""
+
+    serial = enum.auto()
+    processes = enum.auto()
+    ray = enum.auto()
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Argument(help="A built-in suite (see: xaibench list suites), or a TOML file.")],
+    out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/SUITE]", show_default=False)] = None,
+    engine: Annotated[EngineChoice, typer.Option(help="Jobs side by side, or one after the other.")] = (
+        EngineChoice.processes
+    ),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="A small form of the suite, to try it in a minute.")] = False,
+    root: Root = None,
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these sets, such as pet,pascal.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Instead of the suite's, such as resnet50.", show_default=False)
+    ] = None,
+    finetune: Annotated[
+        str | None, typer.Option(help="head or all, of suites with pretrained networks.", show_default=False)
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="How maps are cut by IoU and its kin: scaled or published.", show_default=False)
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Where results lie: a folder or a URL. [default: OUT/store]", show_default=False)
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The Ray cluster: auto, or HOST:PORT.", show_default=False)
+    ] = None,
+    device_workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the GPUs.", show_default=False)
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it will cost, and stop.")] = False,
+) -> None:
+    """Run a suite: generate, train, explain, score, report. Stop it at any time: the same command goes on."""
+    with clear_errors(goes_on=True):
+        from xaibench import runner
+
+        if plan:
+            _say_cost(
+                runner.estimate(
+                    suite,
+                    out,
+                    quick=quick,
+                    workers=workers,
+                    device=device,
+                    store=store,
+                    device_workers=device_workers,
+                    say=typer.echo,
+                )
+            )
+            return
+        typer.echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
+        with progress_bars() as progress:
+            result = runner.run(
+                suite,
+                out,
+                engine=str(engine),
+                workers=workers,
+                device=device,
+                quick=quick,
+                progress=progress,
+                store=store,
+                address=address,
+                device_workers=device_workers,
+                root=root,
+                datasets=names(datasets),
+                models=names(model),
+                finetune=finetune,
+                protocol=protocol,
+            )
+        for name, advice in result.missing.items():
+            typer.echo(f"Left out: {name}.\n{textwrap.indent(advice, '  ')}\n")
+        typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")
+    _finish(result.folder)
+    if result.failures:
+        typer.echo(f"\n{len(result.failures)} jobs failed; the same command tries them again:", err=True)
+        for job, error in list(result.failures.items())[:20]:
+            typer.echo(f"  {job}: {error}", err=True)
+        if len(result.failures) > 20:
+            typer.echo(f"  ... all in {result.folder / 'failures.csv'}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
+    """Write the tables, figures and page of a run folder anew."""
+    _finish(folder)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders; each is compared with the first.")],
+    out: Annotated[Path | None, typer.Option(help="Write all rows to this CSV file.", show_default=False)] = None,
+) -> None:
+    """Put runs side by side: what moved, and whether it is more than chance (5 %, corrected for all comparisons)."""
+    with clear_errors():
+        from xaibench.report.numbers.run_comparison import compare_runs
+
+        made_folder_of(out)
+        table = compare_runs(folders)
+        moved = table[table["better"].notna()]
+        for run, rows in table.groupby("run", sort=False):
+            mine = moved[moved["run"] == run]
+            better = int(mine["better"].sum())
+            typer.echo(f"{run}: of {len(rows)} means, {better} better and {len(mine) - better} worse than {folders[0]}")
+        if len(moved):
+            typer.echo()
+            print_table(moved.drop(columns=["run", "p"] if len(folders) == 2 else ["p"]).head(40))
+        if len(moved) > 40:
+            typer.echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
+        if out is not None:
+            table.to_csv(out, index=False)
+
+
+def _say_cost(found: Estimate) -> None:
+    typer.echo(found.stages.round(1).to_string())
+    typer.echo(
+        f"{_duration(found.seconds)} on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at most, "
+        f"{found.disk_mb / 1024:.1f} GiB of disk; {found.unmeasured} jobs of unknown cost"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _finish(folder: Path) -> None:
+    """Write the report, and say in the terminal what came out and where the page is."""
+    with clear_errors():
+        from xaibench.report import best_methods, write_report
+
+        page = write_report(folder)
+        typer.echo()
+        print_table(best_methods(folder))
+        typer.echo(f"\nReport page: {page.resolve()}")

@@ -1,0 +1,123 @@
+"""``xaibench score``: maps that were computed elsewhere, scored on a data set."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from xaibench.cli.app import app
+from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, names
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from xaibench.data import Split
+
+
+@app.command()
+def score(
+    maps: Annotated[Path, typer.Argument(help="Your maps: .npz, .npy or .safetensors. See --template.")],
+    dataset: Annotated[str, typer.Option(help="The set they are of (see: xaibench list datasets), or folder:DIR.")],
+    root: Root = None,
+    split: Annotated[str, typer.Option(help="train, val, test or all: which samples the maps are of.")] = "test",
+    classes: Annotated[str | None, typer.Option(help="Only these, such as dog,cat.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="For metrics that ask the model: yours, as package.module:name, or a pretrained one.",
+            show_default=False,
+        ),
+    ] = None,
+    metrics: Annotated[str | None, typer.Option(help="Names, with commas between.", show_default=False)] = None,
+    protocol: Annotated[str, typer.Option(help="How maps are cut: scaled or published.")] = "scaled",
+    out: Annotated[Path | None, typer.Option(help="Write every score to this CSV file.", show_default=False)] = None,
+    template: Annotated[
+        bool, typer.Option("--template", help="Write MAPS.npz with the samples' ids, to be filled in, and stop.")
+    ] = False,
+) -> None:
+    """Score saliency maps that were computed elsewhere, beside controls that know no model."""
+    with clear_errors():
+        from xaibench import evaluation
+
+        made_folder_of(maps if template else out)
+        samples = _samples(dataset, root, split, classes, seed)
+        if template:
+            evaluation.write_template(maps, samples)
+            typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
+            return
+        found = evaluation.read_maps(maps, evaluation.sample_ids(samples))
+        with count_bar("scoring", unit="sample") as progress:
+            result = evaluation.evaluate(
+                {maps.stem: found},
+                samples,
+                metrics=names(metrics),
+                model=_model(model, dataset, samples),
+                protocol=cast(Any, protocol),
+                progress=progress,
+            )
+        typer.echo(str(result))
+        if out is not None:
+            result.scores.to_csv(out, index=False)
+            typer.echo(f"\nScores: {out.resolve()}")
+
+
+def _samples(dataset: str, root: Path | None, split: str, classes: str | None, seed: int) -> Split:
+    from xaibench.data import DATASETS, load
+    from xaibench.data.annotated import AnnotatedSet
+
+    if split not in ("train", "val", "test", "all"):
+        raise typer.BadParameter(f"--split {split}: expected train, val, test or all.")
+    parameters: dict[str, Any] = {}
+    if isinstance(DATASETS.resolve(dataset), AnnotatedSet):
+        parameters = {"root": root, "classes": classes}
+        if split == "all":
+            parameters["splits"] = (0.0, 0.0, 1.0)
+    elif split == "all":
+        raise typer.BadParameter(f"--split all is for annotated sets, and {dataset} is none; give train, val or test.")
+    found: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)
+    return found
+
+
+def _model(target: str | None, dataset: str, samples: Split) -> nn.Module | None:
+    """A user's own model, or a pretrained one whose classes are folded to those of the set, where that is known."""
+    if target is None:
+        return None
+    from xaibench.data import DATASETS
+    from xaibench.models import FOLDS, MODELS, build
+
+    if ":" in target:
+        return _own(target)
+    MODELS.target(target)
+    fold = DATASETS.canonical(dataset)
+    if fold not in FOLDS:
+        raise typer.BadParameter(
+            f"--model {target}: untrained, it can tell the classes of {', '.join(FOLDS)} alone, not those of {fold}. "
+            "Train it, and give the trained network as package.module:name."
+        )
+    channels, height, width = samples[0][0].shape
+    return build(target, (channels, height, width), len(FOLDS[fold]), fold=fold)
+
+
+def _own(target: str) -> nn.Module:
+    from torch import nn
+
+    from xaibench.core.registry import import_target
+
+    found = import_target(target, "model")
+    if not isinstance(found, nn.Module) and callable(found):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise typer.BadParameter(
+                f"--model {target}: {error}, expected a network, or what makes one without arguments."
+            ) from error
+        found = found()
+    if not isinstance(found, nn.Module):
+        raise typer.BadParameter(
+            f"--model {target}: got {type(found).__name__}, expected a torch.nn.Module, or what makes one."
+        )
+    return found

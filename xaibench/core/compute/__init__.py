@@ -1,0 +1,1 @@
+"""Where and how things are computed: devices, memory, modes, global state."""

@@ -1,0 +1,174 @@
+"""One kind of registry for data sets, models, explainers, metrics and suites.
+
+A registry maps a name to a target ``"package.module:attribute"``, which is imported only when it is asked for. A
+user's own part needs no entry: ``"mypackage.module:Thing"`` is accepted wherever a name is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class Registry:
+    """Names and where their parts live.
+
+    Args:
+        kind: What the parts are, in the singular, for error messages: ``"explainer"``.
+        targets: ``{name: "package.module:attribute"}``.
+        aliases: Other spellings, ``{alias: name}``; accepted by :meth:`resolve`, not listed.
+        schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` makes.
+        own: How a part of the user's own is given, for error messages.
+
+    Example:
+        >>> registry = Registry("function", {"sqrt": "math:sqrt"})
+        >>> registry.resolve("sqrt")(9.0), registry.resolve("math:floor")(9.5)
+        (3.0, 9)
+        >>> registry.resolve("sqr")
+        Traceback (most recent call last):
+            ...
+        xaibench.core.registry.UnknownNameError: Unknown function 'sqr'; did you mean 'sqrt'? Known: sqrt. A part of \
+your own is given as 'package.module:name'.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        targets: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        schemes: Mapping[str, str] | None = None,
+        own: str = "A part of your own is given as 'package.module:name'.",
+    ) -> None:
+        self.kind = kind
+        self._own = own
+        self._schemes = dict(schemes or {})
+        self._targets = dict(targets)
+        self._aliases = dict(aliases or {})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    def canonical(self, name: str) -> str:
+        """The listed name behind an alias or another spelling (``-`` for ``_``, capitals); unknown names unchanged.
+
+        Args:
+            name: As a user wrote it.
+
+        Returns:
+            As the table has it, or as it was.
+
+        Raises:
+            TypeError: If it is no text.
+
+        Example:
+            >>> Registry("function", {"floor": "math:floor"}, {"entier": "floor"}).canonical("Entier")
+            'floor'
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"{self.kind}: got {type(name).__name__}, expected a name or 'package.module:name'.")
+        if name in self._targets or ":" in name:
+            return name
+        folded = name.casefold().replace("_", "-")
+        for known in self._targets:
+            if known.casefold().replace("_", "-") == folded:
+                return known
+        for alias, known in self._aliases.items():
+            if alias.casefold().replace("_", "-") == folded:
+                return known
+        return name
+
+    def resolve(self, name: str) -> Any:
+        """Import and return the part behind ``name`` (a listed name, an alias, or ``"package.module:attribute"``).
+
+        Args:
+            name: As a user wrote it.
+
+        Returns:
+            The class, function or object; for a scheme, what it makes of the rest of the name.
+
+        Raises:
+            UnknownNameError: If the name is not listed, or the module or attribute does not exist; names the nearest.
+        """
+        part = import_target(self.target(name), self.kind)
+        scheme, _, rest = name.partition(":")
+        return part(rest) if ":" in name and scheme in self._schemes else part
+
+    def target(self, name: str) -> str:
+        """What stands in the table for ``name``; a name with a colon is its own target (for a scheme, the scheme's).
+
+        Args:
+            name: As a user wrote it.
+
+        Returns:
+            ``"package.module:attribute"``.
+
+        Raises:
+            UnknownNameError: If the name is not listed; names the nearest.
+        """
+        canonical = self.canonical(name)
+        scheme = canonical.partition(":")[0]
+        if ":" in name and scheme in self._schemes:
+            return self._schemes[scheme]
+        if canonical not in self._targets and ":" not in name:
+            raise UnknownNameError(self._message(name))
+        return self._targets.get(canonical, name)
+
+    def _message(self, name: str) -> str:
+        near = difflib.get_close_matches(name, [*self._targets, *self._aliases], n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        known = ", ".join(sorted(self._targets))
+        return f"Unknown {self.kind} {name!r}{hint} Known: {known}. {self._own}"
+
+
+class UnknownNameError(KeyError, ValueError):
+    """A name that no registry entry and no importable target answers to."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def import_target(target: str, kind: str = "part") -> Any:
+    """Import ``"package.module:attribute"``; attributes may be dotted.
+
+    Args:
+        target: As above.
+        kind: What the part is, in the singular, for error messages.
+
+    Returns:
+        The class, function or object.
+
+    Raises:
+        UnknownNameError: If module or attribute is missing; the message says which of the two.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
+        raise UnknownNameError(f"{_start(kind)} {target!r}: expected 'package.module:name'.")
+    try:
+        part: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # A module that exists but lacks one of its own dependencies must say so itself.
+        if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise
+        raise UnknownNameError(
+            f"{_start(kind)} {target!r}: there is no module {error.name!r} to import; install it, or run where it lies."
+        ) from error
+    owner = module_name
+    for step in attribute.split("."):
+        if not hasattr(part, step):
+            near = difflib.get_close_matches(step, dir(part), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise UnknownNameError(f"{_start(kind)} {target!r}: {owner!r} has no attribute {step!r}{hint}")
+        part, owner = getattr(part, step), f"{owner}.{step}"
+    return part
+
+
+def _start(kind: str) -> str:
+    return kind[:1].upper() + kind[1:]

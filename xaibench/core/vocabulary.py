@@ -1,0 +1,34 @@
+"""The vocabulary of shapes, and the small types that travel between the parts.
+
+Shapes, everywhere in the library:
+
+=========  ==============================  ==========================================================
+name       shape and type                  meaning
+=========  ==============================  ==========================================================
+images     ``[N, C, H, W]`` float32        what the classifier sees
+masks      ``[N, H, W]`` bool              ground truth; ``True`` = important
+targets    ``[N]`` int64                   class index of each sample
+maps       ``[N, H, W]`` float, signed     attribution; bigger magnitude = more important
+scores     ``[N]`` float                   one number a sample; ``nan`` where it is undefined
+=========  ==============================  ==========================================================
+
+This module imports neither torch nor anything else that is slow to load.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[np.floating[Any]] | NDArray[np.bool_] | NDArray[np.integer[Any]] | torch.Tensor
+
+#: How the scores of the samples become the result: their mean over the defined ones, or one score a sample.
+Reduction: TypeAlias = Literal["mean", "none"]
+
+#: What of the classifier an explainer explains: the softmax probability of the target, its logit, or the logit minus
+#: the log-sum-exp of the others (for two classes: the difference of the logits).
+Output: TypeAlias = Literal["probability", "logit", "margin"]

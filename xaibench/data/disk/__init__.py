@@ -1,0 +1,1 @@
+"""What all sets on disk share: lists of images, classes, splits, downloads, archives, indexes."""

@@ -1,0 +1,139 @@
+"""Unpacking what others packed: nothing outside the folder, no links, and never half."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from xaibench.core.atomic_files import disk_of
+from xaibench.data.disk.file_readers import DataFileError, naming
+
+_CHUNK = 1 << 20
+
+
+def unpack(archive: str | os.PathLike[str], into: str | os.PathLike[str]) -> None:
+    """Unpack a zip or tar file (plain or compressed) into a folder.
+
+    Everything is unpacked into a temporary folder inside ``into`` and moved from there when all is well: a stopped
+    unpacking leaves nothing that looks whole, and two at once do no harm. Folders that exist are merged; a file that
+    exists is replaced at once by the one of the archive.
+
+    Args:
+        archive: The file; its content says what it is, whatever its suffix.
+        into: The folder, made if need be.
+
+    Raises:
+        MissingDataError: If there is no such file.
+        DataFileError: If it is no archive or a damaged one, or holds an absolute name, a name with ``..``, a link or a
+            device. Nothing is unpacked then.
+        OSError: If the disk is full or the folder cannot be written.
+    """
+    source, target = Path(archive), Path(into)
+    with disk_of(target):
+        target.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=target))
+        try:
+            for name, chunks in _members(source):
+                _write(temporary.joinpath(*_parts(name, source)), chunks)
+            _merge(temporary, target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write(place: Path, chunks: Iterator[bytes] | None) -> None:
+    """A file of these chunks; a folder, if there are none to come."""
+    if chunks is None:
+        place.mkdir(parents=True, exist_ok=True)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(place, "wb") as stream:
+        for chunk in chunks:
+            stream.write(chunk)
+
+
+def _merge(source: Path, target: Path) -> None:
+    for entry in sorted(source.iterdir()):
+        place = target / entry.name
+        if not entry.is_dir():
+            os.replace(entry, place)
+            continue
+        try:
+            os.rename(entry, place)  # the whole folder in one step, unless there is one already
+        except OSError:
+            if not place.is_dir():
+                raise
+            _merge(entry, place)
+
+
+def _members(source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
+    """Name and content of each file, name and None of each folder."""
+    with _reading(source), open(source, "rb") as stream:
+        is_zip = zipfile.is_zipfile(stream)
+        stream.seek(0)
+        yield from _zip_members(stream, source) if is_zip else _tar_members(stream, source)
+
+
+def _zip_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
+    with zipfile.ZipFile(stream) as archive:
+        for member in archive.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise DataFileError(
+                    f"{source} holds a link or a device, {member.filename!r}, refused as unsafe; get the file anew."
+                )
+            if member.is_dir():
+                yield member.filename, None
+            else:
+                with archive.open(member) as content:
+                    yield member.filename, _chunks(content, source)
+
+
+def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
+    with tarfile.open(fileobj=stream, mode="r:*") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is not None:
+                yield member.name, _chunks(content, source)
+            elif member.isdir():
+                yield member.name, None
+            else:
+                raise DataFileError(
+                    f"{source} holds a link or a device, {member.name!r}, refused as unsafe; get the file anew."
+                )
+
+
+def _chunks(content: IO[bytes], source: Path) -> Iterator[bytes]:
+    with _reading(source):
+        while chunk := content.read(_CHUNK):
+            yield chunk
+
+
+def _parts(name: str, source: Path) -> list[str]:
+    """The folders and the file that a name consists of."""
+    parts = re.split(r"[/\\]", name)
+    if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in name:
+        raise DataFileError(
+            f"{source} holds {name!r}, which may lie outside the folder, refused as unsafe; get the file anew."
+        )
+    return [part for part in parts if part not in ("", ".")]
+
+
+@contextmanager
+def _reading(source: Path) -> Iterator[None]:
+    try:
+        with naming(source):
+            yield
+    except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0].rstrip(": ")
+        raise DataFileError(f"{source} is no whole zip or tar archive ({reason}); get the file anew.") from error

@@ -1,0 +1,128 @@
+"""From a set to Parquet files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from xaibench.core.atomic_files import whole_file
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.dataset import Dataset, Split
+from xaibench.data.exchange.parquet_columns import eight_bit, nested, pictures, previews
+from xaibench.data.exchange.parquet_format import SPLITS, Layout, columns, notes_of, set_files
+
+_GROUP_BYTES = 32_000_000
+_GROUP_ROWS = 1000
+
+# Dictionaries are for values that repeat; those of images do not. The index lets the Hub's viewer read single pages.
+_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": ["target"],
+    "write_page_checksum": True,
+    "write_page_index": True,
+}
+
+
+class _NotEightBitError(Exception):
+    """An image is not 8-bit values over 255."""
+
+
+def write_parquet(
+    dataset: Dataset, folder: str | os.PathLike[str], *, max_file_bytes: int = 500_000_000
+) -> tuple[Path, ...]:
+    """Write a set as Parquet files; :func:`~xaibench.data.exchange.read_parquet` gives it back to the bit.
+
+    Args:
+        dataset: The set. Splits on disk are read a part at a time; what they know beside image, mask and target (file
+            names, patients) is not written.
+        folder: Where ``data/`` is made. Each file is whole or not there; those of an earlier set are removed.
+        max_file_bytes: A split is shared out over files of about so many bytes, before compression.
+
+    Returns:
+        The files.
+
+    Raises:
+        TypeError: If a parameter of the set is no plain value.
+        OSError: If the folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from xaibench.data import load
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = write_parquet(load("xai-tris/xor-corr-8x8", n_samples=100), folder)
+        ...     load(f"parquet:{folder}")
+        Dataset('xai-tris/xor-corr-8x8', train=80, val=10, test=10, seed=0, alpha=0.15, n_samples=100, \
+split=(0.8, 0.1, 0.1))
+        >>> [file.name for file in files]
+        ['train-00000-of-00001.parquet', 'validation-00000-of-00001.parquet', 'test-00000-of-00001.parquet']
+    """
+    place = Path(folder) / "data"
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        files = _write(dataset, place, "png", max_file_bytes)
+    except _NotEightBitError:
+        files = _write(dataset, place, "float32", max_file_bytes)
+    for other in set_files(place):
+        if other not in files:
+            other.unlink()
+    return tuple(files)
+
+
+def features(info: DatasetInfo, layout: Layout) -> dict[str, dict[str, Any]]:
+    """The columns as ``datasets.Features.to_dict()`` writes them."""
+    picture = {"_type": "Image"}
+    target = {"names": list(info.classes), "_type": "ClassLabel"}
+    if layout == "png":
+        return {"image": picture, "mask": picture, "target": target}
+    image = {"shape": list(info.image_shape), "dtype": "float32", "_type": "Array3D"}
+    return {"image": image, "mask": picture, "target": target, "preview": picture}
+
+
+def layout_of(files: Sequence[Path]) -> Layout:
+    """How the images in these files are kept."""
+    return "png" if pa.types.is_struct(pq.read_schema(files[0]).field("image").type) else "float32"
+
+
+def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -> list[Path]:
+    described = {
+        "huggingface": json.dumps({"info": {"features": features(dataset.info, layout)}}),
+        "xaibench": notes_of(dataset),
+    }
+    schema = pa.schema(list(columns(layout).items()), metadata=described)
+    sample_bytes = math.prod(dataset.info.image_shape) * (4 if layout == "float32" else 1)
+    per_file = max(1, max_file_bytes // sample_bytes)
+    per_group = max(1, min(_GROUP_ROWS, _GROUP_BYTES // sample_bytes))
+    files = []
+    for name, theirs in SPLITS.items():
+        split: Split = getattr(dataset, name)
+        starts = range(0, max(1, len(split)), per_file)
+        for number, start in enumerate(starts):
+            file = place / f"{theirs}-{number:05}-of-{len(starts):05}.parquet"
+            stop = min(start + per_file, len(split))
+            with whole_file(file) as stream, pq.ParquetWriter(stream, schema, **_OPTIONS) as writer:
+                for first in range(start, stop, per_group):
+                    part = split[first : min(first + per_group, stop)]
+                    writer.write_table(pa.table(_arrays(part, layout), schema=schema))
+            files.append(file)
+    return files
+
+
+def _arrays(part: tuple[Tensor, Tensor, Tensor], layout: Layout) -> list[pa.Array]:
+    images, masks, targets = part
+    marked = pictures((masks.to(torch.uint8) * 255)[..., None].numpy())
+    labels = pa.array(targets.numpy())
+    if layout == "float32":
+        return [nested(images.numpy()), marked, labels, previews(images)]
+    values = eight_bit(images)
+    if values is None:
+        raise _NotEightBitError
+    return [pictures(values), marked, labels]

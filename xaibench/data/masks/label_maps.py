@@ -1,0 +1,147 @@
+"""Label maps of a whole set, held as runs of equal labels.
+
+Drawings of objects are long runs of the same label: a map of 500×375 pixels is some 2,000 of them, ten kilobytes. So
+all 2,913 maps of PASCAL VOC stand in memory (some 35 MB), and the mask of a class is made in microseconds, where
+decoding its PNG takes a third of a millisecond.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.data.disk.file_readers import DataFileError, read_indices
+from xaibench.data.disk.kept_arrays import keep, read_kept
+
+_LOGGER = logging.getLogger("xaibench")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelMaps:
+    """``N`` label maps, each in reading order as runs ``(length, label)``.
+
+    Attributes:
+        shapes: ``[N, 2]`` int64 height and width.
+        starts: ``[N + 1]`` int64: map ``i`` is the runs from ``starts[i]`` up to ``starts[i + 1]``.
+        lengths: ``[runs]`` uint32.
+        labels: ``[runs]`` uint8.
+        shown: ``[N, 256]`` bool: whether map ``i`` has a pixel of a label.
+
+    Example:
+        >>> maps = LabelMaps.of([np.array([[0, 0, 7], [7, 7, 0]], dtype=np.uint8)])
+        >>> maps.lengths.tolist(), maps.labels.tolist()
+        ([2, 3, 1], [0, 7, 0])
+        >>> maps.where(0, 7).astype(int).tolist()
+        [[0, 0, 1], [1, 1, 0]]
+    """
+
+    shapes: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.uint32]
+    labels: NDArray[np.uint8]
+    shown: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, maps: Sequence[NDArray[np.uint8]]) -> LabelMaps:
+        """From maps ``[h, w]``, none of them empty."""
+        return cls._joined([_runs(labels) for labels in maps], [labels.shape for labels in maps])
+
+    @classmethod
+    def _joined(
+        cls, runs: Sequence[tuple[NDArray[np.uint32], NDArray[np.uint8]]], shapes: Sequence[tuple[int, ...]]
+    ) -> LabelMaps:
+        counts = np.array([len(lengths) for lengths, _ in runs], dtype=np.int64)
+        shown = np.zeros((len(runs), 256), dtype=np.bool_)
+        for row, (_, labels) in zip(shown, runs, strict=True):
+            row[labels] = True
+        return cls(
+            shapes=np.array(shapes, dtype=np.int64).reshape(-1, 2),
+            starts=np.append(0, counts.cumsum()).astype(np.int64),
+            lengths=np.concatenate([lengths for lengths, _ in runs] or [np.empty(0, np.uint32)]),
+            labels=np.concatenate([labels for _, labels in runs] or [np.empty(0, np.uint8)]),
+            shown=shown,
+        )
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def where(self, number: int, label: int) -> NDArray[np.bool_]:
+        """``[h, w]``: where map ``number`` has ``label``."""
+        runs = slice(self.starts[number], self.starts[number + 1])
+        return np.repeat(self.labels[runs] == label, self.lengths[runs]).reshape(self.shapes[number])
+
+
+def read_label_maps(
+    masks: Sequence[Path],
+    images: Sequence[Path],
+    known: Collection[int],
+    *,
+    cached: Path,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> LabelMaps:
+    """The label maps of palette or grey PNG files, from the cache where it has them.
+
+    A cache that is damaged is made anew; one that cannot be written is a warning, not an error.
+
+    Args:
+        masks: The files.
+        images: The image of each, whose size it must have.
+        known: The labels that may be in them.
+        cached: The file that keeps them; its name must change when the masks do.
+        workers: Threads that decode.
+        progress: Called with the number of maps that are done, and of all.
+
+    Raises:
+        MissingDataError: If a file is not there.
+        DataFileError: If one cannot be read, has colours where labels are expected, an unknown label, or another size
+            than its image.
+    """
+    maps = read_kept(cached, lambda arrays: _checked(arrays, len(masks)))
+    if maps is not None:
+        if progress is not None:
+            progress(len(masks), len(masks))
+        return maps
+    _LOGGER.info("Reading %d label maps; they are kept in %s.", len(masks), cached.parent)
+    allowed = np.isin(np.arange(256), list(known))
+    runs, shapes = [], []
+    with ThreadPoolExecutor(workers) as pool:
+        for one, shape in pool.map(lambda mask, image: _read(mask, image, allowed), masks, images):
+            runs.append(one)
+            shapes.append(shape)
+            if progress is not None:
+                progress(len(runs), len(masks))
+    maps = LabelMaps._joined(runs, shapes)
+    keep(cached, "The label maps", vars(maps))
+    return maps
+
+
+def _read(
+    mask: Path, image: Path, allowed: NDArray[np.bool_]
+) -> tuple[tuple[NDArray[np.uint32], NDArray[np.uint8]], tuple[int, ...]]:
+    labels = read_indices(mask, like=image)
+    lengths, found = _runs(labels)
+    if not allowed[found].all():
+        strange = sorted(set(found[~allowed[found]].tolist()))
+        raise DataFileError(f"{mask} has the label(s) {strange}, which the set does not know; get the file anew.")
+    return (lengths, found), labels.shape
+
+
+def _runs(labels: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    flat = labels.ravel()
+    ends = np.append(np.flatnonzero(flat[1:] != flat[:-1]) + 1, flat.size)
+    return np.diff(ends, prepend=0).astype(np.uint32), flat[ends - 1]
+
+
+def _checked(arrays: Mapping[str, NDArray[Any]], count: int) -> LabelMaps:
+    maps = LabelMaps(**{field.name: arrays[field.name] for field in fields(LabelMaps)})
+    if len(maps) != count:
+        raise ValueError(f"holds {len(maps)} maps")
+    return maps

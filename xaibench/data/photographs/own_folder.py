@@ -1,0 +1,196 @@
+"""Your own images and masks."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, check_same_size, naming
+from xaibench.data.disk.image_lists import (
+    Listed,
+    ListedSource,
+    MaskRow,
+    Masks,
+    class_folders,
+    known_classes,
+    list_classes,
+    list_images,
+    require_images,
+    stem,
+    warn_of,
+)
+from xaibench.data.disk.source import Source
+from xaibench.data.masks.human_masks import FOLDER, HumanMasks, prepare_masks
+
+_IMAGES, _MASKS, _GROUPS = "image", "mask", "groups.csv"
+_LAYOUT = (
+    "Expected image/<class>/<name>.jpg (or any other image) and mask/<class>/<name>.png of the same size, in which "
+    "every pixel but 0 is important; or, instead of mask, attention_label/*.csv with the columns img_idx and attention "
+    "(a JSON list of lists of 0 and 1). A file groups.csv with the columns file and group keeps what belongs together "
+    "(the images of a patient) in one split."
+)
+
+
+class Folder(AnnotatedSet):
+    """Your own set: ``Folder("~/mine")``, by name ``"folder:~/mine"``.
+
+    ``image/<class>/*`` are the images; the classes are the folders, in sorted order. Their masks are either images,
+    ``mask/<class>/*`` with the same name but for the suffix and the same size, every pixel but black important (a JPEG,
+    whose values are not exact, from half white up); or the tables ``attention_label/*.csv``
+    (:mod:`xaibench.data.masks.human_masks`), of any size. An image without a mask is not annotated; one whose mask
+    is all 0 is a true negative.
+
+    ``groups.csv``, with the columns ``file`` (``<class>/<file name>``, or the file name alone) and ``group``, names
+    images that must not go to two splits, such as those of one patient. An image that it does not name forms a group
+    with those of its own name in other classes.
+
+    Args:
+        directory: The folder; ``~`` is resolved. The parameter ``root`` is not used.
+
+    Raises:
+        MissingDataError: If it holds no folder ``image`` with folders of classes in it.
+    """
+
+    folders = ("",)
+    marker = _IMAGES
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._folder = Path(directory).expanduser()
+        if not (self._folder / _IMAGES).is_dir():
+            raise MissingDataError(f"folder: there is no folder {self._folder / _IMAGES}. {_LAYOUT}")
+        classes = list_classes(self._folder / _IMAGES)
+        if not classes:
+            raise MissingDataError(f"folder: {self._folder / _IMAGES} holds no folder of a class. {_LAYOUT}")
+        self.info = DatasetInfo(
+            f"folder:{os.fspath(directory)}",
+            classes=classes,
+            image_shape=(3, 224, 224),
+            citation="your own data",
+            licence="yours",
+            how_to_get=_LAYOUT,
+        )
+
+    def open(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        counterfactual: bool = False,
+        negatives: str | Sequence[str] = (),
+    ) -> Source:
+        """The images and their masks.
+
+        Args:
+            folder: The folder of the set.
+            classes: The wanted classes.
+            seed: Not used: nothing is drawn.
+            counterfactual: Take the tables with ``counterfactual`` in their name, which mark what must not matter.
+            negatives: Classes in whose images nothing is to be found (``"healthy"``): without a mask, such an image
+                counts as annotated, with an empty mask.
+
+        Raises:
+            MissingDataError: If there are masks and tables, or neither, or no image of a class.
+            ValueError: If ``counterfactual`` is asked of masks that are images, or a class is not known.
+        """
+        known = self.info.classes
+        images = class_folders(folder, _IMAGES, known)
+        require_images(folder / _IMAGES, images, classes)
+        masks: Masks
+        if (folder / _MASKS).is_dir() == (folder / FOLDER).is_dir():
+            both = "both" if (folder / FOLDER).is_dir() else "neither"
+            raise MissingDataError(f"folder: {folder} has {both} of {_MASKS} and {FOLDER}, expected one. {_LAYOUT}")
+        if (folder / FOLDER).is_dir():
+            masks = HumanMasks(folder / FOLDER, known, counterfactual=counterfactual, side=None)
+        elif counterfactual:
+            raise ValueError(f"counterfactual=True: only tables in {FOLDER} hold such masks, and {folder} has none.")
+        else:
+            masks = _MaskFiles(folder)
+        images = _grouped(images, folder / _GROUPS)
+        empty = known_classes(negatives, known)
+        notes = {"counterfactual": counterfactual}
+        return ListedSource(self.info.name, folder, images, masks, classes, negatives=empty, notes=notes)
+
+    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
+        """The folder of the set; ``root`` and ``download`` have no say."""
+        return self._folder
+
+    def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
+        """Keep the masks of tables as bits."""
+        prepare_masks(folder / FOLDER, side=None, workers=workers, progress=progress)
+
+
+class _MaskFiles:
+    """Masks that are images, ``mask/<class>/*``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        files = [
+            (label, file)
+            for label in list_classes(folder / _MASKS)
+            for file in list_images(folder, f"{_MASKS}/{label}")
+        ]
+        self.rows = [MaskRow(file.rpartition("/")[2], label, file) for label, file in files]
+
+    def read(self, row: int, image: Path) -> NDArray[np.bool_]:
+        """``[h, w]``, True = important.
+
+        Raises:
+            MissingDataError: If a file is not there.
+            DataFileError: If it cannot be read, or has another size than its image.
+        """
+        path = self._folder / self.rows[row].where
+        with naming(path), Image.open(path) as opened:
+            least = 128 if opened.format == "JPEG" else 1
+            # A palette's indices are the labels, but where the first is not black, it is just a way to store colours.
+            # Of colours all but black count, unless they are transparent.
+            palette = (opened.getpalette() if opened.mode == "P" else None) or []
+            coloured = any(palette[:3]) or opened.mode not in ("1", "L", "P", "I", "I;16", "F")
+            values = np.asarray(opened.convert("RGBA") if coloured else opened)
+        marked: NDArray[np.bool_] = values >= least if values.dtype != np.bool_ else values
+        if coloured:
+            marked = marked[..., :3].any(axis=2) & marked[..., 3]
+        check_same_size(marked, path, image)
+        return marked
+
+
+def _grouped(images: list[Listed], file: Path) -> list[Listed]:
+    """The images with the groups that the file names; as they are, if there is none."""
+    if not file.exists():
+        return images
+    groups: dict[str, str] = {}
+    with naming(file), open(file, encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream)
+        header = [name.strip().casefold() for name in reader.fieldnames or ()]
+        if "file" not in header or "group" not in header:
+            raise DataFileError(f"{file} has the columns {', '.join(header) or '(none)'}; expected file and group.")
+        reader.fieldnames = header
+        broken = []
+        for row in reader:
+            name, group = ((row[key] or "").strip() for key in ("file", "group"))
+            if not name or not group:
+                broken.append(f"line {reader.line_num}")
+            elif groups.setdefault(name, group) != group:
+                raise DataFileError(
+                    f"{file}, line {reader.line_num}: {name} is in {groups[name]!r} and in {group!r}; give one group."
+                )
+    warn_of(f"{file}: rows without a file or a group, left out", broken)
+    used: set[str] = set()
+    grouped = []
+    for image in images:
+        path = image.file.removeprefix(f"{_IMAGES}/")
+        key = next((key for key in (path, image.name, stem(path), stem(image.name)) if key in groups), None)
+        used |= {key} if key is not None else set()
+        # A name and a group may be spelt the same; the slash keeps them apart, for no name has one.
+        grouped.append(image if key is None else dataclasses.replace(image, group=f"/{groups[key]}"))
+    warn_of(f"{file}: files that are no image of the set", sorted(groups.keys() - used))
+    return grouped

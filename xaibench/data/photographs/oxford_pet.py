@@ -1,0 +1,159 @@
+"""The Oxford-IIIT Pet set: cats and dogs, or their 37 breeds, each with a trimap."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
+from xaibench.data.disk.file_readers import DataFileError, naming, open_image, read_indices, read_lines
+from xaibench.data.disk.source import Source
+
+_LOGGER = logging.getLogger("xaibench")
+
+SPECIES = ("cat", "dog")
+#: In the order of the set's class numbers, from 1; the names of cats begin with a capital.
+BREEDS = (
+    "Abyssinian", "american_bulldog", "american_pit_bull_terrier", "basset_hound", "beagle", "Bengal", "Birman",
+    "Bombay", "boxer", "British_Shorthair", "chihuahua", "Egyptian_Mau", "english_cocker_spaniel", "english_setter",
+    "german_shorthaired", "great_pyrenees", "havanese", "japanese_chin", "keeshond", "leonberger", "Maine_Coon",
+    "miniature_pinscher", "newfoundland", "Persian", "pomeranian", "pug", "Ragdoll", "Russian_Blue", "saint_bernard",
+    "samoyed", "scottish_terrier", "shiba_inu", "Siamese", "Sphynx", "staffordshire_bull_terrier", "wheaten_terrier",
+    "yorkshire_terrier",
+)  # fmt: skip
+_FOREGROUND, _BACKGROUND, _BORDER = 1, 2, 3
+
+
+class Pet(AnnotatedSet):
+    """The Oxford-IIIT Pet set.
+
+    Classes are species (``"cat,dog"``, the default) or breeds (``"Abyssinian,beagle"``; all of them are
+    :data:`BREEDS`), not both in one list. ``splits="official"`` takes ``trainval.txt`` and ``test.txt``. Images that
+    ``list.txt`` does not name are left out, as by its publishers.
+    """
+
+    info = DatasetInfo(
+        "pet",
+        classes=SPECIES + BREEDS,
+        image_shape=(3, 224, 224),
+        citation="Parkhi et al.: Cats and Dogs, CVPR 2012",
+        licence="CC BY-SA 4.0; the copyright of the images remains with their original owners",
+        how_to_get=(
+            "Run: xaibench prepare pet --root DIR --download\n"
+            "or fetch images.tar.gz and annotations.tar.gz (https://www.robots.ox.ac.uk/~vgg/data/pets/) and unpack "
+            "both in DIR/oxford-iiit-pet, so that there are DIR/oxford-iiit-pet/images and .../annotations."
+        ),
+        published=(("cat", 2371), ("dog", 4978)),
+    )
+    folders = ("oxford-iiit-pet", "")
+    marker = "annotations/list.txt"
+    aliases: ClassVar[Mapping[str, str]] = {"cats": "cat", "dogs": "dog"}
+    default_classes = SPECIES
+
+    def open(self, folder: Path, *, classes: tuple[str, ...], seed: int, border: bool = False) -> Source:
+        """The images of ``list.txt``.
+
+        Args:
+            folder: Where ``images`` and ``annotations`` are.
+            classes: Species or breeds.
+            seed: Nothing is drawn here.
+            border: Whether the trimap's border counts as important: a broad band around the animal, neither inside nor
+                outside for sure, of a quarter as many pixels as the inside up to more than it has.
+
+        Raises:
+            ValueError: For a list of species and breeds.
+            DataFileError: If the list names not one image.
+        """
+        species = [name for name in classes if name in SPECIES]
+        if species and len(species) < len(classes):
+            breeds = [name for name in classes if name not in SPECIES]
+            raise ValueError(
+                f"classes mix species ({', '.join(species)}) and breeds ({', '.join(breeds)}); give one or the other."
+            )
+        return _PetSource(folder, classes, border)
+
+    def download(self, root: Path, *, progress: Progress | None = None) -> None:
+        """Fetch the two archives that torchvision names, check them and unpack them."""
+        from torchvision.datasets import OxfordIIITPet
+
+        from xaibench.data.disk.downloads import fetch_archive
+
+        # The images come first, so that the list, by which the set is known to be there, comes last.
+        for url, md5 in OxfordIIITPet._RESOURCES:
+            fetch_archive(url, root / "oxford-iiit-pet", md5=md5, progress=progress)
+
+
+class _PetSource(Source):
+    def __init__(self, folder: Path, classes: tuple[str, ...], border: bool) -> None:
+        self.classes = classes
+        self._folder = folder
+        self._important = [_FOREGROUND, _BORDER] if border else [_FOREGROUND]
+        names, breeds, species = _listed(folder / "annotations" / "list.txt")
+        labels, known = (species, SPECIES) if classes[0] in SPECIES else (breeds, BREEDS)
+        target_of = np.array([classes.index(name) if name in classes else -1 for name in known])
+        wanted = np.flatnonzero(target_of[labels] >= 0)
+        self._names = names[wanted]
+        self._breeds = breeds[wanted]
+        self.targets = target_of[labels[wanted]].astype(np.int64)
+        trimaps = folder / "annotations" / "trimaps"
+        with naming(trimaps):
+            self.annotated = np.isin(np.char.add(self._names, ".png"), os.listdir(trimaps))
+        parts = {"train": "trainval.txt", "test": "test.txt"}
+        self.official = {part: self._in_list(folder / "annotations" / file) for part, file in parts.items()}
+
+    def _in_list(self, file: Path) -> NDArray[np.int64]:
+        names = [line.split()[0] for line in read_lines(file)]
+        return np.flatnonzero(np.isin(self._names, names)).astype(np.int64)
+
+    def image(self, index: int, size: int) -> Image.Image:
+        return open_image(self._folder / self._file(index), size)
+
+    def mask(self, index: int) -> NDArray[np.bool_] | None:
+        if not self.annotated[index]:
+            return None
+        trimap = self._folder / "annotations" / "trimaps" / f"{self._names[index]}.png"
+        labels = read_indices(trimap, like=self._folder / self._file(index))
+        strange = set(np.unique(labels).tolist()) - {_FOREGROUND, _BACKGROUND, _BORDER}
+        if strange:
+            raise DataFileError(f"{trimap} has the label(s) {sorted(strange)}; expected 1, 2 and 3; get the file anew.")
+        return np.isin(labels, self._important)
+
+    def meta(self, index: int) -> dict[str, object]:
+        return {
+            "id": str(self._names[index]),
+            "file": self._file(index),
+            "breed": BREEDS[self._breeds[index]],
+            "annotated": bool(self.annotated[index]),
+        }
+
+    def _file(self, index: int) -> str:
+        return f"images/{self._names[index]}.jpg"
+
+
+def _listed(file: Path) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np.int64]]:
+    """Names, breeds and species of the images, the latter two counted from 0."""
+    rows: dict[str, tuple[int, int]] = {}
+    for line in read_lines(file):
+        if line.startswith("#"):
+            continue
+        fields = line.split()
+        numbers = [int(field) for field in fields[1:] if field.isdigit()]
+        if len(fields) == 4 and len(numbers) == 3 and 1 <= numbers[0] <= len(BREEDS) and numbers[1] in (1, 2):
+            rows[fields[0]] = (numbers[0] - 1, numbers[1] - 1)
+        else:
+            _LOGGER.warning("%s: the line %r is not 'name class species breed'; it is left out.", file, line)
+    if not rows:
+        raise DataFileError(f"{file} names no image; get the file anew.")
+    breeds, species = np.array(list(rows.values()), dtype=np.int64).T
+    return np.array(list(rows)), breeds, species
+
+
+pet = Pet()

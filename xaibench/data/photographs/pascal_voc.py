@@ -1,0 +1,128 @@
+"""PASCAL VOC 2012, its segmented images: one sample for each of the wanted classes that an image shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
+from xaibench.data.disk.file_readers import open_image, read_lines
+from xaibench.data.disk.index_cache import cache_folder, stamp
+from xaibench.data.disk.source import Source
+from xaibench.data.masks.label_maps import LabelMaps, read_label_maps
+
+#: In the order of the palette: class ``i`` is drawn with label ``i + 1``; 0 is background, 255 void.
+CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
+    "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+_VOID = 255
+
+
+class Pascal(AnnotatedSet):
+    """PASCAL VOC 2012 class segmentation.
+
+    The mask of a sample is where the label map has its class. Void pixels (255, the rims of objects) are neither inside
+    nor outside in the challenge; here they count as outside. An image with two wanted classes is two samples, which
+    stay in one split. ``splits="official"`` takes VOC's ``train`` and ``val``: the masks of its test set are not
+    public. The paper counts 11,540 images, those of the classification task; only the segmented ones have masks.
+    """
+
+    info = DatasetInfo(
+        "pascal",
+        classes=CLASSES,
+        image_shape=(3, 224, 224),
+        citation="Everingham et al.: The PASCAL Visual Object Classes (VOC) Challenge, IJCV 88, 2010",
+        licence='The images are from "flickr"; their use must respect the flickr terms of use. For research.',
+        how_to_get=(
+            "Run: xaibench prepare pascal --root DIR --download\n"
+            "or fetch VOCtrainval_11-May-2012.tar (2 GB; http://host.robots.ox.ac.uk/pascal/VOC/voc2012/, "
+            "'Development Kit') and unpack it in DIR, so that there is DIR/VOCdevkit/VOC2012."
+        ),
+        published=(("segmented images", 2913), ("images in the Saliency-Bench release", 11540)),
+    )
+    folders = ("VOCdevkit/VOC2012", "VOC2012", "")
+    marker = "SegmentationClass"
+    aliases: ClassVar[Mapping[str, str]] = {
+        "airplane": "aeroplane",
+        "plane": "aeroplane",
+        "bike": "bicycle",
+        "motorcycle": "motorbike",
+        "tv": "tvmonitor",
+        "table": "diningtable",
+        "plant": "pottedplant",
+    }
+
+    def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
+        """The segmented images of VOC's lists ``train`` and ``val``."""
+        return _PascalSource(_Files(folder), classes)
+
+    def download(self, root: Path, *, progress: Progress | None = None) -> None:
+        """Fetch the archive that torchvision names, check it and unpack it."""
+        from torchvision.datasets.voc import DATASET_YEAR_DICT
+
+        from xaibench.data.disk.downloads import fetch_archive
+
+        release = DATASET_YEAR_DICT["2012"]
+        fetch_archive(release["url"], root, md5=release["md5"], progress=progress)
+
+    def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
+        """Read all label maps and keep them as runs (:mod:`xaibench.data.masks.label_maps`)."""
+        _Files(folder).maps(workers=workers, progress=progress)
+
+
+class _Files:
+    """The segmented images of VOC and where their files are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lists = {
+            part: read_lines(folder / "ImageSets" / "Segmentation" / f"{part}.txt") for part in ("train", "val")
+        }
+        self.names = sorted({name for part in self.lists.values() for name in part})
+
+    def maps(self, *, workers: int = 1, progress: Progress | None = None) -> LabelMaps:
+        masks = [self.folder / "SegmentationClass" / f"{name}.png" for name in self.names]
+        images = [self.folder / "JPEGImages" / f"{name}.jpg" for name in self.names]
+        # A map is checked against the size of its image when it is read, so both are part of the key.
+        cached = cache_folder("pascal", self.folder) / f"labels-{stamp([*masks, *images])}.npz"
+        known = [0, *range(1, len(CLASSES) + 1), _VOID]
+        return read_label_maps(masks, images, known, cached=cached, workers=workers, progress=progress)
+
+
+class _PascalSource(Source):
+    def __init__(self, files: _Files, classes: tuple[str, ...]) -> None:
+        self.classes = classes
+        self._folder = files.folder
+        self._maps = files.maps()
+        self._names = np.array(files.names, dtype=np.str_)
+        self._labels = np.array([CLASSES.index(name) + 1 for name in classes])
+        shown = np.nonzero(self._maps.shown[:, self._labels])
+        self._images, self.targets = (column.astype(np.int64) for column in shown)
+        self.groups = self._images  # all samples of an image stay in one split
+        self.annotated = np.ones(len(self.targets), dtype=np.bool_)
+        self.official = {
+            part: np.flatnonzero(np.isin(self._names[self._images], names)) for part, names in files.lists.items()
+        }
+
+    def image(self, index: int, size: int) -> Image.Image:
+        return open_image(self._folder / self._file(index), size)
+
+    def mask(self, index: int) -> NDArray[np.bool_]:
+        return self._maps.where(int(self._images[index]), int(self._labels[self.targets[index]]))
+
+    def meta(self, index: int) -> dict[str, object]:
+        name = self._names[self._images[index]]
+        return {"id": f"{name}/{self.classes[self.targets[index]]}", "file": self._file(index), "annotated": True}
+
+    def _file(self, index: int) -> str:
+        return f"JPEGImages/{self._names[self._images[index]]}.jpg"
+
+
+pascal = Pascal()

@@ -1,0 +1,99 @@
+"""Nature and town: photographs of Places365 in which people marked what shows the scene."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.disk.file_readers import DataFileError, read_lines
+from xaibench.data.disk.image_lists import Listed, list_images
+from xaibench.data.masks.marked_photographs import MarkedPhotographs
+
+#: The categories of Places365 that make up each class, as they stand in ``categories_places365.txt``.
+CATEGORIES = {
+    "nature": ("/m/mountain", "/p/pond", "/w/waterfall", "/f/field/wild", "/f/forest/broadleaf", "/r/rainforest"),
+    "urban": ("/h/house", "/b/bridge", "/c/campus", "/t/tower", "/s/street", "/d/driveway"),
+}
+_CATEGORIES = "categories_places365.txt"
+_VAL_LIST = "places365_val.txt"
+#: Folders of the training and of the validation images, as the archives and torchvision name them; the first counts.
+_TRAIN = ("data_256_standard", "data_256", "data_large_standard", "data_large")
+_VAL = ("val_256", "val_large")
+
+
+class Scene(MarkedPhotographs):
+    """Scene recognition, nature or urban (:class:`~xaibench.data.masks.marked_photographs.MarkedPhotographs`).
+
+    From Places365 alone, all images of the paper's twelve categories are listed; which 2,086 of them the paper took,
+    only its masks say.
+    """
+
+    info = DatasetInfo(
+        "scene",
+        classes=("nature", "urban"),
+        image_shape=(3, 224, 224),
+        citation=(
+            "Zhang et al.: XAI Benchmark for Visual Explanation (Saliency-Bench), arXiv 2310.08537, 2023; "
+            "Gao et al.: RES: A Robust Framework for Guiding Visual Explanation, KDD 2022; "
+            "Zhou et al.: Places: A 10 Million Image Database for Scene Recognition, TPAMI 2017"
+        ),
+        licence=(
+            "Places365: its lists MIT, the images of their owners, under the terms of places2.csail.mit.edu; "
+            "the human masks state none"
+        ),
+        how_to_get=(
+            "With the human masks: get the scene data of Saliency-Bench (by hand, from xaidataset.github.io) and "
+            "unpack them, so that there is DIR/places/attention_label/*.csv beside "
+            "DIR/places/{train,val,test}/{nature,urban}/ or DIR/places/image/{nature,urban}/.\n"
+            "The photographs alone, without masks: get Places365-Standard (places2.csail.mit.edu, or "
+            "torchvision.datasets.Places365 with small=True, root=DIR/places365 and download=True), so that there are "
+            "DIR/places365/categories_places365.txt and DIR/places365/data_256_standard/m/mountain/; load them with "
+            "include_unannotated=True."
+        ),
+        published=(("images", 2086),),
+    )
+    folders = ("places", "scene", "Benchmarks/scene", "")
+    raw_folders = ("places365", "Places365", "")
+
+    def is_raw(self, folder: Path) -> bool:
+        """Whether there is the list of the categories of Places365."""
+        return (folder / _CATEGORIES).is_file()
+
+    def list_raw(self, folder: Path) -> list[Listed]:
+        """The images of the twelve categories, in Places365's training and validation part."""
+        numbers = _numbers(folder / _CATEGORIES)
+        label_of = {category: label for label, categories in CATEGORIES.items() for category in categories}
+        images = []
+        train = next((name for name in _TRAIN if (folder / name).is_dir()), None)
+        if train is not None:
+            for category, label in label_of.items():
+                if (folder / train / category[1:]).is_dir():
+                    # Each category counts its files from 1, so that equal names say nothing.
+                    images += [
+                        Listed(file, label, "train", group=file) for file in list_images(folder, train + category)
+                    ]
+        val = next((name for name in _VAL if (folder / name).is_dir()), None)
+        if val is not None and (folder / _VAL_LIST).is_file():
+            label_of_number = {numbers[category]: label for category, label in label_of.items()}
+            there = set(os.listdir(folder / val))
+            for line in read_lines(folder / _VAL_LIST):
+                name, _, number = line.rpartition(" ")
+                if number in label_of_number and name in there:
+                    images.append(Listed(f"{val}/{name}", label_of_number[number], "val"))
+        return images
+
+
+def _numbers(file: Path) -> dict[str, str]:
+    """The number of each category, as it is written."""
+    lines = [line.rpartition(" ") for line in read_lines(file)]
+    numbers = {category: number for category, _, number in lines}
+    missing = [category for names in CATEGORIES.values() for category in names if category not in numbers]
+    if missing:
+        raise DataFileError(
+            f"{file} lacks {', '.join(missing)}; expected the 365 categories, '/m/mountain 232' a line."
+        )
+    return numbers
+
+
+scene = Scene()

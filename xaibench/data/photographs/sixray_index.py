@@ -1,0 +1,243 @@
+"""The index of SIXray: a million images and the boxes of the prohibited items, as arrays of a few megabytes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming, read_xml
+from xaibench.data.disk.image_lists import warn_of
+from xaibench.data.disk.index_cache import cache_folder, stamp
+from xaibench.data.disk.kept_arrays import keep, read_kept
+
+_LOGGER = logging.getLogger("xaibench")
+
+ITEMS = ("gun", "knife", "wrench", "pliers", "scissors", "hammer")
+#: The kind of a box whose name is none of :data:`ITEMS`.
+OTHER = len(ITEMS)
+PARTS = ("train", "test")
+
+_ANNOTATIONS = ("Annotation", "positive-Annotation", "Annotations")
+#: Bumped when the index is built otherwise, so that no cache of the old way is taken.
+_REVISION = 1
+#: Lines whose names are packed at a time: names as Python objects would take ten times the memory.
+_CHUNK = 100_000
+_LONGEST_NAME = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """What is known of all images; ``N`` images sorted by name, ``P`` of them positive, with ``B`` boxes.
+
+    Attributes:
+        names: ``[N]`` bytes: the file names without suffix.
+        items: ``[N]`` uint8: bit ``i`` is set where the lists say that the image shows ``ITEMS[i]``.
+        subsets: ``[S]`` names of the subsets, such as ``"10"``.
+        parts: ``[N]`` uint32: bits ``2 s`` and ``2 s + 1`` are set where the image is in train and test of subset
+            ``s``.
+        positives: ``[P]`` int64: the positive images, in ascending order. One whose name starts with ``P`` is positive
+            even if the lists name no item: hammers have no column.
+        sizes: ``[P, 2]`` int32: height and width as the annotation says, 0 where it does not.
+        starts: ``[P + 1]`` int64: positive ``p`` has the boxes from ``starts[p]`` up to ``starts[p + 1]``; it has none
+            where its annotation is missing.
+        boxes: ``[B, 4]`` int32: xmin, ymin, xmax, ymax as written.
+        kinds: ``[B]`` uint8: index into :data:`ITEMS`, or :data:`OTHER`.
+        broken: Rows of the lists that cannot be understood.
+    """
+
+    names: NDArray[np.bytes_]
+    items: NDArray[np.uint8]
+    subsets: NDArray[np.str_]
+    parts: NDArray[np.uint32]
+    positives: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    boxes: NDArray[np.int32]
+    kinds: NDArray[np.uint8]
+    broken: NDArray[np.str_]
+
+
+def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> Index:
+    """The index of the set in ``folder``, from the cache if it is there; built and put there if it is not.
+
+    Args:
+        folder: Holds ``ImageSet/*/{train,test}.csv`` and ``Annotation/*.xml``.
+        workers: Threads that read annotations.
+        progress: Called with the number of annotations that are read, and of all.
+
+    Raises:
+        MissingDataError: If there is no list.
+        DataFileError: If a list has other columns, or an annotation cannot be read.
+    """
+    lists = sorted(file for part in PARTS for file in folder.glob(f"ImageSet/*/{part}.csv"))
+    if not lists:
+        raise MissingDataError(f"{folder / 'ImageSet'} holds no */train.csv and */test.csv; unpack ImageSet.zip there.")
+    annotations = _list_annotations(folder)
+    key = stamp([*lists, *annotations.values()])
+    cached = cache_folder("sixray", folder) / f"index-{key}-{_REVISION}.npz"
+    index = read_kept(cached, lambda arrays: Index(**{field.name: arrays[field.name] for field in fields(Index)}))
+    if index is None:
+        _LOGGER.info("Building the index of SIXray; it is kept in %s.", cached.parent)
+        index = _build(folder, lists, annotations, workers, progress)
+        keep(cached, "The arrays of the index", vars(index))
+    warn_of("sixray: broken rows, left out", index.broken.tolist())
+    return index
+
+
+def _list_annotations(folder: Path) -> dict[bytes, Path]:
+    for name in _ANNOTATIONS:
+        if (folder / name).is_dir():
+            with naming(folder / name), os.scandir(folder / name) as entries:
+                names = sorted(entry.name for entry in entries)
+            return {
+                os.fsencode(file[:-4]): folder / name / file
+                for file in names
+                if file.lower().endswith(".xml") and not file.startswith(".")
+            }
+    return {}
+
+
+def _build(
+    folder: Path,
+    lists: list[Path],
+    annotations: dict[bytes, Path],
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+) -> Index:
+    subsets = sorted({file.parent.name for file in lists}, key=lambda name: (len(name), name))
+    broken: list[str] = []
+    chunks = []
+    for file in lists:
+        bit = np.uint32(1 << (2 * subsets.index(file.parent.name) + PARTS.index(file.stem)))
+        chunks += [(names, items, np.full(len(names), bit)) for names, items in _read_list(file, folder, broken)]
+    names, items, parts = (np.concatenate(column) for column in zip(*chunks, strict=True))
+    if not len(names):
+        raise DataFileError(f"{lists[0]} and the other lists name no image; get ImageSet.zip anew.")
+    order = np.argsort(names, kind="stable")
+    names, items, parts = names[order], items[order], parts[order]
+    first = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
+    names, items = names[first], np.bitwise_or.reduceat(items, first)
+    positives = np.flatnonzero((items > 0) | np.char.startswith(names, b"P"))
+    sizes, counts, boxes, kinds = _read_annotations(
+        [annotations.get(name) for name in names[positives].tolist()], workers, progress
+    )
+    return Index(
+        names=names,
+        items=items,
+        subsets=np.array(subsets, dtype=np.str_),
+        parts=np.bitwise_or.reduceat(parts, first),
+        positives=positives.astype(np.int64),
+        sizes=sizes,
+        starts=np.append(0, counts.cumsum()).astype(np.int64),
+        boxes=boxes,
+        kinds=kinds,
+        broken=np.array(broken, dtype=np.str_),
+    )
+
+
+def _read_list(file: Path, folder: Path, broken: list[str]) -> Iterator[tuple[NDArray[np.bytes_], NDArray[np.uint8]]]:
+    """Names and items of a list, in chunks; rows that cannot be understood are added to ``broken``."""
+    where = file.relative_to(folder).as_posix()
+    with naming(file), open(file, "rb") as stream:
+        columns = _columns(stream.readline(), file)
+        # There are few different rows but for the names, so what one says is worked out once.
+        known: dict[bytes, int | None] = {}
+        names: list[bytes] = []
+        codes: list[int] = []
+        for number, line in enumerate(stream, start=2):
+            name, _, rest = line.strip().partition(b",")
+            if rest not in known:
+                known[rest] = _code(rest, columns)
+            code = known[rest]
+            name = _stem(name)
+            if code is not None and name:
+                names.append(name)
+                codes.append(code)
+            elif line.strip():
+                broken.append(f"{where}:{number} ({line[:60].decode(errors='replace').strip()})")
+            if len(names) == _CHUNK:
+                yield np.array(names), np.array(codes, dtype=np.uint8)
+                names, codes = [], []
+        yield np.array(names, dtype=np.bytes_), np.array(codes, dtype=np.uint8)
+
+
+def _columns(header: bytes, file: Path) -> list[int]:
+    """The item of each column after the name."""
+    titles = [title.strip(' "\r\n').casefold() for title in header.decode("utf-8-sig", errors="replace").split(",")]
+    if titles[0] != "name" or len(titles) < 2 or not set(titles[1:]) <= set(ITEMS):
+        raise DataFileError(
+            f"{file} begins with {', '.join(titles)!r}; expected name,Gun,Knife,Wrench,Pliers,Scissors."
+        )
+    return [ITEMS.index(title) for title in titles[1:]]
+
+
+def _code(values: bytes, columns: list[int]) -> int | None:
+    """The items that a row names, as bits; None if it is not a row of ±1."""
+    try:
+        numbers = [float(value.strip(b' "')) for value in values.split(b",")]
+    except ValueError:
+        return None
+    if len(numbers) != len(columns) or not set(numbers) <= {-1.0, 0.0, 1.0}:
+        return None
+    return sum(1 << item for item, number in zip(columns, numbers, strict=True) if number > 0)
+
+
+def _stem(name: bytes) -> bytes:
+    """The name without suffix and quotes; empty if it is none."""
+    name = name.strip(b' "')
+    if name[-4:].lower() == b".jpg":
+        name = name[:-4]
+    return b"" if len(name) > _LONGEST_NAME or b"/" in name or b"\\" in name or b"\0" in name else name
+
+
+def _read_annotations(
+    files: list[Path | None], workers: int, progress: Callable[[int, int], None] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]:
+    """Sizes ``[P, 2]``, numbers of boxes ``[P]``, boxes ``[B, 4]`` and their kinds ``[B]``."""
+    sizes = np.zeros((len(files), 2), dtype=np.int32)
+    counts = np.zeros(len(files), dtype=np.int64)
+    boxes: list[tuple[int, int, int, int]] = []
+    kinds: list[int] = []
+    strange: list[str] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for number, read in enumerate(pool.map(_read_annotation, files)):
+            if read is not None:
+                sizes[number], counts[number] = read.size, len(read.boxes)
+                boxes += [box for _, box in read.boxes]
+                kinds += [ITEMS.index(name) if name in ITEMS else OTHER for name, _ in read.boxes]
+                strange += [f"{files[number]} ({name})" for name, _ in read.boxes if name not in ITEMS]
+            if progress is not None:
+                progress(number + 1, len(files))
+    warn_of("sixray: boxes of other items, which count as prohibited all the same", strange)
+    return sizes, counts, np.array(boxes, dtype=np.int32).reshape(-1, 4), np.array(kinds, dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class _Annotation:
+    size: tuple[int, int]
+    boxes: list[tuple[str, tuple[int, int, int, int]]]
+
+
+def _read_annotation(file: Path | None) -> _Annotation | None:
+    if file is None:
+        return None
+    root = read_xml(file)
+    with naming(file):
+        size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("height", "width")]
+        boxes = []
+        for item in root.iter("object"):
+            corners = [item.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
+            if None in corners:
+                raise DataFileError(f"{file} has an object without xmin, ymin, xmax and ymax; get the file anew.")
+            left, top, right, bottom = (round(float(corner or "")) for corner in corners)
+            if right < left or bottom < top:
+                raise DataFileError(f"{file} has a box from ({left}, {top}) to ({right}, {bottom}); get the file anew.")
+            boxes.append(((item.findtext("name") or "").strip().casefold(), (left, top, right, bottom)))
+    return _Annotation((size[0], size[1]), boxes)

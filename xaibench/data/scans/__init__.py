@@ -1,0 +1,1 @@
+"""Sets of CT scans whose important pixels people have marked."""

@@ -1,0 +1,277 @@
+"""LIDC-IDRI: slices of chest CT with and without lung nodules, which up to four radiologists outlined."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError
+from xaibench.data.disk.index_cache import cache_folder, stamp
+from xaibench.data.disk.index_parts import Part, build_parts, load_arrays, load_part
+from xaibench.data.disk.source import Source
+from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
+from xaibench.data.scans.lidc_index import REVISION, Scan, build_patient, find_readings, unpack, xml_files
+
+_LOGGER = logging.getLogger("xaibench")
+
+#: Which slices of a nodule become samples.
+Slices: TypeAlias = Literal["middle", "largest", "all"]
+
+CLASSES = ("no_nodule", "nodule")
+#: How far from a nodule (mm) the slices without one are chosen.
+_AROUND = 50.0
+_XML_FOLDERS = ("tcia-lidc-xml", "LIDC-XML-only")
+
+
+class Lidc(AnnotatedSet):
+    """Lung nodules of 3 mm and more in slices of CT (Armato et al. 2011).
+
+    A nodule is where readers' outlines lie together (:func:`~xaibench.data.scans.lidc_consensus.find_nodules`);
+    that of one reader alone counts. The mask of a slice is the consensus on every nodule that it shows: where at least
+    the share ``consensus`` of the readers *who marked that nodule* marked the pixel. A slice that is the one of several
+    nodules is one sample, so that no image is there twice; the published set counts one sample a nodule. A nodule on
+    which the readers agree in no pixel is not annotated. Nodules under 3 mm are points without an outline: they are in
+    no mask, and no slice with one is a negative.
+
+    Negatives are slices of the same scan at most 50 mm from a positive one, in which no reader marked anything, chosen
+    by ``seed``, none twice; near the ends of a scan there may be fewer than asked for. The published set has some 25
+    for a nodule; 1, the default, makes the classes even.
+
+    Pixels are as stored, whole slices; grey is (HU − low) / (high − low) of the window, clipped to [0, 1].
+    """
+
+    info = DatasetInfo(
+        "lidc",
+        classes=CLASSES,
+        image_shape=(3, 224, 224),
+        citation=(
+            "Armato et al.: The Lung Image Database Consortium (LIDC) and Image Database Resource Initiative (IDRI): a "
+            "completed reference database of lung nodules on CT scans, Medical Physics 2011; data: "
+            "doi:10.7937/K9/TCIA.2015.LO9QL9SX"
+        ),
+        licence="CC BY 3.0, and The Cancer Imaging Archive's data usage policy",
+        how_to_get=(
+            "On The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2015.LO9QL9SX), take the manifest of the images of "
+            "LIDC-IDRI (124 GB; any choice of patients will do) and fetch it with the NBIA Data Retriever into DIR, so "
+            "that there is DIR/LIDC-IDRI/LIDC-IDRI-0001 or DIR/manifest-.../LIDC-IDRI/LIDC-IDRI-0001. The readers' XML "
+            "comes with the images; if it does not, unpack LIDC-XML-only.zip of the same page so that there is "
+            "DIR/tcia-lidc-xml. No account is needed. Then: xaibench prepare lidc --root DIR"
+        ),
+        published=(("no_nodule", 65505), ("nodule", 2625)),
+    )
+    folders = ("LIDC-IDRI", "manifest-*/LIDC-IDRI", "")
+    marker = "LIDC-IDRI-*"
+    aliases: ClassVar[Mapping[str, str]] = {
+        "non-nodule": "no_nodule",
+        "negative": "no_nodule",
+        "nodules": "nodule",
+        "positive": "nodule",
+    }
+
+    def open(
+        self,
+        folder: Path,
+        *,
+        classes: tuple[str, ...],
+        seed: int,
+        consensus: float = 0.5,
+        contour: bool = False,
+        slices: Slices = "middle",
+        negatives: int = 1,
+        window: tuple[float, float] = (-1000.0, 400.0),
+    ) -> Source:
+        """Slices with nodules, and slices around them without.
+
+        Args:
+            folder: Holds the patients' folders.
+            classes: Of ``("no_nodule", "nodule")``.
+            seed: Chooses the negatives.
+            consensus: Share of a nodule's readers, in (0, 1], who must have marked a pixel.
+            contour: Whether the pixels of the outlines count as marked. The readers were asked to draw just outside of
+                the nodule; pylidc leaves them out.
+            slices: Of a nodule, the ``"middle"`` one of those with consensus (of an even number, the upper), the one
+                where it is ``"largest"``, or ``"all"``.
+            negatives: How many slices without a mark for each one with consensus.
+            window: Hounsfield values that become 0 and 1. The default is a usual lung window.
+
+        Raises:
+            ImportError: Without pydicom.
+            DataFileError: If no patient can be read; single ones are named in a warning and left out.
+            MissingDataError: If there is no patient.
+            ValueError: For a parameter out of its range.
+        """
+        choice = _Choice(consensus, contour, slices, negatives, check_window(window), seed)
+        choice.check(classes)
+        parts = self._build(folder, workers=1, progress=None)
+        return _LidcSource(folder, classes, parts, choice)
+
+    def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
+        """Index every patient. It serves all levels, windows and choices of slices; some 10 minutes of one core."""
+        self._build(folder, workers=workers, progress=progress)
+
+    def _build(self, folder: Path, *, workers: int, progress: Progress | None) -> list[Part]:
+        import_medical("pydicom")
+        patients = sorted(path for path in folder.glob(self.marker) if path.is_dir())
+        if not patients:
+            raise MissingDataError(f"{folder} holds no {self.marker} folder.\n{self.info.how_to_get}")
+        apart = [place / name for place in (folder, *folder.parents[:2]) for name in _XML_FOLDERS]
+        apart = [place for place in apart if place.is_dir()]
+        cache = cache_folder(self.info.name, folder, REVISION, [stamp(_folders(place)) for place in apart])
+        kept = [cache / f"{path.name}-{stamp(_folders(path))}.npz" for path in patients]
+        others: Mapping[str, Path] = {}
+        if missing := sum(not file.exists() for file in kept):
+            _LOGGER.info(
+                "%s: %d of %d patients are indexed now; xaibench prepare does it with several processes.",
+                self.info.name,
+                missing,
+                len(patients),
+            )
+            others = _readings(apart)
+        parts = [Part(path.name, file, (folder, path, others)) for path, file in zip(patients, kept, strict=True)]
+        return build_parts(parts, build_patient, workers=workers, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The parameters of :meth:`Lidc.open`, which stay the same for all patients."""
+
+    level: float
+    contour: bool
+    slices: Slices
+    negatives: int
+    window: tuple[float, float]
+    seed: int
+
+    def check(self, classes: tuple[str, ...]) -> None:
+        if not 0 < self.level <= 1:
+            raise ValueError(f"consensus={self.level!r}: expected a share in (0, 1], such as 0.5.")
+        if self.slices not in get_args(Slices):
+            raise ValueError(f"slices={self.slices!r}: expected one of {', '.join(map(repr, get_args(Slices)))}.")
+        if self.negatives < 0:
+            raise ValueError(f"negatives={self.negatives!r}: expected 0 or more for each slice with a nodule.")
+        if self.negatives == 0 and "no_nodule" in classes:
+            raise ValueError("negatives=0 leaves 'no_nodule' empty; give classes='nodule', or negatives=1 or more.")
+
+    def positives(self, scan: Scan) -> tuple[list[int], list[int]]:
+        """The slices with consensus, and those of the nodules that have it nowhere; each slice once."""
+        agreed: set[int] = set()
+        disputed: set[int] = set()
+        for nodule in scan.nodules:
+            areas = [int(part.consensus(nodule.readers, self.level, self.contour).sum()) for part in nodule.slices]
+            there = [number for number, area in enumerate(areas) if area]
+            if not there:
+                disputed.add(nodule.slices[len(areas) // 2].slice)
+                continue
+            if self.slices == "middle":
+                there = [there[len(there) // 2]]
+            elif self.slices == "largest":
+                there = [int(np.argmax(areas))]
+            agreed |= {nodule.slices[number].slice for number in there}
+        return sorted(agreed), sorted(disputed - agreed)
+
+    def without(self, scan: Scan, positives: Sequence[int]) -> list[int]:
+        """Slices around the positive ones, in which nobody marked anything."""
+        rng = scan_rng(self.seed, scan.series)
+        free = ~scan.touched
+        chosen: list[int] = []
+        for positive in positives:
+            near = np.flatnonzero(free & (np.abs(scan.z - scan.z[positive]) <= _AROUND))
+            taken = rng.choice(near, size=min(self.negatives, len(near)), replace=False)
+            free[taken] = False
+            chosen += taken.tolist()
+        return sorted(chosen)
+
+
+class _LidcSource(Source):
+    """Samples of every patient; what is not needed to count them is read from his index when it is asked for."""
+
+    groups: NDArray[np.int64]
+
+    def __init__(self, folder: Path, classes: tuple[str, ...], parts: Sequence[Part], choice: _Choice) -> None:
+        self.classes = classes
+        self._folder = folder
+        self._choice = choice
+        self._names = [part.name for part in parts]
+        self._kept = [part.kept for part in parts]
+        rows: list[tuple[int, int, int, int, bool]] = []
+        for number, part in enumerate(parts):
+            for scan_number, scan in enumerate(unpack(load_part(part, build_patient))):
+                agreed, disputed = choice.positives(scan)
+                without = choice.without(scan, agreed) if "no_nodule" in classes else []
+                rows += [
+                    (number, scan_number, slice_, classes.index(name), annotated)
+                    for name, found, annotated in (
+                        ("nodule", agreed, True),
+                        ("nodule", disputed, False),
+                        ("no_nodule", without, True),
+                    )
+                    if name in classes
+                    for slice_ in found
+                ]
+        table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+        self.groups, self._scans, self._slices, self.targets = (table[:, column].copy() for column in range(4))
+        self.annotated = table[:, 4].astype(np.bool_)
+
+    def image(self, index: int, size: int) -> Image.Image:
+        scan, slice_ = self._find(index)
+        return window_image(read_slice(self._folder / scan.files[slice_]), self._choice.window)
+
+    def mask(self, index: int) -> NDArray[np.bool_] | None:
+        if not self.annotated[index] or self.classes[self.targets[index]] != "nodule":
+            return None
+        scan, slice_ = self._find(index)
+        return scan.mask(slice_, self._choice.level, self._choice.contour)
+
+    def meta(self, index: int) -> dict[str, object]:
+        """``id`` is patient/scan/slice, counted from the lowest slice; ``readers`` of each nodule in the slice."""
+        scan, slice_ = self._find(index)
+        patient = self._names[self.groups[index]]
+        readers = [nodule.readers for nodule in scan.nodules if any(part.slice == slice_ for part in nodule.slices)]
+        return {
+            "id": f"{patient}/{self._scans[index]}/{slice_:04d}",
+            "file": scan.files[slice_],
+            "patient": patient,
+            "series": scan.series,
+            "slice": slice_,
+            "z": float(scan.z[slice_]),
+            "readers": readers,
+            "annotated": bool(self.annotated[index]),
+        }
+
+    def _find(self, index: int) -> tuple[Scan, int]:
+        scans = unpack(load_arrays(self._kept[self.groups[index]]))
+        return scans[self._scans[index]], int(self._slices[index])
+
+
+def _readings(places: Sequence[Path]) -> dict[str, Path]:
+    """The XML that lies apart from the scans, by series: that of patients who are not here may well be among it."""
+    found: dict[str, Path] = {}
+    for file in (file for place in places for file in xml_files(place)):
+        try:
+            found |= find_readings([file])
+        except DataFileError as error:
+            _LOGGER.warning("%s", error)
+    return found
+
+
+def _folders(place: Path) -> list[Path]:
+    """A folder and those down to two levels below, as patient, study and series lie: they change as files come and go.
+
+    To look at every one of 244,000 slices instead would take longer than anything else that opening does.
+    """
+    found = [place]
+    for pattern in ("*", "*/*"):
+        found += sorted(path for path in place.glob(pattern) if path.is_dir() and path.name[0] != ".")
+    return found
+
+
+lidc = Lidc()

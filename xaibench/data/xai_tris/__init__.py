@@ -1,0 +1,1 @@
+"""XAI-TRIS: tetrominoes on noise, with the ground truth known by construction."""

@@ -1,0 +1,281 @@
+"""XAI-TRIS: tetrominoes on noise, with the ground truth known by construction.
+
+Clark, Wilming and Haufe (2023), *XAI-TRIS: Non-linear image benchmarks for evaluating false positive post-hoc
+attribution of feature importance*, arXiv 2306.12816. With the patterns A (smoothed, cut to their support) and the
+backgrounds E of all N samples, and the Frobenius norm taken over the whole set,
+
+* LIN, RIGID, XOR (equation 1):  ``x = alpha·A/‖A‖ + (1 − alpha)·E/‖E‖``
+* MULT (equation 2):             ``x = (1 − alpha·a)·η``, with a and η as they are. The paper's text divides a by ‖A‖,
+  which would all but erase it; the released code normalises the product's factors afterwards, which only rescales.
+
+and at the end the whole set is divided by its largest absolute value, so that x lies in [−1, 1].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.dataset import Dataset, Split
+from xaibench.data.stratified_splits import check_fractions, stratified_split
+from xaibench.data.xai_tris.noise import BACKGROUNDS, BLOCK, Background, fill_noise, layout_rng
+from xaibench.data.xai_tris.paper_cells import CITATION, PAPER, paper_accuracy, paper_alpha
+from xaibench.data.xai_tris.patterns import SCENARIOS, SIZES, Patterns, Scenario, Size
+from xaibench.data.xai_tris.photo_backgrounds import image_backgrounds
+from xaibench.data.xai_tris.released_pickles import read_released, write_released
+
+__all__ = ["PAPER", "Tetromino", "paper_accuracy", "paper_alpha", "read_released", "write_released"]
+
+_N_SAMPLES = {8: 10_000, 64: 40_000}
+_SPLIT = {8: (0.8, 0.1, 0.1), 64: (0.9, 0.05, 0.05)}
+_BATCH_SIZE = 512
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Tetromino:
+    """One of the XAI-TRIS sets; call it to generate samples.
+
+    The same parameters give the same bits, whatever ``workers`` and ``chunk_size`` are; no global random state is read
+    or changed.
+
+    Args:
+        scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
+        background: ``"white"``, ``"corr"`` or ``"imagenet"``.
+        size: Side of the images, 8 or 64.
+
+    Example:
+        >>> data = Tetromino("xor", "corr", 8)(seed=1, n_samples=200)
+        >>> data
+        Dataset('xai-tris/xor-corr-8x8', train=160, val=20, test=20, seed=1, alpha=0.15, n_samples=200, \
+split=(0.8, 0.1, 0.1))
+        >>> image, mask, target = data.test[0]
+        >>> image.shape, int(mask.sum())
+        (torch.Size([1, 8, 8]), 8)
+    """
+
+    scenario: Scenario
+    background: Background
+    size: Size
+
+    @cached_property
+    def info(self) -> DatasetInfo:
+        """Name, classes, shape, citation and licence."""
+        images = self.background == "imagenet"
+        return DatasetInfo(
+            name=f"xai-tris/{self.scenario}-{self.background}-{self.size}x{self.size}",
+            classes=Patterns(self.scenario, self.size).classes,
+            image_shape=(1, self.size, self.size),
+            citation=CITATION,
+            licence="that of the background images you give" if images else "generated here: free of any licence",
+            how_to_get="Give images_dir=, a folder of images: ImageNet-1k validation (the paper's) or PASS."
+            if images
+            else "",
+            scenario=self.scenario,
+            background=self.background,
+        )
+
+    def __call__(
+        self,
+        *,
+        seed: int = 0,
+        alpha: float | None = None,
+        n_samples: int | None = None,
+        split: Sequence[float] | None = None,
+        images_dir: str | os.PathLike[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        workers: int | None = None,
+        chunk_size: int = 256,
+    ) -> Dataset:
+        """Generate the set.
+
+        Args:
+            seed: Non-negative; fixes every sample.
+            alpha: Signal-to-noise ratio in [0, 1]; None = the paper's for this set.
+            n_samples: Number of samples over all splits; None = the paper's (10,000 at 8×8, 40,000 at 64×64). The norms
+                run over all of them.
+            split: Fractions of train, validation and test; None = the paper's (80/10/10 at 8×8, 90/5/5 at 64×64).
+                Stratified by class, for XOR by sign pair.
+            images_dir: IMAGENET only: the folder of background images, searched with its subfolders.
+            cache_dir: IMAGENET only: where the prepared images are kept; None = ``$XAIBENCH_CACHE`` or
+                ``~/.cache/xaibench``.
+            workers: Threads; None = one for every usable processor, 8 at most.
+            chunk_size: Samples that a thread works on at a time, rounded up to whole blocks of 128; bounds the working
+                memory.
+
+        Returns:
+            The set, images ``[N, 1, size, size]`` in [−1, 1].
+
+        Raises:
+            ValueError: If a parameter is out of its range, the paper names no alpha for this set and none is given, or
+                the folder has too few usable images or unreadable ones.
+        """
+        alpha = self._alpha(alpha)
+        n_samples = _N_SAMPLES[self.size] if n_samples is None else n_samples
+        fractions = check_fractions(_SPLIT[self.size] if split is None else split)
+        workers = min(8, _usable_processors()) if workers is None else workers
+        _check_counts(seed=(seed, 0), n_samples=(n_samples, 1), workers=(workers, 1), chunk_size=(chunk_size, 1))
+        self._check_images_dir(images_dir)
+        if images_dir is None:
+            # Not np.empty: NumPy asks for huge pages, whose first touch can cost more than all the arithmetic.
+            images = torch.empty((n_samples, self.size, self.size)).numpy()
+            lay_background: Callable[[int, NDArray[np.float32]], None] = partial(fill_noise, self.background, seed)
+        else:
+            images = image_backgrounds(
+                images_dir, n_samples, self.size, seed=seed, cache_dir=cache_dir, workers=workers
+            )
+            lay_background = _already_there
+
+        patterns = Patterns(self.scenario, self.size)
+        rng = layout_rng(seed)
+        cases = np.arange(n_samples) % patterns.cases
+        parts = stratified_split(cases, fractions, rng)
+        cases = cases[np.concatenate(parts)]
+        work = _Work(n_samples, workers, chunk_size)
+        masks = torch.empty(images.shape, dtype=torch.bool).numpy()
+        _compose(images, masks, patterns, patterns.draw(cases, rng), alpha, lay_background, work)
+
+        bounds = np.cumsum([0, *(len(part) for part in parts)])
+        targets = patterns.targets(cases)
+        train, val, test = (
+            Split(
+                torch.from_numpy(images[first:last, None]),
+                torch.from_numpy(masks[first:last]),
+                torch.from_numpy(targets[first:last]),
+            )
+            for first, last in itertools.pairwise(bounds)
+        )
+        parameters = {"seed": int(seed), "alpha": alpha, "n_samples": int(n_samples), "split": fractions}
+        if images_dir is not None:
+            parameters["images_dir"] = os.fspath(images_dir)
+        return Dataset(train, val, test, self.info, parameters, _BATCH_SIZE)
+
+    def _alpha(self, alpha: float | None) -> float:
+        if alpha is None:
+            alpha = paper_alpha(self.scenario, self.background, self.size)
+        if alpha is None:
+            raise ValueError(
+                f"{self.info.name}: the paper names no signal-to-noise ratio for this set; give alpha= in [0, 1]."
+            )
+        if not isinstance(alpha, int | float | np.number) or not 0 <= alpha <= 1:
+            raise ValueError(f"alpha={alpha!r}: expected a signal-to-noise ratio in [0, 1].")
+        return float(alpha)
+
+    def _check_images_dir(self, images_dir: str | os.PathLike[str] | None) -> None:
+        if self.background == "imagenet" and images_dir is None:
+            raise ValueError(f"{self.info.name} lays the patterns on photographs. {self.info.how_to_get}")
+        if self.background != "imagenet" and images_dir is not None:
+            raise ValueError(f"{self.info.name} has a generated background; images_dir= is for the imagenet sets.")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """How the samples are shared out: in chunks of whole blocks, over threads (NumPy releases the interpreter lock)."""
+
+    n_samples: int
+    workers: int
+    chunk_size: int
+
+    def each(self, function: Callable[[int, int], _R]) -> list[_R]:
+        """``function(start, stop)`` of every chunk, results in the order of the samples."""
+        step = -(-self.chunk_size // BLOCK) * BLOCK
+        spans = [(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step)]
+        if self.workers == 1:
+            return [function(*span) for span in spans]
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(lambda span: function(*span), spans))
+
+
+def _compose(
+    images: NDArray[np.float32],
+    masks: NDArray[np.bool_],
+    patterns: Patterns,
+    kinds: NDArray[np.int64],
+    alpha: float,
+    lay_background: Callable[[int, NDArray[np.float32]], None],
+    work: _Work,
+) -> None:
+    """Fill ``images`` and ``masks`` in three passes: backgrounds and norms, the sum or product, the division."""
+
+    def lay_out(start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        lay_background(start, images[start:stop])
+        table, where = patterns.render(kinds[start:stop])
+        np.take(patterns.truth(table), where, axis=0, out=masks[start:stop], mode="clip")
+        return _squares(table)[where], _squares(images[start:stop])
+
+    # fsum is exact, so how the samples were shared out cannot show in the norms.
+    squares = zip(*work.each(lay_out), strict=True)
+    pattern_norm, background_norm = (math.sqrt(math.fsum(itertools.chain.from_iterable(parts))) for parts in squares)
+    if background_norm == 0:
+        raise ValueError(
+            "Every background image is of one grey: there is nothing to lay the patterns on. Give other images."
+        )
+
+    def combine(start: int, stop: int) -> float:
+        part = images[start:stop]
+        table, where = patterns.render(kinds[start:stop])
+        if patterns.scenario == "mult":
+            part *= (1 - alpha * table).astype(np.float32)[where]
+        else:
+            part *= np.float32((1 - alpha) / background_norm)
+            part += (alpha / pattern_norm * table).astype(np.float32)[where]
+        return float(max(part.max(), -part.min()))
+
+    largest = np.float32(max(work.each(combine)))
+
+    def rescale(start: int, stop: int) -> None:
+        images[start:stop] /= largest
+
+    work.each(rescale)
+
+
+def _already_there(start: int, out: NDArray[np.float32]) -> None:
+    """The background of samples that come with it."""
+
+
+def _usable_processors() -> int:
+    # Not every platform tells which processors a process may use.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_counts(**counts: tuple[int, int]) -> None:
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name}={value!r}: expected a whole number, at least {least}.")
+
+
+def _squares(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Sum of squares of each sample, added up in float64."""
+    flat = values.reshape(len(values), -1)
+    return np.asarray(np.einsum("nd,nd->n", flat, flat, dtype=np.float64))
+
+
+_SETS = {
+    f"{scenario}_{background}_{size}x{size}": Tetromino(scenario, background, size)
+    for scenario in SCENARIOS
+    for background in BACKGROUNDS
+    for size in SIZES
+}
+
+
+def __getattr__(name: str) -> Tetromino:
+    """``lin_white_8x8`` … ``xor_imagenet_64x64``: the sets, as attributes that the registry can name."""
+    if name in _SETS:
+        return _SETS[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_SETS])

@@ -1,0 +1,127 @@
+"""What an evaluation refuses, with what was got, what was expected, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from xaibench.core.part_info import MetricInfo
+
+#: How many arguments a metric is called with before its parameters, by its kind.
+_INPUTS = {"ground-truth": 2, "map": 1, "model": 4, "explainer": 4}
+
+
+def check_numbers(samples: int | None, batch_size: int) -> None:
+    """Whether there is something to evaluate on.
+
+    Raises:
+        ValueError: For less than one sample, in all or at a time.
+    """
+    if samples is not None and samples < 1:
+        raise ValueError(f"samples={samples!r}: expected at least 1, or None for all.")
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: expected at least 1.")
+
+
+def check_parameters(name: str, function: Callable[..., Any], info: MetricInfo, parameters: object) -> None:
+    """Refuse parameters that a metric does not have.
+
+    Raises:
+        TypeError: Names the nearest, and all that there are.
+    """
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"metrics: the parameters of {name!r} are {parameters!r}, expected a table {{name: value}}.")
+    signature = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
+        return
+    known = [parameter.name for parameter in list(signature)[_INPUTS[info.kind] :] if parameter.name != "reduction"]
+    for given in parameters:
+        if given not in known:
+            near = difflib.get_close_matches(given, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise TypeError(f"Metric {name!r} has no parameter {given!r}{hint} Known: {', '.join(known) or 'none'}.")
+
+
+def check_maps(maps: Tensor, label: str, count: int) -> None:
+    """Refuse maps that are not one ``[H, W]`` of finite numbers for each sample.
+
+    Raises:
+        ValueError: Says what they are, or which of them are not finite.
+    """
+    if maps.ndim != 3 or len(maps) < count or not maps.is_floating_point():
+        raise ValueError(
+            f"{label}: expected floating maps [{count}, H, W], one for each sample; got {list(maps.shape)} "
+            f"{str(maps.dtype).removeprefix('torch.')}."
+        )
+    finite = maps[:count].isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(
+            f"{label}: NaN or infinite numbers in {int((~finite).sum())} of {count} maps (the first is of sample "
+            f"{int(finite.int().argmin())}). Find out why the explainer fails on these images, or leave them out."
+        )
+
+
+def check_scores(values: NDArray[np.float64], name: str, count: int) -> None:
+    """Refuse what is not one score a sample; a metric of your own may return anything.
+
+    Raises:
+        ValueError: Names the metric.
+    """
+    if values.shape != (count,):
+        raise ValueError(
+            f"Metric {name!r} returned {list(values.shape)} for {count} samples with reduction='none', expected "
+            f"[{count}], one score for each."
+        )
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no network.
+
+    Raises:
+        TypeError: Says what it is.
+    """
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"model: got {got}, expected a torch.nn.Module that returns logits [N, K].")
+
+
+def check_outputs(model: nn.Module, images: Tensor, classes: tuple[str, ...] | None) -> None:
+    """Try the model on the first image, in evaluation mode; its modules come back in their own.
+
+    Raises:
+        ValueError: If it does not take it, or returns anything else than finite logits, one for each class.
+    """
+    import torch
+
+    parameter = next(model.parameters(), images)
+    one = images[:1].to(parameter.device, parameter.dtype)
+    training = {module: module.training for module in model.modules()}
+    try:
+        with torch.inference_mode():
+            outputs = model.eval()(one)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"The model cannot take images of shape {list(one.shape)}: {error}") from error
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+    got = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+    if not isinstance(got, list) or len(got) != 2 or (classes is not None and got[1] != len(classes)):
+        expected = "[N, K]" if classes is None else f"[N, {len(classes)}], a logit for each of {', '.join(classes)}"
+        raise ValueError(
+            f"The model returns {got} for one image; expected {expected}. Train a head for these classes "
+            "(xaibench.models), or fold the model's own classes to them."
+        )
+    if not outputs.isfinite().all():
+        raise ValueError("The model returns NaN or infinity for the first image; nothing can be explained or scored.")

@@ -1,0 +1,195 @@
+"""What an evaluation found: every score, and what can be said of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xaibench.core.registry import UnknownNameError
+from xaibench.statistics.intervals import average_ranks, bootstrap_intervals, critical_difference, holm, paired_test
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from xaibench.core.part_info import MetricInfo
+
+#: A method that a control is not worse than is marked with this in the table.
+MARK = "†"
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Scores of several methods on the same samples.
+
+    Attributes:
+        scores: One row for each method, metric and sample: ``method, metric, sample, value, reason``; ``value`` is nan
+            where the metric is undefined, and ``reason`` says why.
+        metrics: What is known of each metric: label, direction, range.
+        controls: The methods that know no model.
+        groups: ``[N]`` which samples belong together (patients, images), or None.
+    """
+
+    scores: pd.DataFrame
+    metrics: Mapping[str, MetricInfo]
+    controls: frozenset[str] = frozenset()
+    groups: NDArray[np.int64] | None = None
+    _matrices: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+    @property
+    def methods(self) -> list[str]:
+        """In the order given; controls last."""
+        return list(dict.fromkeys(self.scores["method"]))
+
+    def matrix(self, metric: str) -> pd.DataFrame:
+        """Scores of one metric.
+
+        Args:
+            metric: Its name.
+
+        Returns:
+            A row a sample, a column a method; nan where the score is undefined.
+
+        Raises:
+            UnknownNameError: If there is no such metric; names those there are.
+        """
+        if metric not in self.metrics:
+            raise UnknownNameError(f"There are no scores of {metric!r}; known: {', '.join(self.metrics)}.")
+        if metric not in self._matrices:
+            chosen = self.scores[self.scores["metric"] == metric]
+            wide = chosen.pivot(index="sample", columns="method", values="value")
+            order = chosen["sample"].drop_duplicates()
+            self._matrices[metric] = wide.reindex(index=order, columns=self.methods)
+        return self._matrices[metric]
+
+    def summary(self) -> pd.DataFrame:
+        """One row for each metric and method.
+
+        Columns: ``metric, method, mean, low, high`` (95 % interval of the mean by bootstrap over groups), ``n``,
+        ``n_valid`` (defined scores, which all of this is over), ``rank`` (mean rank over the samples, 1 is best), and
+        ``beats_controls``: whether the mean is better than that of every control, each at 5 % after Holm's correction
+        (paired sign-flip test); None for controls, and where there are none.
+
+        Returns:
+            These columns, in the order of the metrics and methods.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([row for metric in self.metrics for row in self._rows(metric)])
+
+    def _rows(self, metric: str) -> list[dict[str, Any]]:
+        matrix = self.matrix(metric)
+        values = matrix.to_numpy(dtype=np.float64)
+        intervals = bootstrap_intervals(values, self.groups)
+        ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
+        beats = self._beats(metric)
+        rows = []
+        for column, method in enumerate(matrix.columns):
+            known = values[:, column][~np.isnan(values[:, column])]
+            rows.append(
+                {
+                    "metric": metric,
+                    "method": method,
+                    "mean": float(known.mean()) if len(known) else np.nan,
+                    "low": intervals[column, 0],
+                    "high": intervals[column, 1],
+                    "n": len(values),
+                    "n_valid": len(known),
+                    "rank": ranks[column],
+                    "beats_controls": beats.get(method),
+                }
+            )
+        return rows
+
+    def _beats(self, metric: str) -> dict[str, bool]:
+        if not self.controls:
+            return {}
+        tests = self.compare(metric)
+        better = tests["difference"] > 0 if self.metrics[metric].higher_is_better else tests["difference"] < 0
+        tests = tests.assign(wins=better & (tests["p_holm"] < LEVEL), loses=~better & (tests["p_holm"] < LEVEL))
+        won: dict[str, bool] = {}
+        for first, second, wins, loses in tests[["first", "second", "wins", "loses"]].itertuples(index=False):
+            for method, other, beaten in ((first, second, wins), (second, first, loses)):
+                if method not in self.controls and other in self.controls:
+                    won[method] = won.get(method, True) and bool(beaten)
+        return won
+
+    def compare(self, metric: str) -> pd.DataFrame:
+        """Every pair of methods on one metric, over the samples where both are defined.
+
+        Columns: ``first, second, difference`` (mean of first minus second), ``low, high`` (95 % interval), ``p``
+        (paired sign-flip test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
+
+        Args:
+            metric: Its name.
+
+        Returns:
+            A row a pair; none where there is one method.
+        """
+        import pandas as pd
+
+        matrix = self.matrix(metric)
+        pairs = list(itertools.combinations(matrix.columns, 2))
+        columns = ["first", "second", "difference", "low", "high", "p", "p_holm", "n_valid"]
+        if not pairs:
+            return pd.DataFrame(columns=columns)
+        differences = np.stack([(matrix[a] - matrix[b]).to_numpy(dtype=np.float64) for a, b in pairs], axis=1)
+        defined = (~np.isnan(differences)).sum(0)
+        sums = np.nansum(differences, axis=0)
+        intervals = bootstrap_intervals(differences, self.groups)
+        p = paired_test(differences, self.groups)
+        mean = np.divide(sums, defined, out=np.full(len(pairs), np.nan), where=defined > 0)
+        values = zip(pairs, mean, intervals, p, holm(p), defined, strict=True)
+        rows = [(*pair, m, low, high, one, all_, int(n)) for pair, m, (low, high), one, all_, n in values]
+        return pd.DataFrame(rows, columns=columns)
+
+    def ranks(self, metric: str) -> tuple[pd.Series, float, int]:
+        """How the methods rank within the samples, 1 being the best.
+
+        Args:
+            metric: Its name.
+
+        Returns:
+            Mean rank of each method, best first; the critical difference between two of them (Nemenyi, 5 %); and over
+            how many samples, those where all methods are defined.
+        """
+        import pandas as pd
+
+        matrix = self.matrix(metric)
+        ranks, n = average_ranks(matrix.to_numpy(), higher_is_better=self.metrics[metric].higher_is_better)
+        found = pd.Series(ranks, index=matrix.columns, name="rank").sort_values()
+        return found, critical_difference(len(found), n), n
+
+    def table(self) -> pd.DataFrame:
+        """A row a method and a column a metric: ``mean [low, high]``.
+
+        A † marks what is not better than every control; an arrow beside a metric's name, which direction is better.
+
+        Returns:
+            Texts, the methods in the order given.
+        """
+        summary = self.summary()
+        unbeaten = summary["beats_controls"].eq(False)
+        cells = [
+            f"{row.mean:.3f} [{row.low:.3f}, {row.high:.3f}]{MARK if mark else ''}"
+            for row, mark in zip(summary.drop(columns="beats_controls").itertuples(), unbeaten, strict=True)
+        ]
+        wide = summary.assign(cell=cells).pivot(index="method", columns="metric", values="cell")
+        wide = wide.reindex(index=self.methods, columns=list(self.metrics))
+        arrows = {name: f"{name} {'↑' if info.higher_is_better else '↓'}" for name, info in self.metrics.items()}
+        return wide.rename(columns=arrows).rename_axis(index=None, columns=None)
+
+    def __str__(self) -> str:
+        samples = self.scores["sample"].nunique()
+        lines = [self.table().to_string(), f"{samples} samples; mean and 95 % interval."]
+        if self.controls:
+            lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html())

@@ -1,0 +1,1 @@
+"""Explainers with backward passes of their own: relevance, DeepLIFT, patterns."""

@@ -1,0 +1,166 @@
+"""Captum's layer-wise relevance propagation, as the XAI-TRIS runs used it.
+
+Captum is imported when it is called. The numbers are Captum's, with its defaults; what is added is that a network that
+it cannot treat is an error that names the layer, where Captum fails or goes on with a plain gradient.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.backward.forward_watch import Watch, watching
+from xaibench.explainers.backward.layer_operations import MOVES, is_rectifier, kind_of, tensors_in
+from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
+
+# Layers that only move numbers, or do nothing in evaluation mode: relevance goes through them by the epsilon rule.
+_SHAPE_LAYERS = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
+_ADVICE = (
+    "lrp_epsilon and lrp_gamma treat functions, sums of branches and any elementwise activation too; "
+    "integrated_gradients explains any differentiable network."
+)
+
+
+@described(
+    ExplainerInfo(
+        "LRP",
+        citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
+        "Propagation. PLoS ONE 10(7), 2015.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class LRP(Attribution):
+    """Layer-wise relevance propagation with the epsilon rule (epsilon 1e-9) in every layer.
+
+    As in Captum: the relevance starts from the explained output; through the functional softmax (and the log-sum-exp of
+    classes taken together) it goes back as a gradient. A ``rule`` that is set on a layer
+    (``captum.attr._utils.lrp_rules``) is used instead. Beyond Captum, relevance passes unchanged through a module of
+    nothing but sums and products with constants, such as the normalisation of the image, as it does through
+    activations.
+
+    Captum knows modules, so branches that are added by a function (every ResNet) are an error here; in Captum itself
+    each of them gets the whole relevance. :class:`~xaibench.explainers.LRPEpsilon` treats them.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``.
+
+        Raises:
+            UnsupportedModelError: If the network has a layer without a rule, runs one with a rule twice, or computes
+                something outside of its layers.
+        """
+        from captum.attr import LRP as Method  # noqa: N811
+
+        extra = _rules(model, images)
+        method = Method(model)
+
+        def attribute(x: Tensor, y: Tensor) -> Tensor:
+            # Captum deletes every rule when it is done, and leaves the activations: the guard takes care of both.
+            with unharmed(model), torch.enable_grad(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=r"Setting (forward, )?backward hooks", category=UserWarning)
+                for module, rule in extra.items():
+                    module.rule = rule()
+                attributions: Tensor = method.attribute(x.detach().clone().requires_grad_(), target=y)
+                return attributions.detach()
+
+        return self.by_chunk(attribute, images, targets)
+
+
+def _rules(model: nn.Module, images: Tensor) -> dict[nn.Module, Callable[[], Any]]:
+    """Layers that Captum knows no rule for, with the one that they get; refuses the network if one has none."""
+    from captum.attr._core.lrp import SUPPORTED_LAYERS_WITH_RULES, SUPPORTED_NON_LINEAR_LAYERS
+    from captum.attr._utils.lrp_rules import EpsilonRule
+
+    known = (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS, *_SHAPE_LAYERS)
+    with watching(model, _Calls) as calls:
+        calls.run(model, images[:1].detach().clone().requires_grad_())
+    rules: dict[nn.Module, Callable[[], Any]] = {}
+    for module, ran in calls.of_layers.items():
+        if hasattr(module, "rule") or type(module) in (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS):
+            continue
+        if type(module) in _SHAPE_LAYERS or ran.kinds == {"move"}:
+            rules[module] = EpsilonRule
+        elif ran.kinds <= {"affine"}:
+            rules[module] = _unchanged_rule()
+        else:
+            names = ", ".join(sorted(kind.__name__ for kind in known))
+            raise UnsupportedModelError(
+                f"lrp: {ran.where} has no propagation rule. Layers that have one: {names}. {_ADVICE}"
+            )
+    if calls.outside:
+        raise UnsupportedModelError(f"lrp: {calls.outside}, and Captum has rules for layers only. {_ADVICE}")
+    for module, ran in calls.of_layers.items():
+        if ran.times > 1 and type(module) not in SUPPORTED_NON_LINEAR_LAYERS:
+            raise UnsupportedModelError(
+                f"lrp: {ran.where} runs {ran.times} times in one pass; the method needs a module of its own for each "
+                f"use. {_ADVICE}"
+            )
+    return rules
+
+
+def _unchanged_rule() -> Callable[[], Any]:
+    from captum.attr._utils.lrp_rules import PropagationRule
+
+    class Unchanged(PropagationRule):  # type: ignore[misc]
+        """Passes relevance on as it is."""
+
+        def forward_hook(self, module: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
+            # The output, with the gradient of the identity: what comes back here is relevance already.
+            return inputs[0] + (outputs - inputs[0]).detach()
+
+        def _manipulate_weights(self, module: nn.Module, inputs: object, outputs: object) -> None:
+            pass
+
+    return Unchanged
+
+
+@dataclass
+class _Ran:
+    """What a layer did in one forward pass."""
+
+    where: str
+    times: int = 0
+    kinds: set[str] = field(default_factory=set)
+
+
+class _Calls(Watch):
+    """What each layer without submodules does, and the first thing computed outside of them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__(network)
+        self.outside = self.head = ""
+        self.of_layers: dict[nn.Module, _Ran] = {}
+        for name, module in network.named_modules():
+            if not any(True for _ in module.children()):
+                ran = self.of_layers[module] = _Ran(f"layer {name!r} ({type(module).__name__})")
+                module.register_forward_hook(lambda *_, ran=ran: setattr(ran, "times", ran.times + 1))
+
+    def see(
+        self,
+        func: Callable[..., Any],
+        called: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        carriers: tuple[Tensor, ...],
+    ) -> Any:
+        result = func(*args, **kwargs)
+        # A size or a comparison is nothing that relevance goes through; nor does a ReLU change what Captum passes back.
+        if any(x.requires_grad for x in tensors_in(result)) and not is_rectifier(called, args, kwargs):
+            kind = "move" if called in MOVES else kind_of(called, args, kwargs) or called
+            layer = self.of_layers.get(self.running[-1][1])
+            if layer is not None:
+                layer.kinds.add(kind)
+                refused = f"{self.where()} comes after the logsumexp of {self.head}" if self.head else ""
+            else:
+                self.head = self.where() if called == "logsumexp" else self.head
+                refused = "" if self.head or kind == "move" else f"{self.where()} calls {called} itself"
+            self.outside = self.outside or refused
+        return result

@@ -1,0 +1,138 @@
+"""What the walk over a network's layers (:mod:`.layer_walk`) knows of each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Functions by the name under which torch reports a call, of a module or not.
+LINEAR = _names("linear conv1d conv2d conv3d")
+#: Those that only move or select numbers, or do nothing in evaluation mode: their gradient is all there is to say.
+MOVES = _names("""
+    flatten unflatten reshape reshape_as view view_as permute transpose movedim moveaxis swapaxes swapdims t __getitem__
+    expand expand_as squeeze squeeze_ unsqueeze unsqueeze_ contiguous clone alias narrow select index_select gather
+    chunk split tensor_split unbind cat concat concatenate stack hstack vstack flip roll
+    pixel_shuffle pixel_unshuffle channel_shuffle
+    pad constant_pad_nd to type type_as float double half bfloat16 cpu cuda requires_grad_ __get__
+    dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout amax
+    max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d adaptive_max_pool1d_with_indices
+    adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices
+""")
+_ACTIVATIONS = _names("""
+    relu relu_ relu6 leaky_relu leaky_relu_ elu elu_ celu celu_ selu selu_ gelu silu mish softplus softsign
+    tanh tanh_ sigmoid sigmoid_ hardtanh hardtanh_ hardswish hardsigmoid prelu rrelu rrelu_ logsigmoid
+    threshold threshold_ hardshrink softshrink tanhshrink
+""")
+#: Activations in which each output depends on several inputs.
+NORMALISING = _names("softmax log_softmax softmin glu")
+# max(x, 0), cut off above or not: those of which a neuron is either active, and linear, or not.
+_RECTIFIERS = _names("relu relu_ relu6")
+# Weighted sums whose weights are all positive.
+_AVERAGES = _names("""
+    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum
+""")
+_ADDITIONS = _names("add add_ __add__ __radd__ __iadd__")
+# With a constant operand these are elementwise: one input for each output.
+_AFFINE = _ADDITIONS | _names("""
+    sub sub_ rsub __sub__ __rsub__ __isub__ mul mul_ __mul__ __rmul__ __imul__
+    div div_ true_divide __truediv__ __itruediv__ neg __neg__
+""")
+
+Kind: TypeAlias = Literal["linear", "sum", "activation", "affine", "group"]
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One operation of the forward pass that a treatment decides on.
+
+    Attributes:
+        kind: ``"linear"``: a linear layer or convolution, linear in its weight too. ``"sum"``: a weighted sum whose
+            weights are positive (average pooling, the addition of branches). ``"activation"``: elementwise, nonlinear.
+            ``"affine"``: elementwise, with constants. ``"group"``: the log-sum-exp of logits (classes taken together).
+        name: Of the layer, as in ``model.named_modules()``; ``"#2"`` is appended to the second call of the same layer.
+        function: ``function(*inputs, weight)``, without bias; ``weight`` is ``None`` unless the kind is ``"linear"``.
+        called: Name of the function that the network called.
+        where: The layer, for messages.
+        weight: ``[out, in, ...]``, a batch normalisation that follows folded in.
+        bias: Broadcasts with the output.
+        is_input: True for the first linear operation to run: the one that sees the image.
+        rectifies: True for ReLU, ReLU6 and their like: max(x, 0), cut off above or not.
+    """
+
+    kind: Kind
+    name: str
+    function: Callable[..., Tensor]
+    called: str
+    where: str
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    is_input: bool = False
+    rectifies: bool = False
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """The output of the forward pass."""
+        output: Tensor = self.function(*inputs, self.weight)
+        return output if self.bias is None else output + self.bias
+
+    def pullback(self, weight: Tensor | None, signal: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """What ``signal`` at the output gives at the inputs, by the transpose of the operation with that weight."""
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_() for x in inputs]
+            return torch.autograd.grad(self.function(*leaves, weight), leaves, signal)
+
+
+def kind_of(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kind | None:
+    """What kind of operation a call is; ``None`` for an unknown one."""
+    if called in _ACTIVATIONS:
+        return "activation"
+    if called in _AVERAGES:
+        return "sum"
+    if called not in _AFFINE:
+        return None
+    operands = [isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values())]
+    if sum(operands) == 1 and ("div" not in called or operands[0]):
+        return "affine"
+    return "sum" if called in _ADDITIONS and kwargs.get("alpha", 1) > 0 else None
+
+
+def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is max(x, 0), cut off above or not; ``nn.ReLU6`` calls ``hardtanh`` from 0 to 6."""
+    if called.rstrip("_") == "hardtanh":
+        return bool(kwargs.get("min_val", args[1] if len(args) > 1 else -1.0) == 0)
+    return called in _RECTIFIERS
+
+
+def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor]:
+    """The call as a function of the tensors that require a gradient, in order, which it leaves as they are."""
+
+    def function(*inputs: Tensor | None) -> Tensor:
+        fresh = (x.clone() for x in inputs if x is not None)  # the last, the weight, is None
+
+        def fill(x: Any) -> Any:
+            return next(fresh) if isinstance(x, Tensor) and x.requires_grad else x
+
+        result: Tensor = func(*[fill(x) for x in args], **{key: fill(x) for key, x in kwargs.items()})
+        return result
+
+    return function
+
+
+def tensors_in(values: Any) -> Iterator[Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from tensors_in(value)
+    elif isinstance(values, dict):
+        yield from tensors_in(list(values.values()))

@@ -1,0 +1,1 @@
+"""Explainers that weigh feature maps: the CAM family."""

@@ -1,0 +1,300 @@
+"""The CAM family: a weighted sum of the feature maps of one layer, enlarged to the image.
+
+A_k(x, y) is feature map k of the layer at position (x, y), g_k(x, y) the gradient of the explained output by it. The
+maps are not scaled to [0, 1]; apart from that they agree with the ``grad-cam`` package (tested).
+
+The methods explain the logit by default (their class attribute ``explains``), as their papers do; where they use the
+explained output at all, they work for any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.core.vocabulary import Output
+from xaibench.explainers.shared.interface import (
+    UnsupportedModelError,
+    blocks,
+    check_choice,
+    check_positive,
+    chunks,
+    target_output,
+)
+from xaibench.explainers.shared.layer_activations import (
+    Layer,
+    Resize,
+    activations,
+    activations_and_gradients,
+    fastest_layout,
+    find_layer,
+    forward_rows,
+    network_of,
+    resized,
+    run_layers,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FeatureMaps:
+    """What the explainers of one layer share.
+
+    Attributes:
+        layer: Name of the layer to look at, as in ``model.named_modules()``, such as ``"layer4"``; ``None``: the last
+            feature map before pooling, or in a transformer the last tokens before the last attention. If it runs more
+            than once in a pass, its last run counts.
+        resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
+            ``None``: it stays as large as the layer's.
+        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. It bounds the memory and
+            changes the maps by no more than rounding.
+    """
+
+    #: What is explained unless the caller says otherwise.
+    explains: ClassVar[Output] = "logit"
+
+    layer: str | None = None
+    resize: Resize | None = "bilinear"
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.resize is not None:
+            check_choice(type(self).__name__, "resize", self.resize, get_args(Resize))
+        if self.batch_size is not None:
+            check_positive(type(self).__name__, "batch_size", self.batch_size)
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``, or as large as the layer's without ``resize``.
+
+        Raises:
+            UnsupportedModelError: If the network has no layer that the method can look at.
+            ValueError: If it has no ``layer`` of that name, or one whose output is neither feature map nor tokens.
+        """
+        layer = find_layer(type(self).__name__, model, images, self.layer)
+        chunk = forward_rows(images, self.batch_size)
+        parts = [self._maps(model, layer, x, y) for x, y in chunks(chunk, images, targets)]
+        return resized(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[n, h, w]`` as large as the layer's."""
+        raise NotImplementedError
+
+
+def _weighted(weights: Tensor, features: Tensor) -> Tensor:
+    """Sum over k of w_k A_k: ``[N, h, w]`` from ``[N, C]`` and ``[N, C, h, w]``."""
+    return torch.einsum("nc,nchw->nhw", weights, features)
+
+
+@described(
+    ExplainerInfo(
+        "CAM",
+        needs_convolution=True,
+        citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class CAM(_FeatureMaps):
+    """Sum over k of w_k A_k, with w_k the weight of feature map k in the logit of the target (equation 2).
+
+    For networks that end in global average pooling and one linear layer. The mean of the map before it is resized, plus
+    the bias, is the logit. Signed: the paper has no ReLU. Whatever ``output`` is asked for, the logit is explained.
+
+    Beyond the paper, the network may go on with a differentiable function of the outputs s_j of that linear layer, such
+    as the log-sum-exp of classes taken together: then w_k = sum over j of (dz/ds_j) w_jk, z the logit of the target.
+    """
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features = activations(model, layer, images)
+        head, is_last = self._head(model, layer, images, features)
+        if is_last:
+            return _weighted(head.weight[targets], features)
+        shares = _gradients_by(network_of(model), head, images, targets)[0]
+        assert shares is not None
+        return _weighted(shares.to(head.weight.dtype) @ head.weight, features)
+
+    def _head(self, model: nn.Module, layer: Layer, images: Tensor, features: Tensor) -> tuple[nn.Linear, bool]:
+        """The linear layer, whose inputs are found to be the means of the feature maps, and whether it is the end."""
+        network = network_of(model)
+        runs = run_layers(network, images)
+        last = next((run for run in reversed(runs) if isinstance(run.module, nn.Linear)), None)
+        if last is None:
+            found = "no nn.Linear"
+        elif not _close(last.inputs[0], features[:1].mean((2, 3)), features[:1].abs().amax()):
+            found = f"that the inputs of {last.name!r} (Linear) are not the means of {layer}"
+        else:
+            head = cast(nn.Linear, last.module)
+            if _close(last.output, runs[-1].output, torch.as_tensor(last.output).abs().amax()):
+                return head, True
+            by_head, by_images = _gradients_by(network, head, images[:1], torch.zeros_like(images[:1, 0, 0, 0]).long())
+            if by_head is not None and by_images is None:
+                return head, False
+            found = f"that the network goes on after {last.name!r} (Linear), with something else than its outputs"
+        raise UnsupportedModelError(
+            f"CAM: expected a network that ends in global average pooling and one linear layer, such as a ResNet; "
+            f"found {found}. gradcam, which generalises it, explains any network with a convolution."
+        )
+
+
+def _gradients_by(
+    network: nn.Module, head: nn.Linear, images: Tensor, targets: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the target's logit by the outputs of a layer, and by the images past it; ``None`` if unrelated."""
+    leaves: list[Tensor] = []
+
+    def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = head.register_forward_hook(cut)
+    try:
+        with torch.enable_grad():
+            images = images.detach().clone().requires_grad_()
+            logits = network(images).gather(1, targets[:, None])
+    finally:
+        handle.remove()
+    if not logits.requires_grad:
+        return None, None
+    by_head, by_images = torch.autograd.grad(logits.sum(), [leaves[-1], images], allow_unused=True)
+    return by_head, by_images
+
+
+def _close(one: object, other: object, largest: Tensor) -> bool:
+    """Whether two tensors are the same up to rounding, of numbers as large as ``largest``."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
+        return False
+    precision = max(torch.finfo(x.dtype).eps for x in (one, other))
+    return bool((one - other).abs().amax() <= max(1e-5, 4 * precision) * largest)
+
+
+@described(
+    ExplainerInfo(
+        "Grad-CAM",
+        needs_convolution=True,
+        citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class GradCAM(_FeatureMaps):
+    """ReLU of the sum over k of a_k A_k, with a_k the mean of g_k over the positions (equations 1 and 2)."""
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("GradCAM", model, layer, images, targets)
+        return _weighted(gradients.mean((2, 3)), features).relu()
+
+
+@described(
+    ExplainerInfo(
+        "Grad-CAM++",
+        needs_convolution=True,
+        citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
+        "Convolutional Networks. WACV 2018.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class GradCAMPlusPlus(_FeatureMaps):
+    """ReLU of the sum over k of w_k A_k, with w_k = sum over the positions of alpha_k ReLU(g_k).
+
+    alpha_k = g_k² / (2 g_k² + g_k³ sum A_k + eps), zero where g_k is (equation 19): the closed form for the exponential
+    of the explained output. The exponential itself, one positive factor a sample, is left out, as it overflows.
+
+    Attributes:
+        eps: Added to the denominator. The paper has none (0); 1e-6 as in the ``grad-cam`` package, with which published
+            results are made, matters where g_k is below some 1e-3.
+    """
+
+    eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.eps >= 0:
+            raise ValueError(f"GradCAMPlusPlus(eps={self.eps!r}): expected a number of at least 0.")
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("GradCAMPlusPlus", model, layer, images, targets)
+        square = gradients**2
+        denominator = 2 * square + square * gradients * features.sum((2, 3), keepdim=True) + self.eps
+        # Where the denominator is zero, so is the gradient, or nothing is defined.
+        alpha = torch.where(denominator == 0, 0.0, square / denominator)
+        return _weighted((alpha * gradients.relu()).sum((2, 3)), features).relu()
+
+
+@described(
+    ExplainerInfo(
+        "LayerCAM",
+        needs_convolution=True,
+        citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class LayerCAM(_FeatureMaps):
+    """ReLU of the sum over k of ReLU(g_k) A_k, position by position (equations 6 to 8); good for earlier layers too."""
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("LayerCAM", model, layer, images, targets)
+        return (gradients.relu() * features).sum(1).relu()
+
+
+@described(
+    ExplainerInfo(
+        "Score-CAM",
+        needs_convolution=True,
+        citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
+        "workshops 2020.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class ScoreCAM(_FeatureMaps):
+    """ReLU of the sum over k of w_k A_k, with w the softmax over k of the output for the image masked by A_k.
+
+    Algorithm 1: A_k is enlarged and scaled to [0, 1], the image is multiplied by it; the output of the blank image,
+    which the paper subtracts, cancels in the softmax. A constant A_k masks all. The paper does not say how A_k is
+    enlarged: here bilinearly with aligned corners, as in the ``grad-cam`` package. One forward pass row for each k.
+    """
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features = activations(model, layer, images)
+        size, layout = images.shape[-2:], fastest_layout(model, images)
+        scores = images.new_empty(features.shape[:2])
+        for samples, channels in blocks(len(images), scores.shape[1], forward_rows(images, self.batch_size)):
+            masks = nn.functional.interpolate(features[samples, channels], size, mode="bilinear", align_corners=True)
+            low, high = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
+            masks = (masks - low) / (high - low + 1e-8)
+            rows = (images[samples, None] * masks[:, :, None]).flatten(0, 1).contiguous(memory_format=layout)
+            classes = targets[samples].repeat_interleave(masks.shape[1])
+            scores[samples, channels] = target_output(model, rows, classes).reshape(masks.shape[:2])
+        return _weighted(scores.softmax(1), features).relu()
+
+
+@described(
+    ExplainerInfo(
+        "Eigen-CAM",
+        needs_convolution=True,
+        citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class EigenCAM(_FeatureMaps):
+    """The projection of the features of each position on their first principal component; the same for every target.
+
+    O V_1, with O ``[h·w, C]`` the feature maps and V_1 the first right singular vector. Its sign, open in the
+    paper, is such that the value of largest magnitude is positive. Signed: the paper has no ReLU.
+
+    Attributes:
+        centred: Subtract from each feature map its mean first, as the ``grad-cam`` package does; the paper does not.
+    """
+
+    centred: bool = True
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features = activations(model, layer, images)
+        matrix = features.flatten(2).transpose(1, 2)
+        if self.centred:
+            matrix = matrix - matrix.mean(1, keepdim=True)
+        u, s, _ = torch.linalg.svd(matrix, full_matrices=False)
+        projection = u[..., 0] * s[:, :1]
+        largest = projection.gather(1, projection.abs().argmax(1, keepdim=True))
+        maps: Tensor = (projection * largest.sign()).reshape(-1, *features.shape[2:])
+        return maps

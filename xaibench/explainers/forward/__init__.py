@@ -1,0 +1,1 @@
+"""Explainers that only ask for the outputs of changed images."""

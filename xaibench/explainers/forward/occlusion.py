@@ -1,0 +1,95 @@
+"""Occlusion: how much the output falls when a window of the image is covered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.interface import blocks, check_positive, chunks, target_output
+from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
+
+
+@described(
+    ExplainerInfo(
+        "Occlusion", citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014."
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class Occlusion:
+    """The mean, over the windows that cover a pixel, of f(x) - f(x with the window covered).
+
+    The windows cover all channels; those at the lower and right border are cut off there. Agrees with Captum's
+    ``Occlusion`` (tested). The paper (section 4.2) shows the output at the window's place instead, for one grey square.
+
+    Attributes:
+        window: Side of the square window, in pixels; ``None``: a fourteenth of the shorter side of the image, rounded
+            up (16 at 224×224, 5 at 64×64, 1 at 8×8).
+        stride: Steps of the window, in pixels, at most ``window``; ``None``: half of it, at least 1, which makes some
+            729 windows at 224×224 and 1024 at 64×64.
+        baseline: Value of covered pixels.
+        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. It bounds the memory and
+            changes the maps by no more than rounding.
+    """
+
+    window: int | None = None
+    stride: int | None = None
+    baseline: float = 0.0
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("window", "stride", "batch_size"):
+            if getattr(self, name) is not None:
+                check_positive("Occlusion", name, getattr(self, name))
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``.
+
+        Raises:
+            ValueError: If the stride is larger than the window, which would leave pixels out, or the window larger than
+                the image.
+        """
+        height, width = images.shape[-2:]
+        window = self.window or math.ceil(min(height, width) / 14)
+        stride = self.stride or max(1, window // 2)
+        if not stride <= window <= min(height, width):
+            raise ValueError(
+                f"Occlusion(window={window}, stride={stride}): expected stride <= window <= {min(height, width)}, the "
+                f"shorter side of the images ({height}×{width})."
+            )
+        tops, lefts = (_starts(side, window, stride).to(images.device) for side in (height, width))
+        corners = torch.cartesian_prod(tops, lefts)
+        layout = fastest_layout(model, images)
+        per_pass = forward_rows(images, self.batch_size)
+        whole = torch.cat([target_output(model, x, y) for x, y in chunks(per_pass, images, targets)])
+        total = images.new_zeros(len(images), height, width)
+        for samples, steps in blocks(len(images), len(corners), per_pass):
+            covered = _windows(corners[steps], window, height, width)
+            rows = torch.where(covered[:, None], self.baseline, images[samples, None]).flatten(0, 1)
+            classes = targets[samples].repeat_interleave(len(covered))
+            outputs = target_output(model, rows.contiguous(memory_format=layout), classes)
+            fall = whole[samples, None] - outputs.reshape(-1, len(covered))
+            total[samples] += torch.einsum("ns,shw->nhw", fall, covered.to(fall))
+        times = _coverage(tops, window, height)[:, None] * _coverage(lefts, window, width)
+        return total / times
+
+
+def _starts(side: int, window: int, stride: int) -> Tensor:
+    """Where the windows start along a side: as far as the first that reaches the end."""
+    return torch.arange(math.ceil((side - window) / stride) + 1) * stride
+
+
+def _windows(corners: Tensor, window: int, height: int, width: int) -> Tensor:
+    """``[n, H, W]``: True inside the windows whose upper left corners are ``[n, 2]``."""
+    row = torch.arange(height, device=corners.device) - corners[:, :1]
+    column = torch.arange(width, device=corners.device) - corners[:, 1:]
+    return ((row >= 0) & (row < window))[:, :, None] & ((column >= 0) & (column < window))[:, None]
+
+
+def _coverage(starts: Tensor, window: int, side: int) -> Tensor:
+    """How many windows cover each position of a side."""
+    offset = torch.arange(side, device=starts.device) - starts[:, None]
+    return ((offset >= 0) & (offset < window)).sum(0)

@@ -1,0 +1,201 @@
+"""Explainers that only look at the output for perturbed images: PFI and Shapley sampling (:mod:`.surrogate` has more).
+
+The estimators are Captum's (tested against it), whose implementations take one perturbation at a time. Here the
+perturbations of many images share a forward pass, the outputs are not rounded to float32, and each explainer draws from
+a generator of its own. As in Captum, every channel of every pixel is a feature, unless a ``feature_mask`` is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.forward.shapley_increments import FlatLinear
+from xaibench.explainers.shared.interface import (
+    Attribution,
+    blocks,
+    check_positive,
+    chunks,
+    reduce_channels,
+    target_output,
+)
+from xaibench.explainers.shared.pixel_features import FeatureMask, Features, check_feature_mask, find_features
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureAttribution(Attribution):
+    """The parameters of the explainers that perturb features.
+
+    Every pixel of a feature gets the whole attribution of the feature, as in Captum.
+
+    Attributes:
+        feature_mask: ``None``: every value, of each channel by itself, is a feature. ``"grid"``: square cells.
+            ``"slic"``: superpixels of each image (needs scikit-image). An integer tensor ``[H, W]``, ``[N, H, W]``,
+            ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a feature. Except for ``None`` and masks
+            with C > 1, a feature takes all channels of its pixels, and ``channels`` has nothing to reduce.
+        cell: Side of a grid cell in pixels.
+        n_segments: Superpixels of an image, about.
+    """
+
+    feature_mask: FeatureMask = field(default=None, repr=False, compare=False)
+    cell: int = 16
+    n_segments: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(type(self).__name__, "cell", self.cell)
+        check_feature_mask(type(self).__name__, self.feature_mask)
+
+    def rows_of(self, model: nn.Module, images: Tensor) -> int:
+        """Rows that one forward pass of the model takes.
+
+        A linear layer on the whole image wants many, since its weights are read once a pass. A convolution wants few:
+        what it unfolds and returns is larger than the image, and soon falls out of the processor's cache.
+        """
+        rows, size = self.rows(images), images[0].numel()
+        flat = any(isinstance(layer, nn.Linear) and layer.in_features == size for layer in model.modules())
+        return max(rows, min(128, 2**19 // size)) if flat and not self.batch_size else rows
+
+    def features(self, images: Tensor) -> Features:
+        """The features of images ``[N, C, H, W]``."""
+        return find_features(self.feature_mask, images, self.cell, self.n_segments)
+
+
+@described(
+    ExplainerInfo(
+        "PFI",
+        citation="Fisher, Rudin, Dominici: All Models are Wrong, but Many are Useful. JMLR 20(177), 2019.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class PFI(FeatureAttribution):
+    """Permutation feature importance: how much the output falls when a feature is swapped for another image's.
+
+    The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p, never
+    the identity, for each feature within each group of ``group`` images. By definition the map depends on the images
+    that share the group. With ``torch.manual_seed(seed)`` Captum's ``FeaturePermutation`` draws the same permutations.
+
+    Attributes:
+        group: Images among which a feature is permuted, taken in order; the XAI-TRIS runs permute within 50. A last
+            group of one image joins the group before it.
+        seed: Of the permutations.
+    """
+
+    group: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.group, bool) or not isinstance(self.group, int) or self.group < 2:
+            raise ValueError(f"PFI(group={self.group!r}): expected an integer of at least 2, to permute among.")
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``.
+
+        Raises:
+            ValueError: If there is only one image.
+        """
+        if len(images) < 2:
+            raise ValueError("pfi: got 1 image; it swaps features between images, so it needs at least 2.")
+        rng = torch.Generator().manual_seed(self.seed)
+        starts = list(range(0, len(images), self.group))
+        if len(images) - starts[-1] == 1:
+            starts.pop()
+        features = self.features(images)
+        parts = [
+            self._explain_group(model, images, targets, features, slice(start, stop), rng)
+            for start, stop in zip(starts, [*starts[1:], len(images)], strict=True)
+        ]
+        return reduce_channels(features.attributions(torch.cat(parts)), self.channels)
+
+    def _explain_group(
+        self, model: nn.Module, images: Tensor, targets: Tensor, features: Features, group: slice, rng: torch.Generator
+    ) -> Tensor:
+        """How much the output of each image of the group falls, ``[n, F]``."""
+        images, targets, index = images[group], targets[group], features.of(group)
+        permutations = [_moving_permutation(len(images), rng) for _ in range(features.most)]
+        others = torch.stack(permutations, 1).to(images.device)
+        flat = images.flatten(1)
+        count = self.rows_of(model, images)
+        plain = [target_output(model, x, y) for x, y in chunks(count, images, targets)]
+        fall = torch.cat(plain)[:, None].repeat(1, features.most)
+        for samples, steps in blocks(len(images), features.most, count):
+            chosen = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
+            swapped = (index if len(index) == 1 else index[samples])[:, None] == chosen
+            rows = torch.where(swapped, flat[others[samples, steps]], flat[samples, None])
+            fall[samples, steps] -= row_outputs(model, rows, images, targets[samples])
+        return fall
+
+
+def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
+    """A random permutation that is not the identity (single images may stay)."""
+    identity = torch.arange(n)
+    while torch.equal(permutation := torch.randperm(n, generator=rng), identity):
+        pass
+    return permutation
+
+
+@described(
+    ExplainerInfo(
+        "Shapley Value Sampling",
+        citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
+        revision=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class ShapleySampling(FeatureAttribution):
+    """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
+
+    The permutations are shared by all images. With ``torch.manual_seed(seed)`` Captum's ``ShapleyValueSampling`` draws
+    the same. The maps sum to f(x) - f(baseline), exactly. On a network that starts with a linear layer, the output of
+    that layer is updated from step to step (see :mod:`.increments`), which changes the maps by no more than rounding.
+
+    Attributes:
+        n_samples: Permutations.
+        baseline: Value of a feature that has not joined yet.
+        seed: Of the permutations.
+    """
+
+    n_samples: int = 25
+    baseline: float = 0.0
+    seed: int = 0
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        rng = torch.Generator().manual_seed(self.seed)
+        flat, features = images.flatten(1), self.features(images)
+        first = FlatLinear.find(model, images[:1]) if features.single else None
+        rows = self.rows_of(model, images)
+        values = flat.new_empty(len(flat), features.most + 1)
+        with torch.no_grad():
+            values[:, 0] = model(torch.full_like(images[:1], self.baseline))[0, targets]
+        total = flat.new_zeros(len(flat), features.most)
+        for _ in range(self.n_samples):
+            permutation = torch.randperm(features.most, generator=rng).to(flat.device)
+            rank = permutation.argsort()
+            for samples, steps in blocks(len(flat), features.most, rows):
+                run = partial(row_outputs, model, images=images, targets=targets[samples])
+                joined = partial(self._joined, flat[samples], rank[features.of(samples)])
+                found = None
+                if first is not None:
+                    ends = joined(torch.tensor([steps.start - 1, steps.stop - 1], device=flat.device))
+                    found = first.outputs(run, ends, permutation[steps])
+                if found is None:
+                    first, found = None, run(joined(torch.arange(steps.start, steps.stop, device=flat.device)))
+                values[samples, 1:][:, steps] = found
+            total += values.diff(dim=1)[:, rank]
+        return reduce_channels(features.attributions(total / self.n_samples), self.channels)
+
+    def _joined(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
+        """Rows ``[n, s, V]`` at some steps; step k is the coalition of the first k + 1 features of the permutation."""
+        return torch.where(rank[:, None] <= steps[:, None], flat[:, None], self.baseline)
+
+
+def row_outputs(model: nn.Module, rows: Tensor, images: Tensor, targets: Tensor) -> Tensor:
+    """Target outputs ``[n, s]`` of the rows ``[n, s, features]`` of n samples."""
+    shaped = rows.reshape(-1, *images.shape[1:])
+    return target_output(model, shaped, targets.repeat_interleave(rows.shape[1])).reshape(rows.shape[:2])

@@ -1,0 +1,1 @@
+"""Explainers made of gradients."""

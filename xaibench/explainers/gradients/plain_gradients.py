@@ -1,0 +1,127 @@
+"""Explainers made of the plain gradient: Saliency, Integrated Gradients, Gradient SHAP.
+
+They agree with Captum's of the same name (tested), but bound their memory by ``batch_size``, stay in the precision they
+are called with (Captum rounds the quadrature weights to float32) and draw from a generator of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
+
+
+@described(
+    ExplainerInfo(
+        "Saliency",
+        citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class Saliency(Attribution):
+    """The gradient of the target's output by the image, with its sign.
+
+    Departure from Captum, whose default takes the absolute value: here the map stays signed and whoever scores it takes
+    the magnitude. Channels by ``"max_abs"``, as in the paper (section 3.1).
+    """
+
+    channels: Channels = "max_abs"
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        return self.by_chunk(lambda x, y: target_gradient(model, x, y), images, targets)
+
+
+@described(
+    ExplainerInfo(
+        "Integrated Gradients",
+        citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks. ICML 2017.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class IntegratedGradients(Attribution):
+    """(x - x') times the mean gradient on the straight line from the baseline x' to x (equation 1).
+
+    The integral is taken by Gauss-Legendre quadrature, as Captum does by default (the paper's equation 3 is a Riemann
+    sum).
+
+    Attributes:
+        n_steps: Points of the quadrature.
+        baseline: Value of every pixel of x'.
+    """
+
+    n_steps: int = 50
+    baseline: float = 0.0
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``; they sum to f(x) - f(x') up to the error of the quadrature."""
+        nodes, weights = np.polynomial.legendre.leggauss(self.n_steps)
+        along = images.new_tensor((1 + nodes) / 2).reshape(1, -1, 1, 1, 1)
+        weight = images.new_tensor(weights / 2).reshape(1, -1, 1, 1, 1)
+        total = torch.zeros_like(images)
+        for samples, steps in blocks(len(images), self.n_steps, self.rows(images)):
+            points = self.baseline + along[:, steps] * (images[samples, None] - self.baseline)
+            total[samples] += (weight[:, steps] * _gradients(model, points, targets[samples])).sum(1)
+        return reduce_channels(total * (images - self.baseline), self.channels)
+
+
+@described(
+    ExplainerInfo(
+        "Gradient SHAP",
+        citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class GradientSHAP(Attribution):
+    """The mean of (x - b) times the gradient at a random point between x and a random baseline b.
+
+    Attributes:
+        n_samples: Random points for each image.
+        stdev: Standard deviation of the Gaussian noise added to the image at each point.
+        baselines: ``[B, C, H, W]``, from which one is drawn for each point; ``None``: zeros.
+        seed: Of the random points. What is drawn for an image does not depend on ``batch_size``.
+    """
+
+    n_samples: int = 5
+    stdev: float = 0.0
+    baselines: Tensor | None = field(default=None, repr=False, compare=False)
+    seed: int = 0
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        # NumPy's generators draw number by number, so that the blocks do not change what is drawn.
+        rng = np.random.default_rng(self.seed)
+        shape = (len(images), self.n_samples)
+        baselines = prepare_baselines(self.baselines, images)
+        along = images.new_tensor(rng.random(shape)).reshape(*shape, 1, 1, 1)
+        start = torch.as_tensor(rng.integers(len(baselines), size=shape), device=images.device)
+        total = torch.zeros_like(images)
+        for samples, steps in blocks(*shape, self.rows(images)):
+            end = images[samples, None].expand(-1, steps.stop - steps.start, -1, -1, -1)
+            if self.stdev:
+                end = end + self.stdev * images.new_tensor(rng.standard_normal(end.shape))
+            difference = end - baselines[start[samples, steps]]
+            points = end - (1 - along[samples, steps]) * difference
+            total[samples] += (difference * _gradients(model, points, targets[samples])).sum(1)
+        return reduce_channels(total / self.n_samples, self.channels)
+
+
+def prepare_baselines(baselines: Tensor | None, images: Tensor) -> Tensor:
+    """Baselines ``[B, C, H, W]`` in the precision and on the device of the images; zeros when there are none."""
+    if baselines is None:
+        return torch.zeros_like(images[:1])
+    if baselines.ndim != 4 or baselines.shape[1:] != images.shape[1:] or len(baselines) == 0:
+        size = ", ".join(map(str, images.shape[1:]))
+        raise ValueError(f"baselines: got {list(baselines.shape)}, expected [B, {size}] with B >= 1.")
+    return baselines.to(images)
+
+
+def _gradients(model: nn.Module, points: Tensor, targets: Tensor) -> Tensor:
+    """Gradients ``[n, s, C, H, W]`` at the points ``[n, s, C, H, W]`` of n samples."""
+    flat = target_gradient(model, points.flatten(0, 1), targets.repeat_interleave(points.shape[1]))
+    return flat.reshape(points.shape)

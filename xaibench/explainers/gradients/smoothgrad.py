@@ -1,0 +1,75 @@
+"""Two relatives of the gradient: its product with the image, and its mean over noisy copies of the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
+
+
+@described(
+    ExplainerInfo(
+        "Input × Gradient",
+        citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
+        "Differences. arXiv:1605.01713, 2016.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class InputXGradient(Attribution):
+    """The image times the gradient of the target's output by it, signed.
+
+    For a linear network without bias the map sums to the output. Channels by ``"sum"``: the share of the pixel.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        return self.by_chunk(lambda x, y: x * target_gradient(model, x, y), images, targets)
+
+
+@described(
+    ExplainerInfo(
+        "SmoothGrad",
+        citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class SmoothGrad(Attribution):
+    """The mean gradient over copies of the image with Gaussian noise.
+
+    Signed; channels by ``"max_abs"`` as in Saliency, which it is without noise.
+
+    Attributes:
+        n_samples: Noisy copies of each image; the paper sees little change above 50.
+        noise: Standard deviation of the noise, as a share of the image's range max(x) - min(x); 0.1 to 0.2 in the
+            paper (section 3).
+        seed: Of the noise. What is drawn for an image does not depend on ``batch_size``.
+    """
+
+    channels: Channels = "max_abs"
+    n_samples: int = 50
+    noise: float = 0.15
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.noise >= 0:
+            raise ValueError(f"SmoothGrad(noise={self.noise!r}): expected a number of at least 0.")
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        # NumPy's generators draw number by number, so that the blocks do not change what is drawn.
+        rng = np.random.default_rng(self.seed)
+        low, high = images.flatten(1).aminmax(dim=1)
+        stdev = (self.noise * (high - low)).reshape(-1, 1, 1, 1, 1)
+        total = torch.zeros_like(images)
+        for samples, steps in blocks(len(images), self.n_samples, self.rows(images)):
+            shape = (len(stdev[samples]), steps.stop - steps.start, *images.shape[1:])
+            copies = images[samples, None] + stdev[samples] * images.new_tensor(rng.standard_normal(shape))
+            classes = targets[samples].repeat_interleave(shape[1])
+            total[samples] += target_gradient(model, copies.flatten(0, 1), classes).reshape(shape).sum(1)
+        return reduce_channels(total / self.n_samples, self.channels)

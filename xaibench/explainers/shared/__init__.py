@@ -1,0 +1,1 @@
+"""What explainers share: their interface, what is explained, layers, features."""

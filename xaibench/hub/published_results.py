@@ -1,0 +1,70 @@
+"""Results from the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xaibench.data.disk.file_readers import MissingDataError, naming
+from xaibench.data.exchange.hub_sets import HubAddress, download
+from xaibench.hub.run_upload import TABLES, TEXTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The results of a run that somebody uploaded.
+
+    Attributes:
+        folder: Where they lie in the cache of ``huggingface_hub``: a run folder without images and maps, which
+            ``xaibench compare`` takes beside one's own.
+        tables: ``"scores"``, ``"summary"`` and whatever else is there, with the columns of the run folder's files.
+    """
+
+    folder: Path
+    tables: Mapping[str, pd.DataFrame]
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """A row for each sample and metric."""
+        return self.tables["scores"]
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name}: {len(table):,} rows" for name, table in self.tables.items())
+        return f"Results({rows})"
+
+
+def load_results(address: str) -> Results:
+    """Load the results of a run that ``xaibench push`` uploaded.
+
+    Args:
+        address: ``"hf://owner/name"``, or ``"hf://owner/name@revision"``.
+
+    Returns:
+        The scores, a row for each sample and metric, the other tables of the run, and the folder they were read from.
+
+    Raises:
+        ValueError: For another address.
+        MissingDataError: If there is no such repository (or none that you may read), it holds no results, or the Hub
+            cannot be reached and they were not loaded before.
+        DataFileError: If a table is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    place = HubAddress.parse(address)
+    folder = download(place, [*(f"{name}.parquet" for name in TABLES), *TEXTS])
+    tables: dict[str, pd.DataFrame] = {}
+    for name in TABLES:
+        file = folder / f"{name}.parquet"
+        if file.exists():
+            with naming(file):
+                tables[name] = pq.read_table(file).to_pandas()
+    if "scores" not in tables:
+        raise MissingDataError(
+            f"{place} holds no results of a run: expected scores.parquet. Data sets are loaded with xaibench.load."
+        )
+    return Results(folder, tables)

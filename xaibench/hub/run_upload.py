@@ -1,0 +1,152 @@
+"""Results of a run as they are uploaded: its tables as Parquet and their card."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from xaibench.core.atomic_files import whole_file
+from xaibench.data import DATASETS
+from xaibench.hub.card_text import without_folders
+from xaibench.hub.licence import check_name
+from xaibench.hub.scorecard import scorecard
+from xaibench.report.read.run_reading import RunFolderError, read_run
+
+#: The tables of a run folder, those that the viewer shows first at the top.
+TABLES = ("summary", "scores", "comparisons", "accuracy", "trainings", "curves", "samples", "jobs", "failures")
+#: Texts that a run folder needs to be reported on.
+TEXTS = ("parts.json", "environment.json", "suite.toml")
+
+_TEXT_COLUMNS = (
+    *("dataset", "scenario", "background", "model", "explainer", "metric", "id", "file", "key", "stage", "job"),
+    *("error", "reason", "first", "second", "worker"),
+)
+#: What says where a job ran, or how a user's files are called.
+_PRIVATE = ("worker", "file")
+
+
+def prepare_run(
+    run: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    licence: str | None = None,
+    repo: str = "OWNER/NAME",
+) -> Path:
+    """Write what is uploaded of a run: its tables as Parquet, its suite and versions, and ``README.md``, their card.
+
+    No image, mask or map is among it. Names of machines and the folders of this one are left out, as are the names of
+    samples of sets that are not registered (``folder:DIR``).
+
+    Args:
+        run: A folder that ``xaibench run`` wrote.
+        folder: Where to write; nothing but the results should be in it.
+        licence: Of the results, as the Hub names it; None = not stated.
+        repo: Where they will lie, for the card.
+
+    Returns:
+        The folder.
+
+    Raises:
+        RunFolderError: If it is no run folder, or one of its files is damaged.
+        LicenceError: If that is no licence's name.
+        OSError: If the folder cannot be written.
+    """
+    check_name(licence)
+    source, target = Path(run), Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    read = read_run(source)
+    open_sets = _open_sets(read.suite_toml)
+    rows: dict[str, int] = {}
+    for name in TABLES:
+        parts = (_public(part, open_sets) for part in _parts(source, name))
+        if count := _write(target / f"{name}.parquet", parts):
+            rows[name] = count
+    for name in TEXTS:
+        if (source / name).exists():
+            text = without_folders((source / name).read_text(encoding="utf-8"))
+            with whole_file(target / name) as stream:
+                stream.write(text.encode())
+    with whole_file(target / "README.md") as stream:
+        stream.write(scorecard(read, rows, licence, repo).encode())
+    return target
+
+
+def _write(file: Path, parts: Iterator[pa.Table]) -> int:
+    """Write the parts of a table, and say how many rows they have; nothing for none: the viewer fails on no rows."""
+    first = next(parts, None)
+    if first is None:
+        return 0
+    rows = 0
+    with (
+        whole_file(file) as stream,
+        pq.ParquetWriter(
+            stream, first.schema, compression="zstd", write_page_index=True, write_page_checksum=True
+        ) as writer,
+    ):
+        for part in itertools.chain([first], parts):
+            writer.write_table(part)
+            rows += len(part)
+    return rows
+
+
+def _parts(folder: Path, name: str) -> Iterator[pa.Table]:
+    """A table of a run folder, a row group at a time; nothing if there is none, or it is empty."""
+    parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
+    file = parquet if parquet.exists() else text
+    try:
+        if file == parquet:
+            with pq.ParquetFile(parquet) as opened:
+                groups = (opened.read_row_group(number) for number in range(opened.num_row_groups))
+                yield from (group.replace_schema_metadata() for group in groups if len(group))
+        elif text.exists() and text.stat().st_size:
+            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(_TEXT_COLUMNS, pa.string()))
+            parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+            table = pyarrow.csv.read_csv(text, parse_options=parsing, convert_options=options)
+            if len(table):
+                yield table
+    except (OSError, pa.ArrowException) as error:
+        raise RunFolderError(f"{file} cannot be read ({error}). Run the suite again: it writes it anew.") from error
+
+
+def _open_sets(suite: str) -> set[str]:
+    """The sets of a suite, under their names in the tables, whose samples are named in public: registered ones."""
+    try:
+        cells: list[Mapping[str, Any]] = tomllib.loads(suite).get("cells", [])
+        named = [(str(cell.get("label") or name), str(name)) for cell in cells for name in cell.get("datasets", [])]
+    except (tomllib.TOMLDecodeError, AttributeError, TypeError):
+        return set()
+    closed = {shown for shown, name in named if DATASETS.canonical(name) not in DATASETS}
+    return {shown for shown, _ in named} - closed
+
+
+def _public(table: pa.Table, open_sets: Collection[str]) -> pa.Table:
+    """A table without what is nobody's business."""
+    if "id" in table.column_names:
+        told = pc.is_in(table["dataset"], pa.array(sorted(open_sets), pa.string()))
+        shown = pc.if_else(told, table["id"], pa.scalar(None, pa.string()))
+        table = table.set_column(table.column_names.index("id"), "id", shown)
+    table = table.drop_columns([name for name in _PRIVATE if name in table.column_names])
+    for place, name in enumerate(table.column_names):
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            table = table.set_column(place, name, _without_folders(column))
+    return table
+
+
+def _without_folders(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = column.unique().to_pylist()
+    changed = {text: without_folders(text) for text in texts if text is not None}
+    if all(before == after for before, after in changed.items()):
+        return column
+    return pa.chunked_array([pa.array([changed.get(text) for text in column.to_pylist()], column.type)])

@@ -1,0 +1,104 @@
+"""A set as it is uploaded: its Parquet files and their card."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xaibench.core.atomic_files import whole_file
+from xaibench.data import Dataset
+from xaibench.data.exchange import SPLITS, features, layout_of, write_parquet
+from xaibench.hub.card_text import card, public
+from xaibench.hub.datasheet import Facts, datasheet, measure
+from xaibench.hub.licence import is_generated, licence_of
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+def prepare_dataset(
+    dataset: Dataset,
+    folder: str | os.PathLike[str],
+    *,
+    licence: str | None = None,
+    repo: str = "OWNER/NAME",
+) -> Path:
+    """Write what is uploaded of a set: ``data/*.parquet`` and ``README.md``, its card with a datasheet.
+
+    Args:
+        dataset: The set. Folders of this machine in its name and parameters are left out.
+        folder: Where to write; nothing but the set should be in it.
+        licence: As the Hub names it (``"cc-by-4.0"``, ``"mit"``, ...). None = CC0 for sets generated from numbers
+            alone; all others need one.
+        repo: Where it will lie, for the card.
+
+    Returns:
+        The folder.
+
+    Raises:
+        LicenceError: If it is one of the annotated sets, whose files are not ours to hand on; if it needs a licence; or
+            if that is no licence's name.
+        TypeError: If a parameter of the set is no plain value.
+        OSError: If the folder cannot be written.
+    """
+    chosen = licence_of(dataset.info, licence)
+    info = dataclasses.replace(dataset.info, name=public(dataset.info.name))
+    if licence is not None:
+        info = dataclasses.replace(info, licence=licence)
+    shown = dataclasses.replace(dataset, info=info, parameters=public(dict(dataset.parameters)))
+    files = write_parquet(shown, folder)
+    facts = measure(shown)
+    text = card(_head(shown, facts, files, chosen), datasheet(shown, facts, chosen, repo))
+    with whole_file(Path(folder) / "README.md") as stream:
+        stream.write(text.encode())
+    return Path(folder)
+
+
+def _head(dataset: Dataset, facts: Facts, files: Sequence[Path], licence: str) -> dict[str, Any]:
+    """What the Hub and its viewer read of the card."""
+    total = sum(facts.samples.values())
+    size = next((name for limit, name in _SIZES if total < limit), "n>1M")
+    generated = is_generated(dataset.info)
+    layout = layout_of(files)
+    stored = {theirs: [file for file in files if file.name.startswith(f"{theirs}-")] for theirs in SPLITS.values()}
+    present = [theirs for theirs in SPLITS.values() if facts.samples[theirs]]
+    splits = [
+        {
+            "name": theirs,
+            "num_bytes": sum(file.stat().st_size for file in stored[theirs]),
+            "num_examples": facts.samples[theirs],
+        }
+        for theirs in present
+    ]
+    return {
+        "license": licence,
+        "pretty_name": dataset.info.name,
+        "task_categories": ["image-classification"],
+        "tags": ["xaibench", "explainable-ai", "saliency-maps", "attribution", *(["synthetic"] if generated else [])],
+        "annotations_creators": ["machine-generated" if generated else "other"],
+        "size_categories": [size],
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": theirs, "path": f"data/{theirs}-*"} for theirs in present],
+            }
+        ],
+        "dataset_info": {
+            "features": [_feature(name, what) for name, what in features(dataset.info, layout).items()],
+            "splits": splits,
+            "download_size": sum(file.stat().st_size for file in files),
+            "dataset_size": sum(one["num_bytes"] for one in splits),
+        },
+    }
+
+
+def _feature(name: str, feature: dict[str, Any]) -> dict[str, Any]:
+    """A column as ``dataset_info`` of a card writes it."""
+    if feature["_type"] == "ClassLabel":
+        names = {str(index): label for index, label in enumerate(feature["names"])}
+        return {"name": name, "dtype": {"class_label": {"names": names}}}
+    if feature["_type"] == "Array3D":
+        return {"name": name, "dtype": {"array3_d": {"shape": feature["shape"], "dtype": feature["dtype"]}}}
+    return {"name": name, "dtype": "image"}

@@ -1,0 +1,148 @@
+"""Does the map change when the model forgets what it has learned? The sanity check of saliency maps.
+
+The metric is called ``(explainer, model, images, targets)``; :mod:`xaibench.metrics.shared.asked_explainer` says with
+what.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.asked_explainer import Explained, Explainer
+from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.model_inputs import check_common, check_samples, draw, in_kind_of, reduced
+from xaibench.metrics.shared.replaced_pixels import Curves
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+
+@described(
+    MetricInfo(
+        "Parameter randomisation",
+        "explainer",
+        higher_is_better=False,
+        range=(-1.0, 1.0),
+        citation="Adebayo, Gilmer, Muelly, Goodfellow, Hardt, Kim: Sanity Checks for Saliency Maps, NeurIPS 2018, "
+        "arXiv 1810.03292",
+    )
+)
+def parameter_randomisation(
+    explainer: Explainer,
+    model: nn.Module,
+    images: Array,
+    targets: Array,
+    *,
+    magnitude: bool = False,
+    seed: int = 0,
+    batch_size: int | None = None,
+    reduction: Reduction = "mean",
+    return_curves: bool = False,
+) -> Scores:
+    r"""How alike the map stays while the model forgets what it has learned, layer by layer from the top.
+
+    .. math:: \frac{1}{L} \sum_{l=1}^{L} \rho\bigl(g(f)(x),\; g(f_l)(x)\bigr)
+
+    with Spearman's rank correlation over the pixels, ties at their mean rank, and :math:`f_l` the network whose last l
+    layers are random. Cascading randomisation of Adebayo et al. (2018), Section 3.1, whose curves the mean over the
+    layers sums up. In [-1, 1]; lower is better: a map that survives the loss of the parameters does not explain them.
+
+    Layers are the modules with parameters of their own, in the reverse of the order in which the network registers
+    them. Each is drawn anew as it draws itself when it is made (``reset_parameters``; a normalisation forgets its
+    running statistics too); the parameters of a module without that method from a normal distribution with their mean
+    and standard deviation. The paper draws from the initial distribution likewise.
+
+    Departures: Quantus' ``MPRT`` returns the correlations of each layer unless it is asked for averages.
+    Captum, torch-cam and pytorch-grad-cam have no such metric.
+
+    Args:
+        explainer: ``(model, images, targets) -> maps [N, H, W]``.
+        model: The network that is explained; a copy of it is randomised.
+        images: ``[N, C, H, W]``.
+        targets: ``[N]``.
+        magnitude: Rank pixels by ``|map|`` instead of by the map (the paper reports both).
+        seed: Of the new parameters.
+        batch_size: Images that the explainer gets at a time; ``None``: all.
+        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        return_curves: Return ``(scores, curves)``: at the share of layers that are random, the correlation.
+
+    Returns:
+        The mean correlation; ``nan`` where one of the maps is constant, which has no ranks.
+
+    Raises:
+        ValueError: For shapes that do not fit, numbers that are not finite in images or maps, targets that are no
+            class, a model that does not return ``[N, K]``, or one without parameters.
+        TypeError: For images or targets of another kind, an explainer that cannot be called, or a model that is no
+            ``torch.nn.Module``.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+        >>> images, targets = torch.ones(1, 1, 2, 2), torch.tensor([0])
+        >>> weights = lambda model, images, targets: model[1].weight[targets].reshape(-1, 2, 2)
+        >>> edges = lambda model, images, targets: torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # knows no model
+        >>> parameter_randomisation(weights, model, images, targets) < 1
+        True
+        >>> round(parameter_randomisation(edges, model, images, targets), 6)
+        1.0
+    """
+    check_common(batch_size, reduction, seed)
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, whose parameters are drawn anew, got {type(model).__name__}."
+        )
+    samples = check_samples(model, images, targets)
+    explain = Explained(explainer, model, samples, batch_size)
+    layers = [module for module in explain.model.modules() if any(True for _ in module.parameters(recurse=False))]
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no parameters to draw anew.")
+    original = _ranked(explain(samples.images), magnitude)
+    correlations = []
+    for index, layer in enumerate(reversed(layers)):
+        _draw_anew(layer, seed, index)
+        correlations.append(_correlation(original, _ranked(explain(samples.images), magnitude)))
+    curve = torch.from_numpy(np.stack(correlations, 1))
+    result = reduced(curve.mean(1), reduction, images)
+    if return_curves:
+        fractions = torch.arange(1, len(layers) + 1, dtype=torch.float64) / len(layers)
+        return result, Curves(in_kind_of(images, fractions), in_kind_of(images, curve))
+    return result
+
+
+def _draw_anew(layer: nn.Module, seed: int, index: int) -> None:
+    """New parameters for this module alone; the state of the global generators is left as it was."""
+    own = list(layer.parameters(recurse=False))
+    devices = {parameter.device for parameter in own if parameter.device.type == "cuda"}
+    reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
+    with torch.random.fork_rng(list(devices)), torch.inference_mode(False), torch.no_grad():
+        torch.manual_seed(int(draw(seed, index).integers(2**63)))
+        if callable(reset):
+            reset()
+            return
+        for parameter in own:
+            parameter.normal_(float(parameter.mean()), float(parameter.std(correction=0)))
+
+
+def _ranked(maps: Tensor, magnitude: bool) -> NDArray[np.float64]:
+    """The ranks ``[N, H·W]``, ties at their mean, less their mean; all zero for a constant map."""
+    from scipy.stats import rankdata
+
+    flat = (maps.abs() if magnitude else maps).flatten(1).numpy()
+    ranks: NDArray[np.float64] = rankdata(flat, axis=1)
+    ranks -= (flat.shape[1] + 1) / 2
+    return ranks
+
+
+def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
+    correlation = np.full(len(one), np.nan)
+    np.divide((one * other).sum(1), size, out=correlation, where=size > 0)
+    np.clip(correlation, -1.0, 1.0, out=correlation)  # rounding may leave the range
+    return correlation

@@ -1,0 +1,1 @@
+"""Metrics that ask the model."""

@@ -1,0 +1,213 @@
+"""ROAD: remove and debias. Pixels are removed such that a model cannot read off where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.asked_model import Output, Rows, asked
+from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.model_inputs import (
+    Model,
+    check_amount,
+    check_choice,
+    check_common,
+    check_maps,
+    check_samples,
+    draw,
+    in_kind_of,
+    reduced,
+    share_of,
+)
+from xaibench.metrics.shared.replaced_pixels import Curves, constant, ranks
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Which pixels go first: the most important ones, the least important ones, or each in turn.
+Order: TypeAlias = Literal["both", "morf", "lerf"]
+
+# Direct neighbours and diagonal ones, and their weights.
+_NEIGHBOURS = [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
+
+
+@described(
+    MetricInfo(
+        "ROAD",
+        "model",
+        higher_is_better=True,
+        range=(-1.0, 1.0),
+        citation="Rong, Leemann, Borisov, Kasneci, Kasneci: A Consistent and Efficient Evaluation Strategy for "
+        "Attribution Methods, ICML 2022, arXiv 2202.00449",
+    )
+)
+def road(
+    model: Model,
+    images: Array,
+    maps: Array,
+    targets: Array,
+    *,
+    percentiles: Sequence[float] = (10, 20, 30, 40, 50, 60, 70, 80, 90),
+    order: Order = "both",
+    noise: float = 0.01,
+    seed: int = 0,
+    output: Output = "softmax",
+    batch_size: int | None = None,
+    reduction: Reduction = "mean",
+    return_curves: bool = False,
+) -> Scores:
+    r"""How much more the score of the target suffers when important pixels are imputed than when unimportant ones are.
+
+    .. math:: \frac{1}{2P} \sum_p \bigl(f_y(x^{\mathrm{LeRF}}_p) - f_y(x^{\mathrm{MoRF}}_p)\bigr)
+
+    :math:`x^{\mathrm{MoRF}}_p` is the image of which the p percent most relevant pixels are removed (most relevant
+    first), :math:`x^{\mathrm{LeRF}}_p` that of which the least relevant are. Removed pixels become the weighted mean of
+    their eight neighbours (1/6 each, the diagonal ones 1/12; at the border those that there are), all of them at once:
+    the solution of a sparse linear system, plus a little noise, which hides their smoothness. Rong et al. (2022),
+    Section 4.3. Higher is better for every ``order``:
+
+    - ``"both"``: the formula above, in [-1/2, 1/2] for probabilities (ROAD combined in pytorch-grad-cam);
+    - ``"morf"``: mean of :math:`f_y(x) - f_y(x^{\mathrm{MoRF}}_p)`, in [-1, 1];
+    - ``"lerf"``: mean of :math:`f_y(x^{\mathrm{LeRF}}_p) - f_y(x)`, in [-1, 1]. ``"both"`` is the mean of the two.
+
+    Departures: the authors average the accuracy over a data set; pass a callable ``output`` that is one at the largest
+    logit for that. pytorch-grad-cam removes what lies at or above a percentile of the map, so that tied pixels go
+    together; here p percent go, ties in the order of the pixels. Its ``ROADMostRelevantFirst`` has the opposite sign.
+    Quantus' ``ROAD`` averages over the first batch only, and its noise comes from the global generator.
+
+    The system is solved by a direct sparse solver on the CPU, the images of other devices being copied there.
+
+    Args:
+        model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
+        images: ``[N, C, H, W]``.
+        maps: ``[N, H, W]``; the largest value is the most relevant.
+        targets: ``[N]``.
+        percentiles: Percent of the pixels that are removed, above 0 and below 100.
+        order: ``"both"``, ``"morf"`` or ``"lerf"``.
+        noise: Standard deviation of the noise on imputed pixels, in the units of the images.
+        seed: Of the noise, which is the same for all samples.
+        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        return_curves: Return ``(scores, curves)``: at the share of removed pixels, the term of the mean above.
+
+    Returns:
+        The score; ``nan`` for a constant map, which ranks no pixel.
+
+    Raises:
+        ValueError: For shapes that do not fit, numbers that are not finite, targets that are no class, a model that
+            does not return ``[N, K]``, or a parameter out of its range.
+        TypeError: For images, maps or targets of another kind.
+
+    Example:
+        >>> import torch
+        >>> model = lambda images: images.amax((2, 3))
+        >>> image = torch.zeros(1, 1, 4, 4)
+        >>> image[0, 0, 1, 2] = 1.0  # all that counts
+        >>> road(model, image, image[:, 0], torch.tensor([0]), noise=0.0, output="identity")
+        0.5
+    """
+    check_common(batch_size, reduction, seed)
+    check_choice("order", order, ("both", "morf", "lerf"))
+    check_amount("noise", noise, above=False)
+    _check_percentiles(percentiles)
+    samples = check_samples(model, images, targets)
+    values = check_maps(maps, samples)
+    pixels = samples.pixels
+    if pixels == 1:
+        raise ValueError("images must have more than one pixel: the others impute the removed ones.")
+    counts = [min(share_of(percentile / 100, pixels), pixels - 1) for percentile in percentiles]
+    turns = {"both": (True, False), "morf": (True,), "lerf": (False,)}[order]
+    points = [(most_first, number) for most_first in turns for number in range(len(counts))]
+
+    def prepare(group: slice) -> Rows:
+        image, rank = samples.images[group], ranks(values[group])
+        exact: NDArray[np.float64] = image.double().cpu().numpy()
+
+        def row(sample: int, point: int) -> NDArray[np.float64]:
+            if point == len(points):  # the last is the image itself
+                whole: NDArray[np.float64] = exact[sample]
+                return whole
+            most_first, number = points[point]
+            removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
+            where = removed.cpu().numpy()
+            return imputed(exact[sample], where) + noise * where * draw(seed, number).standard_normal(exact.shape[1:])
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            made = [row(*place) for place in zip(sample.tolist(), point.tolist(), strict=True)]
+            return torch.from_numpy(np.stack(made)).to(image)
+
+        return rows
+
+    with asked(model, samples, len(points) + 1, output=output, batch_size=batch_size) as classifier:
+        scores = classifier.ask(samples, len(points) + 1, prepare)
+    change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), -1, len(counts))
+    sign = torch.tensor([-1.0 if most_first else 1.0 for most_first in turns], device=change.device)
+    curve = (sign[:, None].double() * change).mean(1)
+    curve[constant(values)] = torch.nan
+    result = reduced(curve.mean(1), reduction, maps)
+    if return_curves:
+        fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
+        return result, Curves(in_kind_of(maps, fractions), in_kind_of(maps, curve))
+    return result
+
+
+def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The image with the removed pixels at the weighted mean of their neighbours, all of them at once.
+
+    The equations ``sum_j w_ij (x_i - x_j) = 0`` of the removed pixels i have a symmetric, positive definite matrix: it
+    is a part of the Laplacian of the grid, and every removed pixel is connected with one that is not.
+
+    Args:
+        image: ``[C, H, W]``.
+        removed: ``[H, W]``, not everywhere true.
+
+    Example:
+        >>> line = np.array([[[0.0, 9.0, 9.0, 3.0]]])
+        >>> imputed(line, np.array([[False, True, True, False]])).round(6).tolist()
+        [[[0.0, 1.0, 2.0, 3.0]]]
+    """
+    from scipy.sparse import csc_matrix
+    from scipy.sparse.linalg import splu
+
+    height, width = removed.shape
+    unknowns = int(removed.sum())
+    if unknowns == 0:
+        return image
+    row, column = np.nonzero(removed)
+    number = np.full(removed.shape, -1)
+    number[removed] = np.arange(unknowns)
+    diagonal, right = np.zeros(unknowns), np.zeros((unknowns, len(image)))
+    entries: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
+    for (down, across), weight in _NEIGHBOURS:
+        i, j = row + down, column + across
+        inside = np.flatnonzero((i >= 0) & (i < height) & (j >= 0) & (j < width))
+        i, j = i[inside], j[inside]
+        other = number[i, j]
+        unknown = other >= 0
+        diagonal[inside] += weight
+        right[inside[~unknown]] += weight * image[:, i[~unknown], j[~unknown]].T
+        entries.append((inside[unknown], other[unknown], np.full(int(unknown.sum()), -weight)))
+    entries.append((np.arange(unknowns), np.arange(unknowns), diagonal))
+    rows, columns, numbers = (np.concatenate(part) for part in zip(*entries, strict=True))
+    matrix = csc_matrix((numbers, (rows, columns)), shape=(unknowns, unknowns))
+    # Symmetric, positive definite: no pivoting is needed, and the ordering for symmetric patterns fills in less.
+    solver = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    result = image.copy()
+    result[:, removed] = solver.solve(right).T
+    return result
+
+
+def _check_percentiles(percentiles: Sequence[float]) -> None:
+    if isinstance(percentiles, str) or not isinstance(percentiles, Sequence) or len(percentiles) == 0:
+        raise ValueError(f"percentiles must be a sequence of numbers between 0 and 100, got {percentiles!r}.")
+    for percentile in percentiles:
+        if not 0 < percentile < 100:
+            raise ValueError(f"percentiles must lie above 0 and below 100, got {percentile!r}.")

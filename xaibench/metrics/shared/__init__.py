@@ -1,0 +1,1 @@
+"""What metrics share: checks on the way in, the asked model, replaced pixels."""

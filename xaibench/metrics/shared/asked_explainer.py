@@ -1,0 +1,71 @@
+"""The explainer as a metric asks it, again and again: about other images, or about another model.
+
+Metrics of an explainer rather than of its maps are called ``(explainer, model, images, targets)`` with any callable
+``explainer(model, images, targets) -> maps``, such as ``functools.partial(xaibench.explain, "saliency")``. The
+explainer gets a private copy of the model in evaluation mode: whatever it does to it, the model given stays as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.metrics.shared.asked_model import Classifier
+from xaibench.metrics.shared.model_inputs import Samples, check_finite
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Makes the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
+Explainer: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"
+
+
+class Explained:
+    """The explainer, asked about a copy of the model.
+
+    Attributes:
+        model: The copy, in evaluation mode; the explainer sees what is done to it.
+
+    Raises:
+        ValueError: If the model does not return ``[N, K]``, or a target is no class of it.
+        TypeError: If the explainer or the model cannot be called.
+    """
+
+    def __init__(self, explainer: Explainer, model: nn.Module, samples: Samples, batch_size: int | None) -> None:
+        if not callable(explainer):
+            raise TypeError(
+                f"explainer must be callable, (model, images, targets) -> maps, got {type(explainer).__name__}. "
+                "For a name pass functools.partial(xaibench.explain, name)."
+            )
+        if not callable(model):
+            raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
+        with torch.inference_mode(False):  # a copy made in inference mode could never have a gradient
+            self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
+            Classifier(self.model, "identity", 1).look(samples)
+        self._explainer, self._targets = explainer, samples.targets
+        self._batch_size = batch_size or len(samples)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The checked maps ``[N, H, W]`` of these images, float64 on the CPU."""
+        size = self._batch_size
+        parts = [
+            self._maps(images[start : start + size], self._targets[start : start + size])
+            for start in range(0, len(images), size)
+        ]
+        return torch.cat(parts)
+
+    def _maps(self, images: Tensor, targets: Tensor) -> Tensor:
+        # What is made in inference mode can never have a gradient again, which explainers need.
+        with torch.inference_mode(False), torch.enable_grad():
+            images = images.clone() if images.is_inference() else images
+            maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
+        if maps.shape != (len(images), *images.shape[-2:]):
+            raise ValueError(
+                f"The explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."
+            )
+        check_finite(maps, "maps of the explainer")
+        return maps

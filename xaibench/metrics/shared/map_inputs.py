@@ -1,0 +1,184 @@
+"""What all metrics share: maps and masks are checked once on the way in, scores are reduced once on the way out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.core.vocabulary import Reduction
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: What a metric returns: a ``float`` for ``reduction="mean"``, else ``[N]`` in the kind of the maps. (``Any`` rather
+#: than the union of the two, which would make every caller narrow the type of a result it knows.)
+Scores: TypeAlias = float | Any
+
+#: Scores of some samples from their checked maps ``[n, H, W]`` float64 and masks ``[n, H, W]`` bool.
+Kernel: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]]
+
+#: The same for a metric that looks at the map alone.
+MapKernel: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+#: Pixels that a kernel sees at a time; bounds the memory (8 MB for each temporary array), changes no score.
+_BLOCK_PIXELS = 2**20
+
+_T = TypeVar("_T", bound=np.generic)
+
+
+def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction) -> Scores:
+    """Check maps and masks, score each sample with ``kernel``, and reduce.
+
+    Args:
+        kernel: Scores each of the samples it is given by itself.
+        maps: ``[N, H, W]`` or ``[H, W]``, real and finite.
+        masks: Of the same shape, bool or only 0 and 1.
+        reduction: ``"mean"`` or ``"none"``.
+
+    Raises:
+        ValueError: For shapes that differ or do not fit, ``nan`` or infinity in a map, a mask that is not binary, or an
+            unknown ``reduction``.
+        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+    """
+    check_reduction(reduction)
+    values, truth = check_pair(maps, masks)
+    _check_finite(values)
+    scores = [kernel(_as_float64(values[block]), truth[block]) for block in _blocks(values)]
+    return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
+
+
+def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
+    """Check maps, score each with ``kernel``, and reduce; as :func:`score_pairs`, without masks."""
+    check_reduction(reduction)
+    values = _as_numpy(maps, "maps")
+    if values.ndim not in (2, 3) or 0 in values.shape[-2:]:
+        raise ValueError(
+            f"maps must have the shape [N, H, W] or [H, W], got {list(values.shape)}.{_channel_hint(values)}"
+        )
+    values = values if values.ndim == 3 else values[None]
+    _check_finite(values)
+    scores = [kernel(_as_float64(values[block])) for block in _blocks(values)]
+    return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
+
+
+def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array) -> Scores:
+    """The mean over the defined scores, or all scores ``[N]`` in the kind (and on the device) of ``like``."""
+    if reduction == "mean":
+        return mean_of_defined(scores)
+    if _is_tensor(like):
+        import torch
+
+        return torch.from_numpy(scores).to(like.device)
+    return scores
+
+
+def mean_of_defined(scores: NDArray[np.float64]) -> float:
+    """The mean over the scores that are not ``nan``; ``nan`` if there are none."""
+    defined = scores[~np.isnan(scores)]
+    # An exactly rounded sum does not depend on the order of the samples.
+    return math.fsum(defined) / len(defined) if len(defined) else math.nan
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse an unknown ``reduction``."""
+    if reduction not in get_args(Reduction):
+        raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}.")
+
+
+def check_finite_number(value: float, name: str, least: float = -math.inf) -> None:
+    """Refuse a parameter that is no finite number of at least ``least``."""
+    expected = "a finite number" if least == -math.inf else f"a finite number >= {least:g}"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be {expected}, got {value!r}.")
+    if not (math.isfinite(value) and value >= least):
+        raise ValueError(f"{name} must be {expected}, got {value!r}.")
+
+
+def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Maps as they are and masks as bool, both numpy ``[N, H, W]``; or the error that says what is wrong."""
+    values, truth = _as_numpy(maps, "maps"), _as_numpy(masks, "masks")
+    if values.shape != truth.shape or values.ndim not in (2, 3) or 0 in values.shape[-2:]:
+        raise ValueError(
+            "maps and masks must have the same shape [N, H, W] or [H, W], "
+            f"got maps {list(values.shape)} and masks {list(truth.shape)}.{_channel_hint(values)}"
+        )
+    if truth.dtype != np.bool_:
+        stray = (truth != 0) & (truth != 1)
+        if stray.any():
+            raise ValueError(
+                f"masks must be binary (bool, or only 0 and 1), got the value {truth[stray][0]!s}. "
+                "Threshold them first, such as masks > 0."
+            )
+        truth = truth == 1
+    if values.ndim == 2:
+        values, truth = values[None], truth[None]
+    return values, truth
+
+
+def finite_samples(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """``[N]``: which of the maps ``[N, H, W]`` have neither ``nan`` nor infinity in them."""
+    return np.concatenate(
+        [np.empty(0, np.bool_), *(np.isfinite(values[block]).all(axis=(1, 2)) for block in _blocks(values))]
+    )
+
+
+def flat(images: NDArray[_T]) -> NDArray[_T]:
+    """``[N, H, W]`` as ``[N, H·W]``."""
+    return images.reshape(len(images), -1)
+
+
+def share(
+    part: NDArray[np.float64] | NDArray[np.int64],
+    whole: NDArray[np.float64] | NDArray[np.int64],
+    defined: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """``part / whole`` where it is defined, else ``nan``."""
+    shares = np.full(len(part), np.nan)
+    np.divide(part, whole, out=shares, where=defined)
+    return shares
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    finite = finite_samples(values)
+    if not finite.all():
+        raise ValueError(
+            f"maps must be finite, got NaN or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
+            f"sample {int(finite.argmin())}). Leave these samples out, or find out why the explainer fails on them."
+        )
+
+
+def _as_numpy(array: Array, name: str) -> NDArray[Any]:
+    if _is_tensor(array):
+        tensor: Any = array.detach().cpu()  # type: ignore[union-attr]
+        # numpy has no bfloat16; every bfloat16 is a float32.
+        found: NDArray[Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    elif isinstance(array, np.ndarray):
+        found = array
+    else:
+        raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")
+    if found.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got {found.dtype}.")
+    return found
+
+
+def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _is_tensor(array: object) -> bool:
+    torch = sys.modules.get("torch")  # whoever holds a tensor has imported torch; numpy users need not load it
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _channel_hint(values: NDArray[Any]) -> str:
+    return " Reduce the channels of the maps first." if values.ndim == 4 else ""
+
+
+def _blocks(values: NDArray[Any]) -> Iterator[slice]:
+    step = max(1, _BLOCK_PIXELS // (values.shape[1] * values.shape[2]))
+    return (slice(start, start + step) for start in range(0, len(values), step))

@@ -1,0 +1,179 @@
+"""What a metric that asks the model is called with, checked once on the way in: images, targets and maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Images ``[n, C, H, W]`` to outputs ``[n, K]``.
+Model: TypeAlias = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Images and their classes, on the device of the model and in its precision.
+
+    Attributes:
+        images: ``[N, C, H, W]``.
+        targets: ``[N]`` int64.
+    """
+
+    images: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def pixels(self) -> int:
+        """H·W."""
+        return self.images.shape[-2] * self.images.shape[-1]
+
+
+def check_samples(model: Model, images: Array, targets: Array | int) -> Samples:
+    """Images and targets as tensors where the model is; one image ``[C, H, W]`` becomes a batch of one.
+
+    Raises:
+        ValueError: For shapes that do not fit each other, no image at all, or numbers that are not finite.
+        TypeError: For images that are not floating, or targets that are not integers.
+    """
+    x, y = _tensor(images, "images"), _tensor(targets, "targets")
+    if x.ndim == 3:
+        x = x[None]
+    if y.ndim == 0:
+        y = y[None]
+    if x.ndim != 4 or x.numel() == 0:
+        raise ValueError(f"images must be [N, C, H, W] with at least one image, got {list(x.shape)}.")
+    if not x.is_floating_point():
+        raise TypeError(f"images must be floating, scaled as the model expects them, got {x.dtype}.")
+    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise TypeError(f"targets must be integers, the class of each sample, got {y.dtype}.")
+    if y.shape != x.shape[:1]:
+        raise ValueError(f"targets must be [N], one for each image, got {list(y.shape)} for images {list(x.shape)}.")
+    check_finite(x, "images")
+    device, dtype = _place(model, x)
+    with torch.inference_mode(False):
+        return Samples(x.to(device, dtype), y.to(device, torch.int64))
+
+
+def check_maps(maps: Array, samples: Samples) -> Tensor:
+    """Maps ``[N, H, W]`` as a tensor on the device of the samples, in their own precision.
+
+    Raises:
+        ValueError: For a shape that does not fit the images (names both), or numbers that are not finite.
+        TypeError: For anything but real numbers.
+    """
+    s = _tensor(maps, "maps")
+    if s.dtype == torch.bool:
+        s = s.to(torch.uint8)
+    shape = list(samples.images.shape)
+    if s.ndim == 2:
+        s = s[None]
+    if list(s.shape) != [shape[0], *shape[2:]]:
+        hint = " Reduce the channels of the maps first." if s.ndim == 4 else ""
+        raise ValueError(
+            f"maps must be [N, H, W] for images [N, C, H, W], got maps {list(s.shape)} and images {shape}.{hint}"
+        )
+    check_finite(s, "maps")
+    return s.to(samples.images.device)
+
+
+def check_finite(values: Tensor, name: str) -> None:
+    """Refuse ``nan`` and infinity, and say in which samples they are."""
+    finite = values.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinity in {int((~finite).sum())} of {len(finite)} samples (the "
+            f"first is sample {int(finite.int().argmin())}). Leave these out, or find out where the numbers come from."
+        )
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse anything but a share of the pixels: above 0, at most 1."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
+        raise ValueError(f"{name} must be a share of the pixels, above 0 and at most 1, got {value!r}.")
+
+
+def check_count(name: str, value: int | None, least: int = 1) -> None:
+    """Refuse anything but an integer of at least ``least``; ``None`` passes."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+def check_amount(name: str, value: float, *, above: bool = True) -> None:
+    """Refuse anything but a finite number above 0, or of at least 0."""
+    fits = isinstance(value, int | float) and math.isfinite(value) and (value > 0 or (value == 0 and not above))
+    if not fits or isinstance(value, bool):
+        raise ValueError(f"{name} must be a number {'above 0' if above else 'of at least 0'}, got {value!r}.")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse anything but one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def check_common(batch_size: int | None, reduction: Reduction, seed: int = 0) -> None:
+    """Refuse a wrong ``batch_size``, ``reduction`` or ``seed``."""
+    check_count("batch_size", batch_size)
+    check_count("seed", seed, least=0)
+    check_reduction(reduction)
+
+
+def share_of(fraction: float, pixels: int) -> int:
+    """How many pixels a share of them is: the nearest number, at least one."""
+    return max(1, round(fraction * pixels))
+
+
+def reduced(scores: Tensor, reduction: Reduction, like: Array) -> Scores:
+    """Scores ``[N]`` as the metric returns them: their mean, or all of them in the kind of ``like``."""
+    return reduce_scores(scores.double().cpu().numpy(), reduction, like)
+
+
+def in_kind_of(like: object, values: Tensor) -> Array:
+    """Values beside the scores, in the kind and on the device of ``like``."""
+    return values.to(like.device) if isinstance(like, Tensor) else values.cpu().numpy()
+
+
+def draw(seed: int, index: int) -> np.random.Generator:
+    """The generator of one random draw.
+
+    It depends on the seed and the number of the draw alone and serves all samples alike: neither where a sample stands
+    in its batch, nor its neighbours, nor the number of draws move its score.
+    """
+    return np.random.default_rng([seed, index])
+
+
+def _tensor(array: object, name: str) -> Tensor:
+    if isinstance(array, Tensor):
+        # What was made in inference mode can never have a gradient again, which attacks and explainers need.
+        with torch.inference_mode(False):
+            return array.clone() if array.is_inference() else array.detach()
+    if isinstance(array, np.ndarray | np.generic | int):
+        found: np.ndarray[Any, Any] = np.asarray(array)
+        if found.dtype.kind in "fiub":
+            # Torch knows neither negative strides nor read-only memory, nor the other byte order.
+            return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))
+        raise TypeError(f"{name} must hold real numbers, got {found.dtype}.")
+    raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")
+
+
+def _place(model: Model, images: Tensor) -> tuple[torch.device, torch.dtype]:
+    """Where the model computes, and in which precision; that of the images for a function without parameters."""
+    if isinstance(model, nn.Module):
+        for parameter in model.parameters():
+            if parameter.is_floating_point():
+                return parameter.device, parameter.dtype
+    return images.device, images.dtype

@@ -1,0 +1,159 @@
+"""Images of which some pixels are replaced, the most important ones first: what the curves of this package ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from scipy.ndimage import gaussian_filter1d
+from torch import Tensor
+
+from xaibench.metrics.shared.asked_model import Output, Rows, asked
+from xaibench.metrics.shared.model_inputs import Model, Samples
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: What replaces a pixel: a number, the blurred image (see :func:`blurred`), or images that broadcast to
+#: ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
+Baseline: TypeAlias = "float | Literal['blur'] | Array"
+
+# RISE's blur: a kernel of 11 taps, sigma 5.
+_TAPS, _SIGMA = 11, 5.0
+
+
+class Curves(NamedTuple):
+    """What a score summarises, for every sample.
+
+    Attributes:
+        fractions: ``[P]``, share of the pixels (or of the layers) that are changed at each point.
+        values: ``[N, P]``, what was measured there; ``nan`` for a sample whose score is ``nan``.
+    """
+
+    fractions: Array
+    values: Array
+
+
+def ask_replaced(
+    model: Model,
+    samples: Samples,
+    maps: Tensor,
+    counts: Sequence[int],
+    *,
+    baseline: Baseline,
+    reveal: bool,
+    output: Output,
+    batch_size: int | None,
+) -> Tensor:
+    """The model's scores ``[N, P]`` with the ``counts[p]`` most important pixels changed.
+
+    Args:
+        model: Asked.
+        samples: Images and targets.
+        maps: ``[N, H, W]``; the largest value is the most important.
+        counts: P numbers of pixels.
+        baseline: The other picture.
+        reveal: ``True``: these pixels are the image's, the others the baseline's. ``False``: the other way round.
+        output: What is done with the outputs of the model.
+        batch_size: Rows in one forward pass.
+
+    Returns:
+        float64; a row of ``nan`` for a constant map, which ranks nothing.
+    """
+    number = torch.tensor(counts, device=maps.device)[:, None, None]
+    base_of = _baselines(baseline, samples.images)
+
+    def prepare(group: slice) -> Rows:
+        image, base, rank = samples.images[group], base_of(group), ranks(maps[group])
+        top, rest = (image, base) if reveal else (base, image)
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            first = (rank[sample] < number[point])[:, None]
+            return torch.where(first, top[sample], rest[sample])
+
+        return rows
+
+    with asked(model, samples, len(counts), output=output, batch_size=batch_size) as classifier:
+        scores = classifier.ask(samples, len(counts), prepare)
+    scores[constant(maps)] = torch.nan
+    return scores
+
+
+def ranks(maps: Tensor) -> Tensor:
+    """The place ``[N, H, W]`` of each pixel when the largest comes first; ties in the order of the pixels, row by row.
+
+    Example:
+        >>> ranks(torch.tensor([[[1.0, 3.0], [3.0, -9.0]]])).tolist()
+        [[[2, 0], [1, 3]]]
+    """
+    order = maps.flatten(1).sort(dim=1, descending=True, stable=True).indices
+    place = torch.arange(order.shape[1], device=maps.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
+
+
+def constant(maps: Tensor) -> Tensor:
+    """Which maps ``[N]`` hold one value only."""
+    flat = maps.flatten(1)
+    return flat.amax(1) == flat.amin(1)
+
+
+def unit_scaled(maps: Tensor) -> Tensor:
+    """Maps shifted and scaled to [0, 1], each by itself, float64; a constant map becomes ``nan``."""
+    flat = maps.double().flatten(1)
+    flat = flat / flat.abs().amax(1, keepdim=True)  # so that the difference of huge values does not overflow
+    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    return ((flat - low) / (high - low)).reshape(maps.shape)
+
+
+def blurred(images: Tensor) -> Tensor:
+    """The images as RISE blurs them: a Gaussian of sigma 5 on 11 × 11 taps, zeros outside the image.
+
+    The released code makes the kernel by filtering a single one within an array of 11 × 11, mirrored at its border. The
+    Gaussian of sigma 5 leaves such an array on all sides, which makes the kernel nearly a box.
+
+    Args:
+        images: ``[N, C, H, W]``.
+    """
+    down, across = (_banded(size).to(images) for size in images.shape[-2:])
+    return down @ images @ across
+
+
+def _banded(size: int) -> Tensor:
+    """The blur of one axis as a symmetric matrix ``[size, size]``: faster than a convolution of single channels."""
+    impulse = np.zeros(_TAPS)
+    impulse[_TAPS // 2] = 1
+    taps = torch.from_numpy(gaussian_filter1d(impulse, _SIGMA))
+    distance = (torch.arange(size)[:, None] - torch.arange(size)).abs()
+    return torch.where(distance <= _TAPS // 2, taps[_TAPS // 2 + distance.clamp_max(_TAPS // 2)], 0.0)
+
+
+class _Baselines:
+    """The baselines of a group of samples; those of a number or tensor are views."""
+
+    def __init__(self, given: Tensor | None, images: Tensor) -> None:
+        self._given, self._images = given, images
+
+    def __call__(self, group: slice) -> Tensor:
+        return blurred(self._images[group]) if self._given is None else self._given[group]
+
+
+def _baselines(baseline: Baseline, images: Tensor) -> _Baselines:
+    if isinstance(baseline, str):
+        if baseline != "blur":
+            raise ValueError(f"baseline must be a number, 'blur' or a tensor, got {baseline!r}.")
+        return _Baselines(None, images)
+    if not isinstance(baseline, Tensor | np.ndarray | int | float):
+        raise TypeError(f"baseline must be a number, 'blur' or a tensor, got {type(baseline).__name__}.")
+    given = torch.as_tensor(baseline).detach().to(images)
+    try:
+        expanded = given.expand(images.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"baseline must broadcast to the images, got {list(given.shape)} for images {list(images.shape)}. "
+            "One colour is [C, 1, 1]."
+        ) from None
+    if not given.isfinite().all():
+        raise ValueError("baseline must be finite, got NaN or infinity.")
+    return _Baselines(expanded, images)

@@ -1,0 +1,162 @@
+"""What all classes share: the scores of all samples since the last reset, and their mean."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xaibench.metrics import METRICS
+from xaibench.metrics.shared.map_inputs import mean_of_defined
+
+try:
+    from torchmetrics import Metric
+    from torchmetrics.utilities import dim_zero_cat
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "xaibench.metrics.torchmetrics needs torchmetrics, which is not installed. "
+        'Install it with: pip install "xaibench[torchmetrics]".',
+        name=missing.name,
+    ) from missing
+
+if TYPE_CHECKING:
+    from xaibench.metrics.shared.asked_explainer import Explainer
+    from xaibench.metrics.shared.model_inputs import Model
+
+
+class MeanScore(Metric):
+    """The mean of any metric of this package over all samples since the last reset, ``nan`` where none is defined.
+
+    ``update`` takes by place what the metric takes. The sub-classes for each kind of metric take it by name as well.
+
+    Args:
+        metric: Registered name, or ``"package.module:name"``.
+        parameters: Keyword arguments of the metric, without ``reduction``.
+
+    Raises:
+        UnknownNameError: If there is no such metric.
+
+    Example:
+        >>> mean = MeanScore("iou", {"threshold": 0.5})
+        >>> mean.update(torch.tensor([[0.9, 0.2]]), torch.tensor([[1, 0]]))
+        >>> mean.update(torch.tensor([[0.1, 0.8]]), torch.tensor([[1, 0]]))
+        >>> mean.compute().item(), mean.n_valid
+        (0.5, 2)
+    """
+
+    is_differentiable = False
+    full_state_update = False
+
+    def __init__(self, metric: str, parameters: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._function = METRICS.resolve(metric)
+        self._parameters = dict(parameters or {})
+        # A MetricCollection takes metrics for one and the same whose states have equal names and, after the first
+        # batch, equal values, and updates only one of them from then on. IoU and precision of positive maps are equal.
+        self._state = f"scores_{_digest(METRICS.target(metric), self._parameters)}"
+        self.add_state(self._state, default=[], dist_reduce_fx="cat")
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """Direction of the metric, as it is registered; None where it does not tell."""
+        info = getattr(self._function, "info", None)
+        return info.higher_is_better if info else None
+
+    @property
+    def scores(self) -> Tensor:
+        """The scores of all samples since the last reset, float64, ``nan`` where undefined."""
+        collected = getattr(self, self._state)
+        # A list while it is collected, one tensor once the processes have been joined.
+        if isinstance(collected, list) and not collected:
+            return torch.empty(0, dtype=torch.float64, device=self.device)
+        joined: Tensor = dim_zero_cat(collected)
+        return joined
+
+    @property
+    def n_valid(self) -> int:
+        """Number of samples with a defined score, over which the mean is taken."""
+        return int((~self.scores.isnan()).sum())
+
+    def update(self, *inputs: Any) -> None:
+        """Score a batch; see the metric's own function for shapes, undefined cases and errors.
+
+        Args:
+            *inputs: What the metric takes, in its order.
+        """
+        scores = self._function(*inputs, **self._parameters, reduction="none")
+        getattr(self, self._state).append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
+
+    def compute(self) -> Tensor:
+        """The mean since the last reset.
+
+        Returns:
+            Over the defined scores, a float64 scalar; ``nan`` if none is.
+        """
+        scores: NDArray[np.float64] = self.scores.cpu().numpy()
+        return torch.tensor(mean_of_defined(scores), dtype=torch.float64, device=self.device)
+
+
+class TruthScore(MeanScore):
+    """The mean of a metric with a ground truth."""
+
+    def update(self, maps: Tensor, masks: Tensor) -> None:
+        """Score a batch of maps against their masks.
+
+        Args:
+            maps: ``[N, H, W]``.
+            masks: ``[N, H, W]``, binary, ``True`` = important.
+        """
+        super().update(maps, masks)
+
+
+class MapScore(MeanScore):
+    """The mean of a metric of the map alone."""
+
+    def update(self, maps: Tensor) -> None:
+        """Score a batch of maps.
+
+        Args:
+            maps: ``[N, H, W]``.
+        """
+        super().update(maps)
+
+
+class ModelScore(MeanScore):
+    """The mean of a metric that asks the model."""
+
+    def update(self, model: Model, images: Tensor, maps: Tensor, targets: Tensor) -> None:
+        """Score a batch of maps by what the model says of changed images.
+
+        Args:
+            model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
+            images: ``[N, C, H, W]``.
+            maps: ``[N, H, W]``.
+            targets: ``[N]``.
+        """
+        super().update(model, images, maps, targets)
+
+
+class ExplainerScore(MeanScore):
+    """The mean of a metric that asks the explainer."""
+
+    def update(self, explainer: Explainer, model: torch.nn.Module, images: Tensor, targets: Tensor) -> None:
+        """Score what an explainer says of a batch.
+
+        Args:
+            explainer: ``(model, images, targets) -> maps [N, H, W]``.
+            model: The network that is explained.
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``.
+        """
+        super().update(explainer, model, images, targets)
+
+
+def _digest(target: str, parameters: Mapping[str, Any]) -> str:
+    """One word for a metric and its parameters; tensors and arrays by all that they hold."""
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in parameters.items()}
+    return hashlib.sha256(repr((target, sorted(plain.items()))).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Metrics of a map against a ground truth."""

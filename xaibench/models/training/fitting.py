@@ -1,0 +1,269 @@
+"""Training as in XAI-TRIS, of one model or of many in one stack, and test accuracy.
+
+Source: Clark, Wilming, Haufe (2024), section 3.2 and appendix A: Adam without regularisation, batches of 512, 500
+epochs, learning rate 0.004 (8x8 LIN, MULT, XOR), 0.0004 (8x8 RIGID) or 0.0005 (64x64); the weights of the epoch with
+the lowest validation loss are kept. Departure: models are evaluated in evaluation mode (the released code leaves
+dropout on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from xaibench.core.compute.global_state import evaluating, isolated_rng, resolve_device
+from xaibench.models.networks.xai_tris_networks import Network
+from xaibench.models.training.batches import (
+    EVALUATION_BATCH,
+    Batches,
+    Data,
+    LoaderBatches,
+    MemoryBatches,
+    batch_size_of,
+    in_memory,
+    loader_of,
+)
+from xaibench.models.training.epochs import LossFunction, Training, TrainingDivergedError, run_epochs
+from xaibench.models.training.network_stack import Single, Stack
+from xaibench.models.training.training_checks import check_arguments, check_ranges, probe
+
+__all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
+
+#: Cross-entropy of the logits, or, as released, cross-entropy that takes the softmax probabilities for logits.
+Loss: TypeAlias = Literal["logits", "probabilities"]
+
+#: Members of one stack: more gain little on one thread (``python benchmarks/training.py --speed``).
+STACK = 12
+
+#: Weights of a model that is trained alone on a CPU, which it fills: a stack would only take it out of the cache.
+ALONE = 2**16
+
+
+def fit(
+    model: nn.Module,
+    train: Data,
+    val: Data,
+    *,
+    epochs: int = 500,
+    patience: int | None = None,
+    lr: float = 0.004,
+    batch_size: int | None = None,
+    loss: Loss = "logits",
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    progress: bool = True,
+) -> Training:
+    """Train a model in place, and leave it with the weights of the epoch with the lowest validation loss.
+
+    Args:
+        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``.
+        train: Samples to learn from: a data set of ``(image, ..., target)`` or a loader of batches of them. Where the
+            data set holds tensors ``images`` and ``targets`` and the loader is an ordinary shuffled one, batches are
+            cut from the tensors on the device, in an order that ``seed`` decides; any other loader is used as it is.
+        val: Samples to choose the best epoch by; likewise.
+        epochs: Passes over ``train``.
+        patience: Stop early, after as many epochs without a lower validation loss; None = never, as XAI-TRIS was
+            trained.
+        lr: Learning rate of Adam.
+        batch_size: None = that of the loader, and 512 for a data set.
+        loss: ``"logits"``: cross-entropy of the softmax of the model's output. ``"probabilities"``: as XAI-TRIS was
+            released, the softmax is taken twice, so that the loss cannot fall below log(1 + (K-1)/e) (0.3133 for two
+            classes).
+        seed: Decides the order of the samples, and dropout. Global random state is neither used nor changed.
+        device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
+        progress: Show a progress bar.
+
+    Returns:
+        The course of the training. The model is in evaluation mode, on the device it came on.
+
+    Raises:
+        TrainingDivergedError: If the loss becomes infinite or nan.
+        ValueError: If data are empty, targets are no classes of the model, or an argument is out of its range.
+
+    Example:
+        >>> from xaibench.models import build
+        >>> images, targets = torch.zeros(64, 1, 8, 8), torch.arange(64) % 2
+        >>> images[targets == 1, 0, 2, 2] = 1.0
+        >>> images[targets == 0, 0, 5, 5] = 1.0
+        >>> data = torch.utils.data.TensorDataset(images, targets)
+        >>> model = build("llr", in_shape=(1, 8, 8), num_classes=2)
+        >>> training = fit(model, data, data, epochs=20, lr=0.1, progress=False)
+        >>> training.val_accuracy, training.best_epoch
+        (1.0, 19)
+    """
+    return fit_many(
+        [model],
+        [train],
+        [val],
+        epochs=epochs,
+        patience=patience,
+        lr=lr,
+        batch_size=batch_size,
+        loss=loss,
+        seeds=[seed],
+        device=device,
+        progress=progress,
+    )[0]
+
+
+def fit_many(
+    models: Sequence[nn.Module],
+    trains: Sequence[Data],
+    vals: Sequence[Data],
+    *,
+    epochs: int = 500,
+    patience: int | None = None,
+    lr: float | Sequence[float] = 0.004,
+    batch_size: int | None = None,
+    loss: Loss = "logits",
+    seeds: Sequence[int] | None = None,
+    stack: int = STACK,
+    device: str | torch.device = "auto",
+    progress: bool = True,
+) -> list[Training]:
+    """Train many models of one architecture in place, several at a time in one :class:`.network_stack.Stack`.
+
+    Every model is trained as :func:`fit` trains it alone with its seed (the loss agrees to 1e-4 as long as rounding
+    has not grown: the sums run in another order). Models with buffers (batch norm) or frozen weights, models not of
+    ours with dropout, data that are not tensors in memory, and on a CPU models that fill it by themselves (the MLP at
+    64x64) are trained one after another.
+
+    Args:
+        models: Equal layers, weights of their own.
+        trains: The training samples of each model; of equal number. Models may share them.
+        vals: The validation samples of each model; likewise.
+        epochs: As in :func:`fit`.
+        patience: As in :func:`fit`, for each model by itself: who is done leaves the stack, and the others go on as if
+            it had never been there, and faster.
+        lr: One for all, or one a model.
+        batch_size: As in :func:`fit`.
+        loss: As in :func:`fit`.
+        seeds: One a model; None = 0, 1, 2, ...
+        stack: The most models to train at a time.
+        device: As in :func:`fit`.
+        progress: As in :func:`fit`.
+
+    Returns:
+        The course of each training, in the order of the models.
+
+    Raises:
+        TrainingDivergedError: If a loss becomes infinite or nan; names the model.
+        ValueError: As :func:`fit`; and if models or data differ in shape, or the arguments in number.
+    """
+    count = len(models)
+    rates = [float(lr)] * count if isinstance(lr, int | float) else [float(rate) for rate in lr]
+    seeds = list(range(count)) if seeds is None else list(seeds)
+    check_arguments(models, {"trains": trains, "vals": vals, "lr": rates, "seeds": seeds}, loss, _LOSSES)
+    check_ranges(epochs=epochs, patience=patience, batch_size=batch_size, stack=stack, lr=min(rates))
+    in_shapes = [probe(*one) for one in zip(models, trains, vals, strict=True)]
+    where = resolve_device(device)
+    together = (
+        all(_stackable(model, count) for model in models)
+        and all(in_memory(data, shuffled=True) for data in trains)
+        and all(in_memory(data, shuffled=False) for data in vals)
+    )
+    if where.type == "cpu" and sum(weight.numel() for weight in models[0].parameters()) > ALONE:
+        stack = 1
+    size = stack if together else 1
+    results: list[Training] = []
+    with tqdm(total=epochs * -(-count // size), unit="epoch", desc="Training", disable=not progress) as bar:
+        for start in range(0, count, size):
+            part = slice(start, start + size)
+            # The seed also decides dropout, which knows only the global generator.
+            with isolated_rng(seeds[start], where):
+                batch = batch_size or batch_size_of(trains[start])
+                dtype = next(models[start].parameters()).dtype
+                learner: Stack | Single
+                if together:
+                    learner = Stack(models[part], in_shapes[start], rates[part], seeds[part], where)
+                else:
+                    learner = Single(models[start], rates[start], where)
+                batches = _batches(trains[part], batch, seeds[part], where, dtype, learner.prepare)
+                val = _batches(vals[part], EVALUATION_BATCH, None, where, dtype, learner.prepare)
+                names = [f"model {start + i} of {count} (seed {seed})" for i, seed in enumerate(seeds[part])]
+                try:
+                    results += run_epochs(learner, batches, val, _LOSSES[loss], epochs, patience, names, bar)
+                finally:  # also when interrupted: the best weights so far
+                    learner.write_back()
+    return results
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``.
+
+    The classes are put before the samples, as a stack has them in memory: over a last axis of two torch is slow.
+    """
+    return F.cross_entropy(logits.mT, targets, reduction="none")
+
+
+def _released_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.mT.softmax(1), targets, reduction="none")
+
+
+_LOSSES: dict[str, LossFunction] = {"logits": _cross_entropy, "probabilities": _released_cross_entropy}
+
+
+def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH) -> float:
+    """Share of the samples whose target has the largest logit.
+
+    Args:
+        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``; evaluated in evaluation mode, on its own device, and
+            left in the mode it came in.
+        data: A data set of ``(image, ..., target)`` or a loader of batches of them.
+        batch_size: Samples at a time, where ``data`` is no loader of its own.
+
+    Returns:
+        Between 0 and 1; higher is better.
+
+    Raises:
+        ValueError: If there is no sample.
+
+    Example:
+        >>> data = torch.utils.data.TensorDataset(torch.tensor([[[[1.0, 0.0]]], [[[0.0, 1.0]]]]), torch.tensor([0, 0]))
+        >>> accuracy(nn.Flatten(), data)
+        0.5
+    """
+    like = next(model.parameters(), torch.zeros(()))
+    correct = total = 0
+    with torch.no_grad(), evaluating(model), isolated_rng(0):
+        for images, targets in _batches([data], batch_size, None, like.device, like.dtype).epoch():
+            correct += int((model(images[0]).argmax(-1) == targets[0]).sum())
+            total += targets.numel()
+    if total == 0:
+        raise ValueError("accuracy: the data hold no sample.")
+    return correct / total
+
+
+def _batches(
+    data: Sequence[Data],
+    batch_size: int,
+    seeds: Sequence[int] | None,
+    device: torch.device,
+    dtype: torch.dtype,
+    prepare: Callable[[Tensor], Tensor] = lambda images: images,
+) -> Batches:
+    """Batches from memory where that is possible, else of the only loader; shuffled if there are seeds."""
+    members = [in_memory(each, shuffled=seeds is not None) for each in data]
+    if all(members):
+        return MemoryBatches([member for member in members if member], batch_size, seeds, device, dtype, prepare)
+    return LoaderBatches(loader_of(data[0], batch_size, None if seeds is None else seeds[0]), device, dtype)
+
+
+def _stackable(model: nn.Module, count: int) -> bool:
+    """Whether a stack can hold the model: no buffers, every weight in training, and dropout of the plain kind only.
+
+    A model that is not of ours may do what ``torch.func.vmap`` refuses, so alone it is trained as it is.
+    """
+    random = [layer for layer in model.modules() if isinstance(layer, nn.modules.dropout._DropoutNd)]
+    plain = isinstance(model, Network) and all(type(layer) in (nn.Linear, nn.ReLU, nn.Dropout) for layer in model)
+    return (
+        (count > 1 or isinstance(model, Network))
+        and (not random or (plain and all(0 < layer.p < 1 for layer in random)))
+        and next(model.buffers(), None) is None
+        and all(weight.requires_grad for weight in model.parameters())
+    )

@@ -1,0 +1,268 @@
+"""Training a pretrained network on a new set: its last layer on features computed once, or all of it.
+
+Source: Zhang et al. (2023), "XAI Benchmark for Visual Explanation" (arXiv 2310.08537): the last layer is replaced and
+trained for 30 epochs with Adam at a learning rate of 0.0001; the weights of the best epoch on the validation samples
+are kept. "Best" here is the lowest validation loss, the first of equals, as everywhere in this library.
+
+Departure, for ``finetune="head"``: the trunk is frozen and in evaluation mode, so that its output for an image is
+always the same and is computed once. Batch normalisation keeps ImageNet's statistics, and dropout before the last layer
+(VGG, EfficientNet) is off; a training loop that calls ``model.train()`` would move the one and draw the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from tqdm.auto import tqdm
+
+from xaibench.core.compute.global_state import evaluating, resolve_device
+from xaibench.core.compute.row_memory import Rows
+from xaibench.models.training.feature_cache import cached, fingerprint
+from xaibench.models.training.fine_tuning import fine_tune
+from xaibench.models.training.fitting import Training, fit
+from xaibench.models.training.split_reading import Samples, check_samples, read_batches
+from xaibench.models.training.training_checks import check_ranges
+
+#: What is trained: the last layer, or the whole network.
+Finetune: TypeAlias = Literal["head", "all"]
+
+#: Images in one pass through the trunk.
+_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Head:
+    """The linear layer that a network ends in.
+
+    Attributes:
+        name: As in ``model.named_modules()``, such as ``"network.fc"``.
+        layer: The layer; its inputs ``[N, D]`` are the features, its outputs the logits.
+    """
+
+    name: str
+    layer: nn.Linear
+
+
+def find_head(model: nn.Module, images: Tensor) -> Head:
+    """The last linear layer that runs, found to return the logits.
+
+    Args:
+        model: From images to logits ``[N, K]``.
+        images: ``[N, C, H, W]``, of which one is run.
+
+    Returns:
+        Its name, as in ``model.named_modules()``, and the layer.
+
+    Raises:
+        ValueError: If the model does not end in an ``nn.Linear`` on one row of features an image.
+
+    Example:
+        >>> find_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(1, 1, 2, 2))
+        Head(name='3', layer=Linear(in_features=3, out_features=2, bias=True))
+    """
+    runs: list[tuple[str, nn.Linear, Tensor, Tensor]] = []
+    handles = [
+        layer.register_forward_hook(lambda m, given, out, name=name: runs.append((name, m, given[0], out)))
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear)
+    ]
+    try:
+        with torch.no_grad(), evaluating(model):
+            logits = model(images[:1])
+    finally:
+        for handle in handles:
+            handle.remove()
+    advice = "Train the whole network (finetune='all')."
+    if not runs:
+        raise ValueError(f"No nn.Linear runs in {type(model).__name__}, so it has no last layer to train. {advice}")
+    name, layer, features, output = runs[-1]
+    if not isinstance(logits, Tensor) or output.shape != logits.shape or not output.equal(logits):
+        raise ValueError(
+            f"The model goes on after its last nn.Linear, {name!r}: that does not return the logits. {advice}"
+        )
+    if features.ndim != 2:
+        raise ValueError(f"{name!r} has inputs {list(features.shape)}, expected one row of features an image. {advice}")
+    return Head(name, layer)
+
+
+class _Stop(Exception):  # noqa: N818 - no error: the trunk is done
+    pass
+
+
+@contextlib.contextmanager
+def _trunk(model: nn.Module, head: Head) -> Iterator[Callable[[Tensor], Tensor]]:
+    """A function from images to what reaches the head; the head itself is not run."""
+    held: list[Tensor] = []
+
+    def stop(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        held[:] = [given[0]]
+        raise _Stop
+
+    def trunk(images: Tensor) -> Tensor:
+        with contextlib.suppress(_Stop):
+            model(images)
+        return held.pop()
+
+    handle = head.layer.register_forward_pre_hook(stop)
+    try:
+        with evaluating(model):
+            yield trunk
+    finally:
+        handle.remove()
+
+
+def features(
+    model: nn.Module, head: Head, split: Samples, *, batch_size: int = _ROWS, workers: int = 0, progress: bool = True
+) -> Tensor:
+    """What reaches the head for every image of a split, in evaluation mode, computed on the model's device.
+
+    Args:
+        model: Whose head was found by :func:`find_head`.
+        head: The head.
+        split: The images.
+        batch_size: Images in one pass; halved, with a line in the log, when the GPU's memory does not do.
+        workers: Processes that read the images; 0: this one.
+        progress: Show a progress bar.
+
+    Returns:
+        ``[N, D]`` on the CPU.
+
+    Raises:
+        ValueError: If features are NaN or infinite; names the samples.
+    """
+    like = next(model.parameters())
+    rows, found_parts = Rows(batch_size), []
+    order = list(range(len(split)))
+    batches = [order[part] for part in rows.parts(len(split))]
+    bar = tqdm(total=len(split), unit="image", desc="Features", disable=not progress)
+    with torch.no_grad(), _trunk(model, head) as trunk, bar:
+        for images, _ in read_batches(split, batches, workers=workers):
+
+            def work(part: slice, images: Tensor = images) -> Tensor:
+                return trunk(images[part].to(like)).cpu()
+
+            found_parts.append(rows.each(len(images), work))
+            bar.update(len(images))
+    found = torch.cat(found_parts)
+    finite = found.isfinite().all(1)
+    if not finite.all():
+        where = (~finite).nonzero().flatten().tolist()
+        raise ValueError(
+            f"The model computes NaN or infinite features for {len(where)} of {len(found)} samples (the first: "
+            f"{where[0]}). Check its weights, and that the images are in [0, 1]."
+        )
+    return found
+
+
+def fit_head(
+    model: nn.Module,
+    train: Samples,
+    val: Samples,
+    *,
+    epochs: int = 30,
+    lr: float = 1e-4,
+    finetune: Finetune = "head",
+    batch_size: int = 32,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    workers: int = 0,
+    cache: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> Training:
+    """Train a pretrained network on a new set, in place; it keeps the weights of the epoch of lowest validation loss.
+
+    Args:
+        model: Returns logits ``[N, K]``, one for each class; for ``finetune="head"`` it must end in an ``nn.Linear``.
+        train: Samples to learn from: ``split.targets`` ``[N]`` and ``split[[i, j, ...]]``, a batch whose first part is
+            the images ``[n, C, H, W]`` and whose last is the targets ``[n]``.
+        val: Samples to choose the best epoch by; likewise.
+        epochs: Passes over ``train``.
+        lr: Learning rate of Adam.
+        finetune: ``"head"``: the last layer, on features that are computed once; seconds, after one pass over the
+            images. ``"all"``: the whole network, batch normalisation and dropout in training mode.
+        batch_size: Images to a step. Where the GPU's memory does not do, a step is computed in halves, with a line in
+            the log; the gradient is the whole batch's, batch normalisation sees the halves.
+        seed: Decides the order of the samples, and dropout; on the CPU, the same seed and the same initial weights give
+            the same weights. Global random state is neither used nor changed.
+        device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
+        workers: Processes that read the images; 0: this one.
+        cache: A file that keeps the features (``finetune="head"``). It is used if the frozen weights, the targets and a
+            sample of the images are those it was written with, and else written anew, whole or not at all.
+        progress: Show progress bars.
+
+    Returns:
+        The course of the training. The model is in evaluation mode, on the device it came on.
+
+    Raises:
+        TrainingDivergedError: If the loss becomes infinite or NaN.
+        ValueError: If a split is empty, a target is no class, a class has no training sample, the model does not take
+            the images or returns NaN, or an argument is out of its range.
+
+    Example:
+        >>> class Split:
+        ...     targets = torch.arange(20) % 2
+        ...     def __len__(self): return 20
+        ...     def __getitem__(self, i):
+        ...         return self.targets[i].float()[:, None, None, None].expand(-1, 3, 4, 4), None, self.targets[i]
+        >>> model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+        >>> fit_head(model, Split(), Split(), lr=0.1, device="cpu", progress=False).val_accuracy
+        1.0
+    """
+    check_ranges(epochs=epochs, batch_size=batch_size, stack=1, lr=lr)
+    if finetune not in get_args(Finetune):
+        raise ValueError(f"finetune={finetune!r}: expected 'head' or 'all'.")
+    if cache is not None and finetune == "all":
+        raise ValueError("cache: there are no features to keep with finetune='all'; leave it out.")
+    check_samples(model, train, val)
+    where = resolve_device(device)
+    if finetune == "all":
+        return fine_tune(
+            model,
+            train,
+            val,
+            epochs=epochs,
+            lr=lr,
+            batch_size=batch_size,
+            seed=seed,
+            device=where,
+            workers=workers,
+            progress=progress,
+        )
+    home = next(model.parameters()).device
+    splits = {"train": train, "val": val}
+    try:
+        model.to(where)
+        head = find_head(model, train[[0]][0].to(next(model.parameters())))
+        found = cached(
+            cache,
+            lambda: fingerprint(model, head.name, splits),
+            lambda: {
+                n: features(model, head, split, workers=workers, progress=progress) for n, split in splits.items()
+            },
+        )
+        known = [_Features(found[name], split.targets) for name, split in splits.items()]
+        return fit(
+            head.layer, *known, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, device=where, progress=progress
+        )
+    finally:
+        model.to(home).eval()
+
+
+class _Features(Dataset[tuple[Tensor, Tensor]]):
+    """Features and targets in memory, as :func:`xaibench.models.fit` cuts batches from them."""
+
+    def __init__(self, images: Tensor, targets: Tensor) -> None:
+        self.images, self.targets = images, targets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.images[index], self.targets[index]

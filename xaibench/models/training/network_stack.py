@@ -1,0 +1,260 @@
+"""Many small networks of one architecture, computed as one.
+
+A small network keeps a processor busy for microseconds and the interpreter for milliseconds. The members of a stack
+share each call: their weights lie in one matrix ``[M, P]``, one row a member. Layers that our networks are made of
+have a batched form here; every other one goes through ``torch.func.vmap``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.models.compiled.dense_blocks import DenseBlock
+from xaibench.models.compiled.linear_layers import linear
+from xaibench.models.networks.xai_tris_networks import Network
+
+#: One or more layers of all members: their weights by name, ``[M, ...]``, and images ``[M, B, ...]`` to the same. Or
+#: dropout, which needs what decides it.
+Step: TypeAlias = Callable[[dict[str, Tensor], Tensor], Tensor] | nn.Dropout
+
+
+class Stack:
+    """M networks of equal architecture as one function of ``[M, B, C, H, W]``, with Adam over all of them.
+
+    Args:
+        models: The members; the stack works on copies of their weights.
+        in_shape: ``(C, H, W)`` of the images.
+        lr: Learning rate of each member.
+        seeds: Decides the dropout of each member, as torch's global generator with this seed would.
+        device: Where the stack computes.
+
+    Raises:
+        ValueError: If the members differ in type, layers, or shapes of their weights.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        in_shape: tuple[int, ...],
+        lr: Sequence[float],
+        seeds: Sequence[int],
+        device: torch.device,
+    ) -> None:
+        _require_equal(models)
+        self.models = models
+        self.names = [name for name, _ in models[0].named_parameters()]
+        self.shapes = [weight.shape for weight in models[0].parameters()]
+        self.sizes = [shape.numel() for shape in self.shapes]
+        rows = [nn.utils.parameters_to_vector(model.parameters()).detach() for model in models]
+        self.weights = torch.stack(rows).to(device)
+        self.leaves, self._gradient = self._leaves(), torch.empty_like(self.weights)
+        self.prepare, self.steps = _plan(models[0], in_shape, self.weights)
+        self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        self.kept, self._present = self.weights.clone(), torch.arange(len(models), device=device)
+        self._adam = Adam(self.weights, torch.tensor(lr, device=device, dtype=self.weights.dtype)[:, None])
+
+    def logits(self, images: Tensor, train: bool) -> Tensor:
+        """Logits ``[M, B, K]`` of the prepared images ``[M, B, ...]``, with dropout where ``train``."""
+        named = dict(zip(self.names, self.leaves, strict=True))
+        for step in self.steps:
+            if isinstance(step, nn.Dropout):
+                images = _dropped(images, step.p, self._generators) if train else images
+            else:
+                images = step(named, images)
+        return images
+
+    def descend(self, loss: Tensor) -> None:
+        """One Adam step down ``loss``, the sum of the members' losses."""
+        gradients = torch.autograd.grad(loss, self.leaves, materialize_grads=True)
+        torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self._gradient)
+        self._adam.step(self._gradient)
+
+    def keep(self, better: Tensor) -> None:
+        """Remember the present weights of the members where ``better`` ``[M]`` is True."""
+        better = better.to(self.weights.device)
+        self.kept[self._present[better]] = self.weights[better]
+
+    def retain(self, staying: Tensor) -> None:
+        """Go on with those members only where ``staying`` ``[M]`` is True; the others keep what is remembered."""
+        self._generators = [one for one, stays in zip(self._generators, staying.tolist(), strict=True) if stays]
+        staying = staying.to(self.weights.device)
+        self._present = self._present[staying]
+        self.weights = self._adam.retain(staying)
+        self.leaves, self._gradient = self._leaves(), torch.empty_like(self.weights)
+
+    def _leaves(self) -> list[Tensor]:
+        """Each weight of all members: views, so that a change of the matrix is a change of them."""
+        parts = zip(torch.split(self.weights, self.sizes, dim=1), self.shapes, strict=True)
+        return [part.view(-1, *shape).requires_grad_() for part, shape in parts]
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Copy the kept weights into the members, and put these into evaluation mode."""
+        for model, row in zip(self.models, self.kept, strict=True):
+            for weight, values in zip(model.parameters(), row.split(self.sizes), strict=True):
+                weight.copy_(values.view_as(weight))
+            model.eval()
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) over the rows of one matrix.
+
+    Each row has its own learning rate ``lr`` ``[M, 1]``, for which ``torch.optim.Adam`` has no place. A single row on
+    the CPU is left to torch, which passes through the memory once: that counts where the row is long.
+    """
+
+    def __init__(self, weights: Tensor, lr: Tensor) -> None:
+        self.weights, self.lr = weights, lr
+        self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
+        self.steps = 0
+        alone = len(weights) == 1 and weights.device.type == "cpu"
+        self._torch = torch.optim.Adam([weights], lr=float(lr), fused=True) if alone else None
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor) -> None:
+        """Change the weights in place."""
+        if self._torch is not None:
+            self.weights.grad = gradient
+            self._torch.step()
+            return
+        self.steps += 1
+        self.mean.lerp_(gradient, 1 - 0.9)
+        self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
+        root = self.square.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
+        self.weights.addcdiv_(self.lr / (1 - 0.9**self.steps) * self.mean, root, value=-1)
+
+    def retain(self, staying: Tensor) -> Tensor:
+        """Go on with some of the rows, and return them."""
+        self.weights, self.lr, self.mean, self.square = (
+            each[staying] for each in (self.weights, self.lr, self.mean, self.square)
+        )
+        return self.weights
+
+
+class Single:
+    """One network of any kind behind the interface of a stack, with ``torch.optim.Adam``."""
+
+    def __init__(self, model: nn.Module, lr: float, device: torch.device) -> None:
+        self._home = next(model.parameters()).device
+        self.model = model.to(device)
+        self._adam = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=lr)
+        self._kept = self._copy()
+
+    def logits(self, images: Tensor, train: bool) -> Tensor:
+        """Logits ``[1, B, K]`` of the images ``[1, B, C, H, W]``, in training mode where ``train``."""
+        self.model.train(train)
+        logits: Tensor = self.model(images[0])
+        return logits[None]
+
+    def descend(self, loss: Tensor) -> None:
+        """One Adam step down ``loss``."""
+        self._adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._adam.step()
+
+    def keep(self, better: Tensor) -> None:
+        """Remember the present weights if ``better`` ``[1]`` is True."""
+        if better.item():
+            self._kept = self._copy()
+
+    def retain(self, staying: Tensor) -> None:
+        """Nothing: there is no other member."""
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """The images as they are."""
+        return images
+
+    def write_back(self) -> None:
+        """Put the kept weights into the model, in evaluation mode, on its own device, without gradients."""
+        self.model.load_state_dict(self._kept)
+        self._adam.zero_grad()
+        self.model.to(self._home).eval()
+
+    def _copy(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+
+def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Callable[[Tensor], Tensor], list[Step]]:
+    """What to do to the images once, and the steps from there to the logits."""
+    if not isinstance(model, Network):
+        return _unchanged, [_vmapped(model)]
+    prepare: Callable[[Tensor], Tensor] = _unchanged
+    steps: list[Step] = []
+    names, layers = [name for name, _ in model.named_children()], list(model.children())
+    if isinstance(layers[0], nn.Conv2d):
+        from xaibench.models.compiled.convolution_blocks import Convolutions  # loads numba
+
+        convolutions = Convolutions.of(model, in_shape, like)
+        if convolutions is not None:
+            steps.append(convolutions)
+            done = 3 * len(convolutions.blocks)
+            names, layers, in_shape = names[done:], layers[done:], convolutions.blocks[-1].out_shape
+    while layers:
+        done = 1
+        block = DenseBlock.of(layers, in_shape, like, first=not steps)
+        if block is not None:
+            prepare = prepare if steps else block.cut
+            steps.append(_weighted(names[0], block))
+            done, in_shape = 3, block.out_shape
+        elif isinstance(layers[0], nn.Linear):
+            steps.append(_weighted(names[0], linear))
+        elif isinstance(layers[0], nn.ReLU):
+            steps.append(_relu)
+        elif type(layers[0]) is nn.Dropout:
+            steps.append(layers[0])
+        else:
+            # What comes out of an unknown layer has an unknown shape: all the rest goes with it.
+            rest = Network(OrderedDict(zip(names, layers, strict=True)))
+            return prepare, [*steps, _vmapped(rest)]
+        names, layers = names[done:], layers[done:]
+    return prepare, steps
+
+
+def _unchanged(images: Tensor) -> Tensor:
+    return images
+
+
+def _weighted(name: str, layer: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> Step:
+    return lambda named, images: layer(images, named[f"{name}.weight"], named.get(f"{name}.bias"))
+
+
+def _relu(named: dict[str, Tensor], images: Tensor) -> Tensor:
+    return images.relu()
+
+
+def _dropped(images: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Dropout that draws for each member what ``nn.Dropout`` would draw for it alone."""
+    kept = torch.empty(images.shape, dtype=images.dtype, device=images.device)
+    for one, generator in zip(kept, generators, strict=True):
+        one.bernoulli_(1 - share, generator=generator)
+    return images * kept.div_(1 - share)
+
+
+def _vmapped(module: nn.Module) -> Step:
+    own = [name for name, _ in module.named_parameters()]
+
+    def one(named: dict[str, Tensor], images: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(module, named, (images,))
+        return out
+
+    return lambda named, images: torch.func.vmap(one)({name: named[name] for name in own}, images)
+
+
+def _require_equal(models: Sequence[nn.Module]) -> None:
+    """Refuse members that one stack cannot hold."""
+    first = models[0]
+    for number, model in enumerate(models):
+        if str(model) != str(first):
+            raise ValueError(
+                f"The models of a stack must have equal layers, but model {number} is\n{model}\nand model 0 is\n{first}"
+                "\nTrain models of other shapes in a call of their own."
+            )
+
+
+def _shapes(model: nn.Module) -> list[tuple[str, torch.Size, torch.dtype]]:
+    return [(name, weight.shape, weight.dtype) for name, weight in model.named_parameters()]

@@ -1,0 +1,104 @@
+"""Reading a split batch by batch, in an order that is given; and refusing splits that a model cannot be trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from xaibench.core.compute.global_state import evaluating
+
+
+class Samples(Protocol):
+    """A split: indexing with a list of indices reads a batch ``(images [n, C, H, W], ..., targets [n])``."""
+
+    @property
+    def targets(self) -> Tensor:
+        """``[N]`` int64 class indices."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: list[int], /) -> tuple[Any, ...]:
+        """The samples of these indices."""
+        ...
+
+
+class _Batched(Dataset[tuple[Tensor, Tensor]]):
+    """What a loader asks for one batch at a time."""
+
+    def __init__(self, split: Samples) -> None:
+        self.split = split
+
+    def __getitem__(self, index: list[int]) -> tuple[Tensor, Tensor]:
+        batch = self.split[index]
+        return batch[0], batch[-1]
+
+
+def read_batches(
+    split: Samples, batches: Sequence[list[int]], *, workers: int = 0, seed: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images ``[n, C, H, W]`` and targets ``[n]`` of each batch, in order.
+
+    Args:
+        split: The samples.
+        batches: The indices of each batch.
+        workers: Processes that read ahead; 0: this one reads.
+        seed: Of the random numbers that a split draws in the worker processes.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    # Without batch_size, every element of the sampler is one index of the data set: here a whole batch.
+    yield from DataLoader(_Batched(split), batch_size=None, sampler=batches, num_workers=workers, generator=generator)
+
+
+def check_samples(model: nn.Module, train: Samples, val: Samples) -> None:
+    """Refuse what cannot be trained, after trying the model on one image.
+
+    Raises:
+        ValueError: If a split is empty, a target is no class, a class has no training sample, or the model does not
+            take the images, does not return ``[N, K]`` or returns NaN.
+    """
+    like = next(model.parameters(), None)
+    if like is None:
+        raise ValueError("The model has no weights to train.")
+    for name, split in (("training", train), ("validation", val)):
+        if len(split) == 0:
+            raise ValueError(f"The {name} split holds no sample.")
+        if split.targets.dtype != torch.int64:
+            raise ValueError(f"{name} targets are {split.targets.dtype}, expected int64 class indices (.long()).")
+    images = train[[0]][0]
+    try:
+        with torch.no_grad(), evaluating(model):
+            logits = model(images.to(like))
+    except RuntimeError as error:
+        raise ValueError(f"The model does not take images of shape {list(images.shape[1:])}: {error}") from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
+        got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"Expected logits [1, K] from the model for one image, got {got}.")
+    if not logits.isfinite().all():
+        raise ValueError(
+            "The model returns NaN or infinite logits for the first training image. Check its weights, and that images "
+            "are in [0, 1]."
+        )
+    _check_classes(train, val, logits.shape[1])
+
+
+def _check_classes(train: Samples, val: Samples, classes: int) -> None:
+    for name, split in (("training", train), ("validation", val)):
+        lowest, highest = int(split.targets.min()), int(split.targets.max())
+        if lowest < 0 or highest >= classes:
+            raise ValueError(
+                f"{name} targets go from {lowest} to {highest}, but the model has {classes} outputs. Build it with "
+                "num_classes= the number of classes of the set."
+            )
+    counts = torch.bincount(train.targets, minlength=classes)
+    missing = (counts == 0).nonzero().flatten().tolist()
+    if missing:
+        listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise ValueError(
+            f"The model has {classes} outputs, but {len(missing)} of these classes have no training sample ({listed}). "
+            "Build it with num_classes= the number of classes of the set, or take samples of every class."
+        )

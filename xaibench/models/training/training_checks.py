@@ -1,0 +1,73 @@
+"""Refusing what cannot be trained, before any work is done."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.compute.global_state import evaluating, isolated_rng
+from xaibench.models.training.batches import Data, in_memory, loader_of
+
+
+def probe(model: nn.Module, train: Data, val: Data) -> tuple[int, ...]:
+    """Shape ``(C, H, W)`` of the images, after trying the model on one of each data set."""
+    like = next(model.parameters(), None)
+    if like is None:
+        raise ValueError("The model has no weights to train.")
+    for name, data in (("training", train), ("validation", val)):
+        images, targets = in_memory(data, shuffled=False) or _first_batch(data)
+        if len(targets) == 0:
+            raise ValueError(f"The {name} data hold no sample.")
+        if targets.dtype != torch.int64:
+            raise ValueError(f"{name} targets are {targets.dtype}, expected int64 class indices; convert with .long().")
+        try:
+            with torch.no_grad(), evaluating(model):
+                logits = model(images[:1].to(like))
+        except RuntimeError as error:
+            shape = list(images.shape[1:])
+            raise ValueError(f"The model does not take the {name} images of shape {shape}: {error}") from error
+        if logits.ndim != 2:
+            raise ValueError(f"Expected logits [N, K] from the model, got {list(logits.shape)} for one image.")
+        lowest, highest, classes = int(targets.min()), int(targets.max()), logits.shape[1]
+        if lowest < 0 or highest >= classes:
+            raise ValueError(f"{name} targets go from {lowest} to {highest}, but the model has {classes} classes.")
+    return tuple(images.shape[1:])
+
+
+def _first_batch(data: Data) -> tuple[Tensor, Tensor]:
+    with isolated_rng(0):
+        batch = next(iter(loader_of(data, 1, None)), (torch.zeros(0), torch.zeros(0)))
+    return batch[0], batch[-1]
+
+
+def check_arguments(
+    models: Sequence[nn.Module], each: dict[str, Sequence[Any]], loss: str, losses: Iterable[str]
+) -> None:
+    """Refuse what does not belong together before any work is done."""
+    count = len(models)
+    if count == 0:
+        raise ValueError("models is empty; give at least one.")
+    for name, values in each.items():
+        if len(values) != count:
+            raise ValueError(f"{count} models but {len(values)} {name}; give one a model.")
+    if len({id(model) for model in models}) < count:
+        raise ValueError("models has the same model twice; build one for each training.")
+    if loss not in losses:
+        near = difflib.get_close_matches(str(loss), list(losses), n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise ValueError(f"Unknown loss {loss!r}{hint} Known: {', '.join(losses)}.")
+
+
+def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:
+    """Refuse numbers out of their range."""
+    counts = {"epochs": epochs, "patience": patience, "batch_size": batch_size, "stack": stack}
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}, expected at least 1.")
+    if not (lr > 0 and math.isfinite(lr)):
+        raise ValueError(f"lr is {lr}, expected a number above 0.")

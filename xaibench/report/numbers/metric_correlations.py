@@ -1,0 +1,141 @@
+"""Do the metrics of a run agree? Correlations between metrics over the samples of each cell, explainer by explainer.
+
+Zhang et al. (2023), *inter-method reliability*, Table 4. The coefficients are those of ``xaibench.metrics.agreement``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xaibench.report.numbers.inference import Floats, cell_matrices
+from xaibench.report.numbers.published_tables import AGREEMENT, published_set
+from xaibench.report.read.run_reading import Run, place
+
+#: The explainers of the paper's Table 4; a run without any of them shows its first three methods.
+EXPLAINERS = ("gradcam", "integrated_gradients", "rise")
+#: From so many metrics on there is a matrix to look at.
+FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Correlations between metrics, each turned so that higher is better: what ``agreement_figure`` draws.
+
+    Attributes:
+        coefficients: A row and a column for each metric, ``nan`` where undefined.
+        n: Samples that both score.
+        kind: ``"spearman"``, or ``"point-biserial"`` where one of the two is a hit or a miss.
+    """
+
+    coefficients: pd.DataFrame
+    n: pd.DataFrame
+    kind: pd.DataFrame
+
+
+def agreements(run: Run) -> dict[tuple[str, str, str, str], Agreement]:
+    """The correlations by scenario, background, model and explainer; empty for a run of fewer than three metrics."""
+    found: dict[tuple[str, str, str, str], Agreement] = {}
+    if len(run.metrics) < FEWEST:
+        return found
+    chosen = [name for name in EXPLAINERS if name in run.explainers]
+    chosen = chosen or [name for name, part in run.explainers.items() if not part.control][:3]
+    direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
+    for cell in cell_matrices(run):
+        signs = np.array([1.0 if direction[metric] else -1.0 for metric in cell.metrics])
+        # A hit stays one where ties among the largest pixels make a few scores fractional.
+        hits = [
+            metric == "hit" or set(np.unique(values[~np.isnan(values)])) <= {0.0, 1.0}
+            for metric, values in zip(cell.metrics, cell.values.transpose(1, 0, 2), strict=True)
+        ]
+        for name in chosen:
+            if name in cell.methods and len(cell.metrics) >= 2:
+                scores = signs * cell.values[:, :, cell.methods.index(name)]
+                found[*cell.cell, name] = correlate(scores, list(cell.metrics), hits)
+    return found
+
+
+def correlate(scores: Floats, names: list[str], binary: list[bool]) -> Agreement:
+    """Correlate every two columns over the rows in which both are defined.
+
+    Args:
+        scores: ``[N, K]``, higher = better, ``nan`` = undefined.
+        names: Of the columns.
+        binary: Which columns are hits and misses: their pairs are point-biserial, all others Spearman's.
+    """
+    coefficients = pd.DataFrame(np.nan, index=names, columns=names)
+    n = pd.DataFrame(0, index=names, columns=names)
+    kind = pd.DataFrame("spearman", index=names, columns=names)
+    for i, j in itertools.combinations_with_replacement(range(len(names)), 2):
+        both = scores[~np.isnan(scores[:, [i, j]]).any(axis=1)][:, [i, j]]
+        biserial = binary[i] or binary[j]
+        r = _coefficient(both[:, 0], both[:, 1], biserial=biserial)
+        for row, column in ((names[i], names[j]), (names[j], names[i])):
+            coefficients.loc[row, column], n.loc[row, column] = r, len(both)
+            kind.loc[row, column] = "point-biserial" if biserial else "spearman"
+    return Agreement(coefficients, n, kind)
+
+
+def _coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
+    from scipy.stats import pearsonr, spearmanr
+
+    if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
+        return float("nan")
+    return float(pearsonr(x, y).statistic if biserial else spearmanr(x, y).statistic)
+
+
+def mean_agreements(found: dict[tuple[str, str, str, str], Agreement]) -> dict[str, Agreement]:
+    """For each explainer the mean of the coefficients over the cells where they are defined; samples are added up."""
+    by_explainer: dict[str, list[Agreement]] = {}
+    for (*_, name), one in found.items():
+        by_explainer.setdefault(name, []).append(one)
+    means = {}
+    for name, parts in by_explainer.items():
+        metrics = list(dict.fromkeys(metric for part in parts for metric in part.coefficients))
+        stacked = np.stack([part.coefficients.reindex(index=metrics, columns=metrics).to_numpy() for part in parts])
+        known = (~np.isnan(stacked)).sum(0)
+        r = np.divide(np.nansum(stacked, axis=0), known, out=np.full(known.shape, np.nan), where=known > 0)
+        n = np.sum([part.n.reindex(index=metrics, columns=metrics, fill_value=0) for part in parts], axis=0)
+        kinds = [part.kind.reindex(index=metrics, columns=metrics) == "point-biserial" for part in parts]
+        kind = pd.DataFrame(
+            np.where(np.any(kinds, axis=0), "point-biserial", "spearman"), index=metrics, columns=metrics
+        )
+        means[name] = Agreement(
+            pd.DataFrame(r, index=metrics, columns=metrics), pd.DataFrame(n, metrics, metrics), kind
+        )
+    return means
+
+
+def table_4(run: Run, found: dict[tuple[str, str, str, str], Agreement]) -> list[dict[str, Any]]:
+    """Table 4 beside ours: ``cell``, ``pair`` and ``cells``, for each pair of metrics that the run has.
+
+    ``cells`` follow the explainers of :func:`agreements`: ``ours, n, theirs, difference``, or None without the
+    explainer. The paper does not say over which of its sets it correlates, so its coefficients stand beside those of
+    every cell of one of them, and are None beside all others.
+    """
+    explainers = list(dict.fromkeys(name for *_, name in found))
+    rows = []
+    for cell in dict.fromkeys(key[:3] for key in found):
+        words = [place(cell[0]), place(cell[1]), run.models[cell[2]].label]
+        matrices = [found.get((*cell, name)) for name in explainers]
+        for pair, theirs in AGREEMENT.items():
+            if not all(set(pair) <= set(one.coefficients) for one in matrices if one):
+                continue
+            published = theirs if published_set(cell[0]) else {}
+            entries = [
+                one and _entry(one, pair, published.get(name)) for name, one in zip(explainers, matrices, strict=True)
+            ]
+            label = " & ".join(run.metrics[metric].label for metric in pair)
+            rows.append({"cell": " · ".join(word for word in words if word), "pair": label, "cells": entries})
+    return rows
+
+
+def _entry(one: Agreement, pair: tuple[str, str], theirs: float | None) -> dict[str, Any]:
+    ours = float(one.coefficients.loc[pair])  # type: ignore[arg-type]
+    known = None if np.isnan(ours) else ours
+    difference = None if known is None or theirs is None else known - theirs
+    return {"ours": known, "n": int(one.n.loc[pair]), "theirs": theirs, "difference": difference}  # type: ignore[arg-type]

@@ -1,0 +1,177 @@
+"""What the page says, worked out from the run: header, verdict, tables for the template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+from xaibench.report.read.run_reading import CELL, Run
+
+#: A mean accuracy this many points below the paper's is marked.
+TOLERANCE = 3.0
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries, with None for whatever is missing."""
+    plain = frame.astype(object)
+    return [
+        {str(key): value for key, value in row.items()} for row in plain.where(plain.notna(), None).to_dict("records")
+    ]
+
+
+def citations(run: Run) -> list[str]:
+    """The suite's publication, then those of the parts, each once."""
+    parts = [*run.explainers.values(), *run.metrics.values(), *run.models.values()]
+    return [text for text in dict.fromkeys([run.citation, *(part.citation for part in parts)]) if text]
+
+
+def counts(run: Run, summary: pd.DataFrame) -> dict[str, int]:
+    """How much was done, for the opening paragraph."""
+    return {
+        "cells": int(summary.groupby(CELL, observed=True).ngroups) if len(summary) else len(run.accuracy),
+        "methods": sum(not part.control for part in run.explainers.values()),
+        "controls": sum(part.control for part in run.explainers.values()),
+        "trainings": 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings),
+        "scores": len(run.scores),
+        "correct": int(run.scores["correct"].sum()),
+        "failures": len(run.failures),
+    }
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, str(key)))
+    else:
+        yield path, value
+
+
+def facts(run: Run) -> dict[str, str]:
+    """The lines of the header that the environment has an entry for."""
+    leaves = list(_leaves(run.environment))
+
+    def find(*names: str) -> Any:
+        return next((v for name in names for p, v in leaves if p[-1] == name and v not in (None, "")), None)
+
+    gpus = find("gpus") or []
+    processor = [find("processor"), f"{find('cpus')} CPUs" if find("cpus") else "", *gpus, find("system")]
+    engine = [find("engine"), f"{find('workers')} workers" if (find("workers") or 1) > 1 else "", find("device")]
+    facts = {
+        "Suite": run.suite,
+        "Date": _date(find("finished", "started")),
+        "Time of the last run": _duration(find("seconds")),
+        "xaibench": find("xaibench"),
+        "Commit": str(find("commit") or "")[:12],
+        "Machine": _joined(processor),
+        "Engine": _joined(engine),
+    }
+    return {term: str(value) for term, value in facts.items() if value not in (None, "")}
+
+
+def _joined(parts: Iterable[Any]) -> str:
+    return " · ".join(str(part) for part in parts if part)
+
+
+def _date(text: Any) -> str:
+    try:
+        return datetime.fromisoformat(str(text)).strftime("%d %B %Y, %H:%M %Z").strip()
+    except ValueError:
+        return str(text or "")
+
+
+def _duration(seconds: Any) -> str:
+    if not isinstance(seconds, (int, float)):
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours} h" if hours else "", f"{minutes} min" if minutes else "", f"{rest} s" if not hours else ""]
+    return " ".join(part for part in parts if part)
+
+
+#: Of more metrics than this the verdict has one sentence for all.
+_SPELLED_OUT = 3
+
+
+def verdict(run: Run, board: pd.DataFrame) -> list[str]:
+    """For each metric, the best method over all cells, and which methods never beat the controls."""
+    placed = records(board.dropna(subset=["place"]))
+    metrics = run.metrics if placed else ()
+    best = {metric: min(placed, key=lambda row: _or_last(row[f"mean_rank:{metric}"])) for metric in metrics}
+    best = {metric: row for metric, row in best.items() if row[f"mean_rank:{metric}"] is not None}
+    if len(run.metrics) <= _SPELLED_OUT:
+        return [_sentence(run, metric, row, placed) for metric, row in best.items()]
+    if not placed:
+        return []
+    label, rank = run.explainers[placed[0]["explainer"]].label, placed[0]["mean_rank"]
+    sentences = [f"{label} ranks best over all cells and metrics (mean rank {rank:.1f})."]
+    winners: dict[str, list[str]] = {}
+    for metric, row in best.items():
+        winners.setdefault(run.explainers[row["explainer"]].label, []).append(run.metrics[metric].label)
+    named = "; ".join(f"{label} by {', '.join(metrics)}" for label, metrics in winners.items())
+    if named:
+        sentences.append(f"Metric by metric, the best are {named}.")
+    lost = {
+        run.explainers[row["explainer"]].label: sum(
+            bool(row[f"against:{m}"]) and not row[f"exceeds:{m}"] for m in run.metrics
+        )
+        for row in placed
+    }
+    named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
+    if named:
+        of = f"of {len(run.metrics)} metrics"
+        sentences.append(f"In no cell better than every control by more than chance, by so many {of}: {named}.")
+    return sentences
+
+
+def _sentence(run: Run, metric: str, best: Mapping[str, Any], placed: list[dict[str, Any]]) -> str:
+    sentence = (
+        f"By {run.metrics[metric].label}, {run.explainers[best['explainer']].label} ranks best over all cells "
+        f"(mean rank {best[f'mean_rank:{metric}']:.1f})"
+    )
+    if best[f"against:{metric}"]:
+        beats, against, exceeds = (best[f"{what}:{metric}"] for what in ("beats", "against", "exceeds"))
+        sentence += f"; it beats every control in {beats} of {against} cells, in {exceeds} by more than chance"
+    judged = [row for row in placed if row[f"against:{metric}"]]
+    never = [run.explainers[row["explainer"]].label for row in judged if row[f"beats:{metric}"] == 0]
+    if never:
+        sentence += f". Never better than the best control: {', '.join(never)}"
+    return sentence + "."
+
+
+def _or_last(rank: float | None) -> float:
+    return float("inf") if rank is None else rank
+
+
+def accuracy(run: Run) -> list[dict[str, Any]]:
+    """The accuracy table, with the single trainings of each cell and how the mean stands to the paper's."""
+    expected = [*CELL, *("alpha", "trainings", "mean", "std", "best", "learned", "paper", "difference")]
+    rows = records(run.accuracy.reindex(columns=expected))
+    for row in rows:
+        tests = run.trainings
+        for key in CELL:
+            tests = tests[tests[key] == row[key]] if key in tests else tests.iloc[:0]
+        row["tests"] = [float(value) for value in tests.get("test_accuracy", pd.Series(dtype=float)).dropna()]
+        difference = row.get("difference")
+        row["standing"] = ""
+        if difference is not None:
+            row["standing"] = "below" if difference < -TOLERANCE else "above" if round(difference, 1) > 0 else ""
+    return rows
+
+
+def alternative(run: Run, name: str) -> str:
+    """Text alternative of a figure."""
+    kind, _, rest = name.partition("-")
+    label = run.metrics[rest].label if rest in run.metrics else rest
+    if kind == "maps":
+        return f"Saliency maps ({rest})"
+    if kind == "ranks":
+        return f"Critical-difference diagram of the mean ranks by {label}; the numbers stand in it."
+    if kind == "agreement":
+        return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers stand in it."
+    if kind == "curves":
+        return "A curve for each method with the area under it in its title."
+    what = "Box plots" if kind == "box" else "Means and standard deviations"
+    return f"{what} of {label} by scenario, model, explainer and background; numbers in the table."

@@ -1,0 +1,214 @@
+"""The page: everything a run has to say, in one HTML file that loads nothing from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from xaibench.report.draw.agreement_figures import agreement_figure
+from xaibench.report.draw.band_figures import band_figure, curve_sets
+from xaibench.report.draw.inline_images import inline_svg
+from xaibench.report.draw.map_figures import map_figure, map_kinds, map_table
+from xaibench.report.draw.map_overlays import SheetRow, overlay_figure, overlay_tables, sheet_rows
+from xaibench.report.draw.score_figures import draw, save
+from xaibench.report.numbers import published_tables as published
+from xaibench.report.numbers import summary_tables as tables
+from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, INFERENCE_COLUMNS, infer
+from xaibench.report.numbers.mean_ranks import Ranking, ranking_figure, rankings
+from xaibench.report.numbers.metric_correlations import Agreement, agreements, mean_agreements, table_4
+from xaibench.report.numbers.paper_claims import claims
+from xaibench.report.numbers.time_spent import costs
+from xaibench.report.page.board_data import Boards, boards
+from xaibench.report.page.meanings import MEANINGS
+from xaibench.report.page.page_content import (
+    TOLERANCE,
+    accuracy,
+    alternative,
+    citations,
+    counts,
+    facts,
+    records,
+    verdict,
+)
+from xaibench.report.page.page_values import board_rows, page_values, summary_rows
+from xaibench.report.page.sample_browser import browser
+from xaibench.report.page.score_grids import grids
+from xaibench.report.page.templating import environment, json_block, script
+from xaibench.report.read.run_reading import CELL, Run, read_run
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write tables, figures and the page of a run into its folder.
+
+    Writes ``summary.csv``, ``comparisons.csv`` (methods tested against each other), ``figures/*.png``,
+    ``figures/*.svg`` (photographs: ``.jpg``) and ``report.html``, each to a temporary name and then renamed: there is
+    never half a file, and a report that fails leaves the earlier one as it was.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote; only ``scores.parquet`` must be there.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        RunFolderError: If the folder has no scores, or one of its files is damaged.
+        OSError: If the folder cannot be written.
+    """
+    run = read_run(run_dir)
+    found = _findings(run)
+    columns = [*tables.SUMMARY_COLUMNS, *INFERENCE_COLUMNS]
+    _write(run.path / "summary.csv", found.summary[columns].to_csv(index=False).encode())
+    _write(run.path / "comparisons.csv", found.pairs.to_csv(index=False).encode())
+    drawings: dict[str, bytes] = {}
+    for name, figure in _figures(run, found).items():
+        if figure is None:
+            continue
+        if name.startswith("sheet-"):  # photographs
+            _write(run.path / "figures" / f"{name}.jpg", save(figure, "jpg"))
+            continue
+        drawings[name] = save(figure, "svg")
+        _write(run.path / "figures" / f"{name}.svg", drawings[name])
+        _write(run.path / "figures" / f"{name}.png", save(figure, "png"))
+    page = _render(run, found, drawings)
+    _write(run.path / "report.html", page.encode())
+    return run.path / "report.html"
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What is worked out once and shown in several places."""
+
+    summary: pd.DataFrame
+    pairs: pd.DataFrame
+    boards: Boards
+    ranks: dict[str, Ranking]
+    agreements: dict[tuple[str, str, str, str], Agreement]
+    sheets: dict[tuple[str, str], list[SheetRow]]
+    curves: dict[tuple[str, str, str], pd.DataFrame]
+
+
+def _findings(run: Run) -> _Findings:
+    summary, pairs = infer(run, tables.summarise(run))
+    return _Findings(
+        summary, pairs, boards(run, summary), rankings(run, summary), agreements(run), sheet_rows(run), curve_sets(run)
+    )
+
+
+def _figures(run: Run, found: _Findings) -> dict[str, Figure | None]:
+    """Every figure by its file name without suffix."""
+    figures = draw(run, found.summary)
+    figures |= {f"maps-{kind}": map_figure(run, kind, rows) for kind, rows in map_kinds(run).items()}
+    figures |= {f"ranks-{metric}": ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
+    labels = {name: part.label for name, part in run.metrics.items()}
+    for explainer, matrix in mean_agreements(found.agreements).items():
+        figures[f"agreement-{explainer}"] = agreement_figure(matrix, labels)
+    figures |= {_file("curves", *key): band_figure(run, part, key[2]) for key, part in found.curves.items()}
+    figures |= {_file("sheet", *key): overlay_figure(run, rows) for key, rows in found.sheets.items()}
+    return figures
+
+
+def _file(*words: str) -> str:
+    """A name that any file system takes."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_.+-]", ".", word) for word in words)
+
+
+def best_methods(run_dir: Path) -> pd.DataFrame:
+    """The table to print at the end of a run.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote.
+
+    Returns:
+        A row for each scenario, background and model with the best explainer by each metric and its median, as text
+        (``"Deep SHAP 0.931"``, with ``"(control)"`` behind it where no method beats that control), and a last row with
+        the explainer of the best mean rank over all cells. Empty without scores.
+
+    Raises:
+        RunFolderError: If the folder has no scores, or one of its files is damaged.
+    """
+    run = read_run(run_dir)
+    return tables.best_by_cell(run, tables.summarise(run))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+#: Bytes of the page at most, with what its browser of samples may take.
+MOST = 4_900_000
+#: Stands in the page for its browser of samples, which takes the room that is left; no text of a user's can be this.
+_SAMPLES = "<!-- samples -->"
+
+
+def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
+    templates = environment()
+    kinds = map_kinds(run)
+    page = templates.get_template("report.html.j2").render(
+        run=run,
+        facts=facts(run),
+        verdict=verdict(run, tables.leaderboard(run, found.summary)),
+        counts=counts(run, found.summary),
+        meanings=MEANINGS,
+        board=board_rows(found.boards),
+        grids=grids(run, found.summary),
+        ranks=found.ranks,
+        claims=claims(run),
+        all_scored=run.settings.get("explaining", {}).get("scored") == "all",
+        limits={"pairs": ALL_PAIRS, "bundles": BUNDLES},
+        paper={
+            "metrics": published.shown_metrics(run),
+            "scores": published.scores(run, found.summary),
+            "accuracies": published.accuracies(run),
+            "thresholding": published.thresholding(run),
+        },
+        agreement={
+            "table": table_4(run, found.agreements),
+            "explainers": list(mean_agreements(found.agreements)),
+            "cells": len({key[:3] for key in found.agreements}),
+        },
+        curves=[(key, _file("curves", *key)) for key in found.curves],
+        sheets=overlay_tables(run, found.sheets),
+        accuracy=accuracy(run),
+        trainings=records(run.trainings),
+        tolerance=TOLERANCE,
+        drawings={name: inline_svg(svg, name, alternative(run, name)) for name, svg in drawings.items()},
+        maps={kind: map_table(run, kind, rows) for kind, rows in kinds.items()},
+        summary=summary_rows(run, found.summary),
+        undefined=records(tables.undefined(run)),
+        costs=costs(run),
+        failures=records(run.failures),
+        citations=citations(run),
+        data=json_block(page_values(run, found.boards)),
+        script=script(),
+        samples=Markup(_SAMPLES),
+    )
+    return page.replace(_SAMPLES, _samples(templates, run, MOST - len(page.encode())), 1)
+
+
+def _samples(templates: jinja2.Environment, run: Run, room: int) -> str:
+    """The browser of as many samples as there is room for, and its data; nothing where there are none."""
+    shown = browser(run, room)
+    if not shown.cells:
+        return ""
+    return templates.get_template("samples.html.j2").render(
+        run=run,
+        browser=shown,
+        uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1,
+        index=json_block([{key: cell[key] for key in ("name", *CELL)} for cell in shown.cells]),
+        data=[json_block(cell) for cell in shown.cells],
+    )

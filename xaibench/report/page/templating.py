@@ -1,0 +1,106 @@
+"""The templates of the page, the words they use for numbers, and the page's script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from xaibench.report.read.run_reading import place
+
+_TEMPLATES = Path(__file__).parent / "templates"
+#: The parts of the page's script, in the order in which they stand.
+_SCRIPTS = ("state", "theme", "table", "board", "pictures", "samples", "page")
+
+
+def environment() -> jinja2.Environment:
+    """Templates that escape all they are given and know no undefined name."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"number": number, "p": p_value, "place": place, "duration": duration, "memory": memory}
+    return templates
+
+
+@dataclass(frozen=True)
+class Script:
+    """The page's script, and the hash by which the page's policy lets it, and no other, run."""
+
+    text: Markup
+    hash: str
+
+
+def script() -> Script:
+    """All parts as one, with no name visible to others."""
+    parts = [(_TEMPLATES / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]
+    text = '(function () {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return Script(Markup(text), f"sha256-{digest}")
+
+
+def json_block(value: Any) -> Markup:
+    """A value as the content of ``<script type="application/json">``: no text in it can end the element.
+
+    Example:
+        >>> "</script>" in json_block({"name": "</script>"})
+        False
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def p_value(p: float | None) -> str:
+    """A p-value to three decimals, and no smaller than can be said."""
+    return "–" if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number with ``digits`` decimals and a true minus; an en dash for what is missing.
+
+    Example:
+        >>> number(-0.5, 1), number(-0.0001, 2), number(None)
+        ('−0.5', '0.00', '–')
+    """
+    if value is None or value is pd.NA or value != value:
+        return "–"
+    rounded = round(float(value), digits) + 0.0  # no minus before a zero
+    return f"{rounded:.{digits}f}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> [duration(seconds) for seconds in (0.004, 0.25, 59.7, 61, 3605, 7260)]
+        ['4 ms', '0.25 s', '59.7 s', '1 min 1 s', '1 h 0 min', '2 h 1 min']
+    """
+    if seconds < 0.01:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def memory(megabytes: float) -> str:
+    """A size in words.
+
+    Example:
+        >>> memory(342), memory(2300)
+        ('342 MB', '2.3 GB')
+    """
+    return f"{megabytes:.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.1f} GB"

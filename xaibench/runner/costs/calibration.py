@@ -1,0 +1,254 @@
+"""What a unit of work costs on this machine: measured on small jobs of the same kind, and remembered.
+
+The costs lie in ``costs-1.json`` of the cache (``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``), by machine. Every run
+adds what its jobs really cost, which then counts instead of the small jobs' figures.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from xaibench.runner.costs.job_amounts import amount, data_of, kind, stated_samples, takes_n_samples
+from xaibench.runner.engines.local_engines import Outcome, available_cpus, run_job
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, Plan, ScoreJob, TrainJob
+from xaibench.runner.run_environment import processor
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.store.store_files import StoreError, write_atomic
+from xaibench.runner.suites.suite_tables import Part, freeze
+
+log = logging.getLogger("xaibench")
+
+#: Seconds that the measurement of one kind of job should take; more where a single sample takes longer.
+_ENOUGH = 0.1
+
+#: Samples of the small data sets. Two batches of 512 to train on, and some to explain.
+_SAMPLES = 1300
+
+#: Perturbations of an explainer that would take long with all of its own (its time grows with their number).
+_FEW = 3
+
+#: Score jobs measured for a metric: what a score costs depends on the map.
+_MAPS = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``seconds`` = ``fixed`` + ``each`` × amount; ``measured`` says where that is from.
+
+    Attributes:
+        fixed: Seconds of a job whatever its size.
+        each: Seconds of a unit of its work.
+        units: Amount of the jobs that it was measured on: what was measured on large ones counts more.
+        measured: ``"run"`` or ``"small job"``.
+    """
+
+    fixed: float
+    each: float
+    units: float = 1.0
+    measured: str = "small job"
+
+    def of(self, job: Job) -> float:
+        """Seconds that ``job`` will take one worker."""
+        return self.fixed + self.each * amount(job)
+
+
+def known_costs() -> dict[str, Cost]:
+    """The remembered costs of this machine, by kind."""
+    found = _read_cache().get(_machine(), {})
+    return {name: Cost(*values) for name, values in found.items()}
+
+
+def remember(costs: Mapping[str, Cost]) -> None:
+    """Add to the remembered costs; a cache that cannot be written is passed over."""
+    if not costs:
+        return
+    cache = _read_cache()
+    own = cache.setdefault(_machine(), {})
+    own.update({name: astuple(cost) for name, cost in costs.items()})
+    try:
+        write_atomic(_cache_path(), json.dumps(cache, indent=1).encode())
+    except StoreError as error:
+        log.debug("costs are not remembered: %s", error)
+
+
+def learn(outcomes: Iterable[Outcome], device: str) -> None:
+    """Remember what the jobs of a run really cost, by kind."""
+    spent: dict[str, list[tuple[float, int]]] = {}
+    for outcome in outcomes:
+        if not outcome.error and amount(outcome.job):
+            spent.setdefault(kind(outcome.job, device), []).append((_seconds(outcome, device), amount(outcome.job)))
+    known = known_costs()
+    learned = {}
+    for name, pairs in spent.items():
+        size = statistics.fmean(units for _, units in pairs)
+        if name in known and size < known[name].units / 2:
+            continue  # the fixed part of a small job would be taken for work
+        fixed = known[name].fixed if name in known else 0.0
+        each = statistics.fmean(max(seconds - fixed, seconds / 10) / units for seconds, units in pairs)
+        learned[name] = Cost(fixed, each, size, "run")
+    remember(learned)
+
+
+def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lambda line: None) -> dict[str, Cost]:
+    """Measure the kinds of jobs of ``plan`` whose cost is not known yet, on small jobs in a temporary store.
+
+    What cannot be made small (an annotated set that lies on disk) is left out, and so are jobs that fail.
+
+    Args:
+        plan: The jobs to come.
+        device: ``"cpu"`` or a GPU's name.
+        say: Called with a line before anything is measured.
+
+    Returns:
+        All costs known then, by kind.
+    """
+    known = known_costs()
+    unknown: dict[str, list[Job]] = {}
+    for job in plan.jobs:
+        name = kind(job, device)
+        if name not in known:
+            unknown.setdefault(name, []).append(job)
+    if unknown:
+        say(f"measuring what {len(unknown)} kinds of jobs cost on this machine (once)")
+        with tempfile.TemporaryDirectory(prefix="xaibench-costs-") as folder:
+            found = _Calibration(Store(Path(folder)), device).measure(unknown)
+        remember(found)
+        known |= found
+    return known
+
+
+class _Calibration:
+    """Runs small jobs in a store of its own."""
+
+    def __init__(self, store: Store, device: str) -> None:
+        self._store, self._device = store, device
+        self._ran: dict[Job, float] = {}
+
+    def measure(self, kinds: Mapping[str, list[Job]]) -> dict[str, Cost]:
+        costs: dict[str, Cost] = {}
+        for name, jobs in kinds.items():
+            # What a score costs depends on the map: look at some of different explainers.
+            some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if isinstance(jobs[0], ScoreJob) else jobs[:1]
+            found = [cost for job in some if (cost := self._cost(job)) is not None]
+            if found:
+                fixed = statistics.fmean(cost.fixed for cost in found)
+                each = statistics.fmean(cost.each for cost in found)
+                costs[name] = Cost(fixed, each, statistics.fmean(cost.units for cost in found))
+        return costs
+
+    def _cost(self, job: Job) -> Cost | None:
+        """First the smallest job, which also warms up; then one that takes long enough to be measured."""
+        if not takes_n_samples(data_of(job).name):
+            return None
+        if isinstance(job, DataJob):
+            few, most = _SAMPLES, _SAMPLES
+        elif isinstance(job, TrainJob):
+            few, most = 1, 50
+        else:
+            few, most = 2, max(2, min(64, amount(job)))
+        times = stated_samples(job) if isinstance(job, ExplainJob) else 1
+        if times > _FEW:
+            part = self._warm(_small(job, few, perturbations=_FEW))
+            if part is not None and part * times / _FEW > 20 * _ENOUGH:  # all of them would take seconds
+                return Cost(0.0, part * times / _FEW / few)
+        first = self._warm(_small(job, few))
+        if first is None:
+            return None
+        more = max(few, min(most, round(few * _ENOUGH / max(first, 1e-4))))
+        again = self._seconds(_small(job, more), fresh=more == few) if first < 10 * _ENOUGH else first
+        small, large = _small(job, few), _small(job, more)
+        if again is None or more == few:
+            return Cost(0.0, (again or first) / amount(small), amount(small))
+        each = max(again - first, 0.3 * again) / (amount(large) - amount(small))
+        return Cost(max(0.0, again - each * amount(large)), each, amount(large))
+
+    def _warm(self, job: Job) -> float | None:
+        """Seconds of the job once everything is loaded; where it takes long, that does not matter."""
+        first = self._seconds(job)
+        return self._seconds(job, fresh=True) if first is not None and first < 20 * _ENOUGH else first
+
+    def _seconds(self, job: Job, fresh: bool = False) -> float | None:
+        """Run the job, and before it those it needs; None if it cannot be run."""
+        if job in self._ran and not fresh:
+            return self._ran[job]
+        for need in _needs_of_all(job):
+            if self._seconds(need) is None:
+                return None
+        outcome = run_job(job, self._store, self._device if job.uses_device else "cpu")
+        if outcome.error:
+            log.debug("no cost of %s: %s", job, outcome.error)
+            return None
+        self._ran[job] = _seconds(outcome, self._device)
+        return self._ran[job]
+
+
+def _needs_of_all(job: Job) -> list[Job]:
+    """What the job reads: its needs, and for a score also those of its maps."""
+    found: dict[Job, None] = {}
+    for need in job.needs:
+        found.update(dict.fromkeys([*_needs_of_all(need), need]))
+    return list(found)
+
+
+def _small(job: Job, size: int, perturbations: int | None = None) -> Job:
+    """The job with so many epochs or samples, on few samples, its explainer with so many perturbations."""
+    if isinstance(job, DataJob):
+        few = {"n_samples": _SAMPLES} if takes_n_samples(job.name) else {}
+        return replace(job, parameters=freeze(dict(job.parameters) | few))
+    if isinstance(job, TrainJob):
+        parameters = freeze(dict(job.parameters) | {"epochs": size})
+        return replace(job, data=_small_data(job.data), parameters=tuple(parameters))
+    if isinstance(job, ExplainJob):
+        part = job.explainer
+        if perturbations is not None:
+            part = Part(part.name, part.use, freeze(dict(part.parameters) | {"n_samples": perturbations}))
+        data = _small_data(job.data)
+        network = _small_network(job.network)
+        return replace(job, data=data, network=network, explainer=part, samples=size, cut=0, part=None)
+    assert isinstance(job, ScoreJob)
+    explain = _small(job.explain, size, _FEW if stated_samples(job.explain) > _FEW else None)
+    assert isinstance(explain, ExplainJob)
+    return replace(job, explain=explain, network=_small_network(job.network))
+
+
+def _small_data(job: DataJob) -> DataJob:
+    data = _small(job, 0)
+    assert isinstance(data, DataJob)
+    return data
+
+
+def _small_network(network: Network | None) -> Network | None:
+    if network is None:
+        return None
+    training = _small(network.trainings[0], 1)
+    assert isinstance(training, TrainJob)
+    return Network((training,), training.seeds[0])
+
+
+def _seconds(outcome: Outcome, device: str) -> float:
+    """Processor time, which other programs do not change; on a device, the time it took."""
+    return outcome.seconds if outcome.job.uses_device and device != "cpu" else outcome.cpu_seconds
+
+
+def _machine() -> str:
+    return f"{processor()} × {available_cpus()}"
+
+
+def _cache_path() -> Path:
+    """The number in the name changes with what is kept."""
+    return Path(os.environ.get("XAIBENCH_CACHE") or Path.home() / ".cache" / "xaibench") / "costs-1.json"
+
+
+def _read_cache() -> dict[str, dict[str, tuple[float, float, float, str]]]:
+    try:
+        found = json.loads(_cache_path().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,126 @@
+"""What a run will cost, before anything starts: jobs, time, memory and disk by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xaibench.runner.costs.calibration import calibrate, known_costs
+from xaibench.runner.costs.job_amounts import disk_mb, kind, memory_mb
+from xaibench.runner.costs.simulation import simulate
+from xaibench.runner.engines.local_engines import available_cpus, devices_of
+from xaibench.runner.plan.jobs import STAGES, make_plan
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_files import load_suite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will cost.
+
+    Attributes:
+        suite: Its name.
+        stages: A row for each stage: ``jobs``, ``done`` (results that are there already), and of those to be run
+            ``work_seconds`` (of one worker, summed up), ``longest_seconds`` (of one job), ``memory_mb`` (of one worker
+            at most) and ``disk_mb``.
+        seconds: From start to end with ``workers``, in the order that the scheduler takes.
+        workers: Jobs that run at a time on CPUs.
+        device_workers: Jobs that run at a time on GPUs; 0 when there is none.
+        memory_mb: Of all workers, at most.
+        disk_mb: Of all results.
+        unmeasured: Jobs whose cost is not known, which count as nothing: what they do cannot be tried small.
+    """
+
+    suite: str
+    stages: pd.DataFrame
+    seconds: float
+    workers: int
+    device_workers: int
+    memory_mb: float
+    disk_mb: float
+    unmeasured: int
+
+
+def estimate(
+    suite: str | Path,
+    out: str | Path | None = None,
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    device: str = "auto",
+    store: str | Path | None = None,
+    device_workers: int | None = None,
+    measure: bool = True,
+    say: Callable[[str], None] = lambda line: None,
+) -> Estimate:
+    """Estimate what :func:`xaibench.runner.run` would cost with the same arguments.
+
+    The costs are those that earlier runs had on this machine; for kinds of jobs that were never run here, small ones
+    are tried (seconds at 8×8, a minute or two at 64×64) and remembered. Times are processor times: beside other heavy
+    programs a run takes longer. Starting the workers and writing the tables come on top, some ten seconds.
+
+    Args:
+        suite: As in :func:`~xaibench.runner.run`.
+        out: The run folder; what is finished there is not counted.
+        quick: As in :func:`~xaibench.runner.run`.
+        workers: As in :func:`~xaibench.runner.run`; give the number of a cluster to see what it would take.
+        device: As in :func:`~xaibench.runner.run`.
+        store: As in :func:`~xaibench.runner.run`.
+        device_workers: As in :func:`~xaibench.runner.run`.
+        measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
+        say: Called with a line when something is measured.
+
+    Returns:
+        Jobs, seconds, memory and disk of each stage, and the whole in seconds of wall time.
+
+    Raises:
+        UnknownNameError: If the suite, or a part that it names, is not known.
+        SuiteError: If the suite cannot be run as written.
+    """
+    import pandas as pd
+
+    loaded, _ = load_suite(suite, quick=quick)
+    plan = make_plan(loaded)
+    devices = devices_of(device)
+    on = devices[0].partition(":")[0]
+    drivers = device_workers if device_workers is not None else (0 if on == "cpu" else len(devices))
+    costs = calibrate(plan, on, say) if measure else known_costs()
+    folder = Path(out) if out is not None else Path("runs") / loaded.name
+    results = Store(store if store is not None else folder / "store")
+    keys = {stage: results.keys(stage) for stage in STAGES}
+    done = {job for job in plan.jobs if job.key in keys[job.stage]}
+
+    names = {job: kind(job, on) for job in plan.jobs}
+    seconds = {job: costs[name].of(job) if name in costs else 0.0 for job, name in names.items()}
+    workers = workers or max(1, available_cpus() - drivers)
+    rows = []
+    for stage in STAGES:
+        jobs = [job for job in plan.jobs if job.stage == stage]
+        left = [job for job in jobs if job not in done]
+        rows.append(
+            {
+                "jobs": len(jobs),
+                "done": len(jobs) - len(left),
+                "work_seconds": sum(seconds[job] for job in left),
+                "longest_seconds": max((seconds[job] for job in left), default=0.0),
+                "memory_mb": max((memory_mb(job) for job in left), default=0.0),
+                "disk_mb": sum(disk_mb(job) for job in jobs),
+            }
+        )
+    table = pd.DataFrame(rows, index=pd.Index(STAGES, name="stage"))
+    at_once = min(workers + drivers, len(plan.jobs) - len(done))
+    return Estimate(
+        suite=loaded.name,
+        stages=table,
+        seconds=simulate(plan.jobs, seconds, workers, device_workers=drivers, done=done),
+        workers=workers,
+        device_workers=drivers,
+        memory_mb=at_once * float(table["memory_mb"].max()),
+        disk_mb=float(table["disk_mb"].sum()),
+        unmeasured=sum(name not in costs for job, name in names.items() if job not in done),
+    )

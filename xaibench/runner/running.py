@@ -1,0 +1,285 @@
+"""One run, from the suite to the tables of the run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from xaibench.runner.costs.calibration import learn
+from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus, devices_of
+from xaibench.runner.engines.scheduling import Schedule
+from xaibench.runner.plan.jobs import STAGES, Job, Plan, Stage, make_plan
+from xaibench.runner.run_environment import environment
+from xaibench.runner.stages.gathering import collect
+from xaibench.runner.store.job_records import Records
+from xaibench.runner.store.result_store import CorruptResultError, Store
+from xaibench.runner.store.store_files import write_atomic
+from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
+from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.suite_tables import check_variables
+
+#: Where jobs can run.
+ENGINES = ("serial", "processes", "ray")
+
+_GET_RAY = 'pip install "xaibench[ray]".'
+
+#: Called with a stage, how many of its jobs are done, and how many there are.
+Progress = Callable[[Stage, int, int], None]
+
+
+class ArgumentError(ValueError):
+    """An argument of a run that cannot be used, such as its folder; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left behind.
+
+    Attributes:
+        folder: The run folder with its tables.
+        failures: ``{job: error}`` in words; empty when all went well.
+        jobs: How many jobs the suite has.
+        seconds: How long it took this time.
+        missing: ``{data set: how to get it}`` of the annotated sets that were left out because they are not there.
+    """
+
+    folder: Path
+    failures: dict[str, str]
+    jobs: int
+    seconds: float
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def run(
+    suite: str | Path,
+    out: str | Path | None = None,
+    *,
+    engine: str = "processes",
+    workers: int | None = None,
+    device: str = "auto",
+    quick: bool = False,
+    progress: Progress | None = None,
+    store: str | Path | None = None,
+    address: str | None = None,
+    device_workers: int | None = None,
+    root: str | Path | None = None,
+    datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    finetune: str | None = None,
+    protocol: str | None = None,
+) -> Run:
+    """Run a suite: generate, train, explain, score, and write the tables of the run folder.
+
+    What is already in the folder is not computed again, so a run that was stopped goes on where it was, and a suite
+    that was changed computes only what the change touches. The tables are the same to the bit whatever the engine, the
+    number of workers and the interruptions.
+
+    Args:
+        suite: Name of a built-in suite, or path of a TOML file.
+        out: The run folder; default ``runs/<name of the suite>``.
+        engine: ``"processes"`` runs jobs side by side, ``"serial"`` one after the other in this process, ``"ray"`` on
+            the machines of a Ray cluster (extra ``ray``).
+        workers: The most jobs to run at a time on CPUs; default one a CPU, of the cluster with ``"ray"``.
+        device: ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
+        quick: Run the suite's small form.
+        progress: Called as jobs end.
+        store: Where the results of the jobs lie: a folder, or a URL that fsspec knows (``"s3://bucket/run"``); default
+            ``store`` in the run folder. With ``"ray"`` every machine must reach it under this name.
+        address: Of the Ray cluster, or ``"auto"`` for the one that this machine is part of; default a new one on this
+            machine alone.
+        device_workers: Processes that share the GPUs; default one each. With ``"ray"``, jobs that share one GPU.
+        root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
+        datasets: Only these of the suite's data sets, by name or by their cell's label.
+        models: These instead of the suite's.
+        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
+        protocol: How maps are cut, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
+
+    Returns:
+        The run folder, what failed, and which annotated sets were left out because they are not there. Failed jobs are
+        tried again by the next run.
+
+    Raises:
+        UnknownNameError: If the suite, or a part that it names, is not known.
+        SuiteError: If the suite cannot be run as written.
+        ArgumentError: If the folder cannot be written or is in use, or there is no such engine or device.
+        StoreError: If the disk is full or goes away while it runs; what is finished is kept.
+    """
+    start = time.monotonic()
+    if engine != "ray":  # whose machines may have what this one has not
+        _check_device(device)
+    loaded, text = load_suite(suite, quick=quick)
+    choices: dict[str, Any] = {"datasets": datasets, "models": models, "finetune": finetune, "protocol": protocol}
+    with _data_root(root):
+        loaded = narrowed(loaded, **choices)
+        text = narrowed_text(text, loaded, changed=any(choice is not None for choice in choices.values()))
+        check_variables(loaded)
+        loaded, missing = without_missing(loaded)
+        plan = make_plan(loaded)
+        folder = Path(out) if out is not None else Path("runs") / loaded.name
+        results = Store(store if store is not None else folder / "store")
+        with _sole_use(folder):
+            write_atomic(folder / "suite.toml", text.encode())
+            count = _counted(plan, progress)
+            with (
+                _engine(engine, results, device, workers, address, device_workers) as runner,
+                Records(folder) as records,
+            ):
+                failures = _compute(plan, results, folder, runner, count, records.add)
+            if engine != "ray":  # whose machines are others
+                learn(records.outcomes, devices_of(device)[0].partition(":")[0])
+            seconds = time.monotonic() - start
+            conditions = {
+                "engine": engine,
+                "workers": 1 if engine == "serial" else workers or available_cpus(),
+                "device": device,
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+                "seconds": round(seconds, 1),
+                "seeds": {
+                    "data": loaded.data.seeds,
+                    "training": loaded.training.seeds,
+                    "explaining": loaded.explaining.seed,
+                },
+                "jobs": {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES},
+                "choices": {name: choice for name, choice in choices.items() if choice is not None},
+                "missing": list(missing),
+            }
+            write_atomic(folder / "environment.json", json.dumps(environment() | conditions, indent=2).encode())
+    return Run(folder, {str(job): error for job, error in failures.items()}, len(plan.jobs), seconds, missing)
+
+
+@contextlib.contextmanager
+def _data_root(root: str | Path | None) -> Iterator[None]:
+    """``root`` as ``$XAIBENCH_DATA``, which suites name and worker processes inherit."""
+    if root is None:
+        yield
+        return
+    before = os.environ.get("XAIBENCH_DATA")
+    os.environ["XAIBENCH_DATA"] = str(Path(root).expanduser())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XAIBENCH_DATA"]
+        else:
+            os.environ["XAIBENCH_DATA"] = before
+
+
+def _compute(
+    plan: Plan,
+    store: Store,
+    folder: Path,
+    engine: Engine,
+    count: Callable[[Job], None],
+    ended: Callable[[Outcome], None],
+) -> Mapping[Job, str]:
+    """Run what is missing and gather the tables; again when a result turns out damaged only as it is gathered."""
+    for last in (False, False, True):
+        failures = Schedule(plan.jobs, store, count, ended).run(engine)
+        try:
+            collect(plan, store, folder, failures)
+        except CorruptResultError:
+            if last:
+                raise
+        else:
+            break
+    return failures
+
+
+def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:
+    total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
+    done: dict[Stage, int] = dict.fromkeys(STAGES, 0)
+
+    seen: set[Job] = set()
+
+    def count(job: Job) -> None:
+        if job in seen:  # made again, because its result was damaged
+            return
+        seen.add(job)
+        done[job.stage] += 1
+        if progress is not None:
+            progress(job.stage, done[job.stage], total[job.stage])
+
+    return count
+
+
+def _engine(
+    name: str, store: Store, device: str, workers: int | None, address: str | None, device_workers: int | None
+) -> Engine:
+    for what, count in (("workers", workers), ("device_workers", device_workers)):
+        if count is not None and count < 1:
+            raise ArgumentError(f"{what} is {count}; expected 1 or more.")
+    if address is not None and name != "ray":
+        raise ArgumentError(
+            f"address is {address!r}, but engine is {name!r}; it is for engine 'ray' alone, leave it out."
+        )
+    if name == "serial":
+        return Serial(store, device)
+    if name == "processes":
+        return Processes(store, device, workers, device_workers)
+    if name == "ray":
+        return _ray_engine(store, device, workers, address, device_workers or 1)
+    raise ArgumentError(f"Unknown engine {name!r}; known: {', '.join(ENGINES)}.")
+
+
+def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
+    try:
+        from xaibench.runner.engines.ray_engine import Ray, RayError
+    except ImportError as error:
+        raise ArgumentError(f"engine='ray' needs Ray, which cannot be imported ({error}): {_GET_RAY}") from error
+    try:
+        return Ray(store, device, workers, address=address, jobs_per_gpu=share)
+    except RayError as error:
+        raise ArgumentError(str(error)) from error
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    if not isinstance(device, str):
+        raise ArgumentError(f'device is {device!r}; expected a text such as "auto", "cpu" or "cuda".')
+    if device == "auto":
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(f'There is no device {device!r} here ({reason}); use "auto" or "cpu".') from error
+
+
+@contextlib.contextmanager
+def _sole_use(folder: Path) -> Iterator[None]:
+    """Keep two runs out of one folder; the lock goes with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock: Any = (folder / ".lock").open("w")
+    except OSError as error:
+        raise ArgumentError(
+            f"Cannot write to the run folder {folder}: {error.strerror}; choose another with --out."
+        ) from error
+    with lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such locks on Windows: the files themselves are still never half written
+            pass
+        except OSError as error:
+            raise ArgumentError(
+                f"Another run (process {_owner(folder)}) is using {folder}; wait for it, or choose another with --out."
+            ) from error
+        (folder / ".owner").write_text(str(os.getpid()))
+        yield
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return (folder / ".owner").read_text()
+    except OSError:
+        return "unknown"

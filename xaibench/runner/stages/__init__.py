@@ -1,0 +1,1 @@
+"""What jobs do, and what is gathered of them."""

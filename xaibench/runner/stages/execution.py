@@ -1,0 +1,231 @@
+"""One job: read the results it needs from the store, compute, keep the result. Nothing else is touched.
+
+Every job computes with one thread, so that its result is the same to the bit whatever engine runs it and however many
+run beside it; the engines use the cores by running several jobs at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from xaibench.evaluation.protocol import Protocol, prepared
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, ScoreJob, TrainJob
+from xaibench.runner.plan.part_facts import is_fitted, part_info, registry
+from xaibench.runner.stages.network_training import make_network, train
+from xaibench.runner.stages.sample_data import batches, make_data, read_data, read_test_split
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_tables import thaw
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor, nn
+
+    from xaibench.core.vocabulary import Output
+    from xaibench.data import Split
+
+
+def execute(job: Job, store: Store, device: str = "auto") -> None:
+    """Compute the result of ``job`` and keep it; the results it needs must be in the store.
+
+    Raises:
+        Exception: Whatever the part raises; nothing is stored then.
+    """
+    with _one_thread():
+        if isinstance(job, DataJob):
+            make_data(job, store)
+        elif isinstance(job, TrainJob):
+            train(job, store, device)
+        elif isinstance(job, ExplainJob):
+            _explain(job, store, device)
+        elif isinstance(job, ScoreJob):
+            _score(job, store, device)
+        else:
+            raise TypeError(f"Expected a data, train, explain or score job, got {type(job).__name__}.")
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _explain(job: ExplainJob, store: Store, device: str) -> None:
+    import torch
+
+    from xaibench.explainers import build, explain
+
+    split = read_test_split(store, job.data)
+    network = read_network(store, job.network) if job.network else None
+    explainer: Any = job.explainer.use
+    settings = _settings(job)
+    if network is not None and is_fitted(explainer):
+        own = {name: value for name, value in settings.items() if name != "seed"}
+        unfitted: Any = build(explainer, **own)
+        explainer = unfitted.fit(network, _batches(read_data(store, job.data)[0]["train"]))
+        settings = {"seed": settings["seed"]}
+    output = None if job.output == "default" else cast("Output", job.output)
+    start, stop = _span(job, split)
+    maps = [
+        explain(explainer, network, images, targets, output=output, device=device, **settings)
+        for images, _, targets in batches(split, start, stop)
+    ]
+    found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
+    store.save_tensors("explain", job.key, {"maps": found}, {"explainer": job.explainer.name})
+
+
+def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
+    """Which test samples ``job`` explains: from the first number to before the second."""
+    start, stop = job.part or (0, len(split) if job.samples == "all" else job.samples)
+    return min(start, len(split)), min(stop, len(split))
+
+
+def _batches(split: Split, size: int = 512) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    for start in range(0, len(split), size):
+        yield split[start : start + size]
+
+
+def _settings(job: ExplainJob) -> dict[str, Any]:
+    """The explainer's parameters as the suite states them, and the suite's seed where they state none."""
+    return {"seed": job.explain_seed} | thaw(job.explainer.parameters)
+
+
+def _score(job: ScoreJob, store: Store, device: str) -> None:
+    import pandas as pd
+
+    maps = read_maps(store, job.explain)
+    split = read_test_split(store, job.explain.data)
+    score = _scorer(job, store, device)
+    tables, start = [], 0
+    for images, masks, targets in batches(split, 0, len(maps)):
+        some = maps[start : start + len(masks)]
+        table = score(images, masks, targets, some)
+        table["sample"] += start
+        table["reason"] = _reasons(job, table, some, masks)
+        tables.append(table)
+        start += len(masks)
+    store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
+
+
+def _scorer(job: ScoreJob, store: Store, device: str) -> Callable[[Tensor, Tensor, Tensor, Tensor], pd.DataFrame]:
+    """A function of ``(images, masks, targets, maps)`` to a table of ``sample``, ``value``, and ``curve`` if asked."""
+    import pandas as pd
+    import torch
+
+    metric = registry("metric").resolve(job.metric.use)
+    place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    info = part_info("metric", job.metric.use)
+    kind = info.kind if info else "ground-truth"
+    given = thaw(job.metric.parameters) | {"reduction": "none"}
+    network = _asked(store, job).to(place) if kind in ("model", "explainer") else None
+
+    def score(images: Tensor, masks: Tensor, targets: Tensor, maps: Tensor) -> pd.DataFrame:
+        if kind == "ground-truth":
+            seen, parameters = prepared(job.metric.use, maps.numpy(), given, cast("Protocol", job.protocol))
+            found = metric(seen, masks.numpy(), **parameters)
+        elif kind == "map":
+            found = metric(maps, **given)
+        elif kind == "model":
+            found = metric(network, images.to(place), maps.to(place), targets.to(place), **given)
+        else:
+            explainer = functools.partial(_explainer(job.explain.explainer.use), **_settings(job.explain))
+            found = metric(explainer, network, images.to(place), targets.to(place), **given)
+        values, curves = found if given.get("return_curves") else (found, None)
+        table = pd.DataFrame({"sample": range(len(masks)), "value": [float(value) for value in values]})
+        if curves is not None:
+            table["curve"] = [[float(point) for point in curve] for curve in curves.values]
+        return table
+
+    return score
+
+
+def _asked(store: Store, job: ScoreJob) -> nn.Module:
+    if job.network is None:
+        raise ValueError(f"{job.metric.name} asks the model, but its job names no network.")
+    return read_network(store, job.network)
+
+
+def _explainer(name: str) -> Any:
+    from xaibench.explainers import explain
+
+    return functools.partial(explain, name)
+
+
+def _reasons(job: ScoreJob, table: pd.DataFrame, maps: Tensor, masks: Tensor) -> list[str]:
+    """Why a score is undefined; empty where it is defined."""
+    from xaibench.metrics import undefined_reasons
+
+    undefined = table["value"].isna()
+    if not undefined.any():
+        return [""] * len(table)
+    known = job.metric.use if job.metric.use in registry("metric") else None
+    threshold = thaw(job.metric.parameters).get("threshold", 0.0)
+    reasons = undefined_reasons(maps, masks, known, threshold=threshold)
+    return [(reason or "undefined") if nan else "" for nan, reason in zip(undefined, reasons, strict=True)]
+
+
+# What later stages read of earlier ones. Many small jobs in a row read the same data set and the same networks, so
+# the last few are kept in memory by key; a key never changes its meaning.
+
+
+@functools.lru_cache(maxsize=1024)
+def read_trainings(store: Store, key: str) -> list[dict[str, Any]]:
+    """One record for each training of a train job: seed, losses, accuracies."""
+    trainings: list[dict[str, Any]] = store.load_meta("train", key)["trainings"]
+    return trainings
+
+
+def read_correct(store: Store, network: Network) -> Tensor:
+    """``[n_test]`` bool: the test samples that ``network`` classifies correctly."""
+    training, seed = chosen_training(store, network)
+    return store.load_tensors("train", training.key, f"{seed}.correct")[0][f"{seed}.correct"]
+
+
+def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
+    """The train job and seed of ``network``: the given seed, or the one of the lowest validation loss."""
+    candidates = [
+        (record["val_loss"], record["seed"], training)
+        for training in network.trainings
+        for record in read_trainings(store, training.key)
+        if network.seed in ("best", record["seed"])
+    ]
+    _, seed, training = min(candidates, key=lambda candidate: candidate[:2])
+    return training, seed
+
+
+def read_network(store: Store, network: Network) -> nn.Module:
+    """The trained network, in evaluation mode."""
+    training, seed = chosen_training(store, network)
+    model = make_network(training, seed, store)
+    prefix = f"{seed}.weights."
+    tensors = store.load_tensors("train", training.key, prefix)[0]
+    changed = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    model.load_state_dict(model.state_dict() | changed)
+    return model.eval()
+
+
+def read_test_samples(store: Store, job: ExplainJob) -> tuple[Tensor, Tensor, Tensor]:
+    """The images, masks and targets that ``job`` explains, of a set that is small enough to be held."""
+    split = read_test_split(store, job.data)
+    return split[slice(*_span(job, split))]
+
+
+def has_maps(store: Store, job: ExplainJob) -> bool:
+    """Whether all maps of ``job`` are there."""
+    return all(store.has("explain", part.key) for part in job.parts)
+
+
+def read_maps(store: Store, job: ExplainJob) -> Tensor:
+    """The maps ``[N, H, W]`` of ``job``, whatever jobs it was cut into."""
+    import torch
+
+    maps = [store.load_tensors("explain", part.key)[0]["maps"] for part in job.parts]
+    return maps[0] if len(maps) == 1 else torch.cat([part for part in maps if len(part)])

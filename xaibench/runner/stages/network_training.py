@@ -1,0 +1,137 @@
+"""A train job: networks from scratch, or a pretrained one with a new head, or as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+from xaibench.runner.plan.jobs import DataJob, TrainJob
+from xaibench.runner.stages.sample_data import batches, read_data
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_tables import thaw
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from xaibench.data import Split
+
+
+def train(job: TrainJob, store: Store, device: str) -> None:
+    """Train the networks of the job, and keep what the training changed, the course of it, and the test results."""
+    import torch
+
+    splits, _ = read_data(store, job.data)
+    networks = [make_network(job, seed, store) for seed in job.seeds]
+    before = [_state(network) for network in networks]
+    courses = _trained(job, networks, splits, device)
+    tensors: dict[str, Tensor] = {}
+    records = []
+    for seed, network, start, course in zip(job.seeds, networks, before, courses, strict=True):
+        correct = _correct(network, splits["test"])
+        changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
+        tensors |= {f"{seed}.weights.{name}": value for name, value in changed.items()}
+        tensors[f"{seed}.correct"] = correct
+        tensors[f"{seed}.train_loss"] = torch.tensor(course["train_loss"])
+        tensors[f"{seed}.val_loss"] = torch.tensor(course["val_losses"])
+        records.append(
+            {
+                "seed": seed,
+                "network_seed": network_seed(job.data, seed),
+                "best_epoch": course["best_epoch"],
+                "val_loss": course["val_loss"],
+                "val_accuracy": course["val_accuracy"],
+                "test_accuracy": float(correct.double().mean()),
+            }
+        )
+    store.save_tensors("train", job.key, tensors, {"trainings": records})
+
+
+def make_network(job: TrainJob, seed: int, store: Store) -> nn.Module:
+    """The network before its training."""
+    from xaibench.models import build
+
+    meta = store.load_meta("data", job.data.key)
+    shape, classes = tuple(meta["image_shape"]), len(meta["classes"])
+    return build(job.model, shape, classes, seed=network_seed(job.data, seed), **nested(thaw(job.build)))
+
+
+def network_seed(data: DataJob, seed: int) -> int:
+    """The seed that a network's weights and batches are drawn with: another one for every data set.
+
+    With the plain seed the networks of all cells would start from the same few draws, and a bad one (a CNN with four
+    filters can start all but dead) would spoil every cell at once.
+
+    Example:
+        >>> network_seed(DataJob("xai-tris/xor-corr-8x8", 0, (), "1"), 2)
+        308384768
+    """
+    return int.from_bytes(hashlib.sha256(f"{data.name} {data.seed} {seed}".encode()).digest()[:4])
+
+
+def nested(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters whose tables, frozen as pairs in a suite, are tables again."""
+    return {name: _table(value) for name, value in parameters.items()}
+
+
+def _table(value: Any) -> Any:
+    pairs = isinstance(value, tuple) and value and all(isinstance(v, tuple) and len(v) == 2 for v in value)
+    return dict(value) if pairs and all(isinstance(name, str) for name, _ in value) else value
+
+
+def _state(network: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split], device: str) -> list[dict[str, Any]]:
+    from xaibench.models import fit_head, fit_many
+
+    parameters = thaw(job.parameters)
+    method = parameters.pop("method", "fit")
+    seeds = [network_seed(job.data, seed) for seed in job.seeds]
+    if method == "none":
+        return [_untrained(network, splits["val"]) for network in networks]
+    if method == "fit":
+        many = len(networks)
+        train, val = [splits["train"]] * many, [splits["val"]] * many
+        found = fit_many(networks, train, val, seeds=seeds, device=device, progress=False, **parameters)
+    else:
+        parameters.pop("loss", None)
+        found = [
+            fit_head(
+                network,
+                splits["train"],
+                splits["val"],
+                finetune=method,
+                seed=seed,
+                device=device,
+                progress=False,
+                **parameters,
+            )
+            for network, seed in zip(networks, seeds, strict=True)
+        ]
+    return [
+        {
+            "train_loss": result.train_loss,
+            "val_losses": result.val_loss,
+            "best_epoch": result.best_epoch,
+            "val_loss": result.best_val_loss,
+            "val_accuracy": result.val_accuracy,
+        }
+        for result in found
+    ]
+
+
+def _untrained(network: nn.Module, val: Split) -> dict[str, Any]:
+    accuracy = float(_correct(network, val).double().mean()) if len(val) else math.nan
+    return {"train_loss": [], "val_losses": [], "best_epoch": 0, "val_loss": 0.0, "val_accuracy": accuracy}
+
+
+def _correct(network: nn.Module, split: Split) -> Tensor:
+    """``[N]`` bool: which samples the network puts in the right class."""
+    import torch
+
+    network = network.cpu().eval()
+    with torch.inference_mode():
+        found = [network(images).argmax(1) == targets for images, _, targets in batches(split, 0, len(split))]
+        return torch.cat(found)

@@ -1,0 +1,130 @@
+"""The samples of a data job: generated ones lie in the store, annotated ones are read from where they lie."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_tables import thaw
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xaibench.data import Dataset, Split
+
+#: The splits of a data set, in the order they are stored.
+SPLITS = ("train", "val", "test")
+
+#: Samples of an annotated set that are in memory at a time.
+_BATCH = 32
+
+
+class DataChangedError(RuntimeError):
+    """A set on disk is not what it was when the run began; what was computed is kept."""
+
+
+def make_data(job: DataJob, store: Store) -> None:
+    """Make or open the data set, and keep its samples; of a set on disk, only which samples they are."""
+    dataset = _load(job)
+    on_disk = hasattr(dataset.test, "source")
+    tensors: dict[str, Tensor] = {}
+    for name in SPLITS:
+        split = getattr(dataset, name)
+        tensors[f"{name}.targets"] = split.targets
+        if not on_disk:
+            tensors |= {f"{name}.images": split.images, f"{name}.masks": split.masks}
+    meta = {
+        "classes": list(dataset.info.classes),
+        "parameters": dict(dataset.parameters),
+        "image_shape": list(dataset.test[0][0].shape),
+        "on_disk": _identity(dataset) if on_disk else "",
+    }
+    store.save_tensors("data", job.key, tensors, meta)
+
+
+@functools.lru_cache(maxsize=1)
+def read_data(store: Store, job: DataJob) -> tuple[dict[str, Split], dict[str, Any]]:
+    """The splits of a data set, and what lies beside them (``classes``, ``parameters``, ``image_shape``)."""
+    meta = store.load_meta("data", job.key)
+    if meta.get("on_disk"):
+        dataset = _open(job, meta["on_disk"])
+        return {name: getattr(dataset, name) for name in SPLITS}, meta
+    tensors, meta = store.load_tensors("data", job.key)
+    return {name: _split(tensors, name) for name in SPLITS}, meta
+
+
+@functools.lru_cache(maxsize=4)
+def read_test_split(store: Store, job: DataJob) -> Split:
+    """The test split alone, which is all that explaining and scoring read of a data set."""
+    meta = store.load_meta("data", job.key)
+    if meta.get("on_disk"):
+        return _open(job, meta["on_disk"]).test
+    return _split(store.load_tensors("data", job.key, "test.")[0], "test")
+
+
+def batches(split: Split, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The samples from ``start`` to before ``stop``: all at once where they are in memory already, else a few."""
+    size = _BATCH if hasattr(split, "source") else max(1, stop - start)
+    for first in range(start, stop, size):
+        yield split[first : min(first + size, stop)]
+
+
+def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
+    """Id, group and file of each test sample of a set on disk; none of one that is generated."""
+    split: Any = read_test_split(store, job)
+    if not hasattr(split, "source"):
+        return []
+    groups = split.source.groups if split.source.groups is not None else range(len(split.source))
+    return [
+        {"sample": number, "id": meta["id"], "group": int(groups[index]), "file": meta.get("file", "")}
+        for number, (index, meta) in enumerate(zip(split.indices.tolist(), split.meta, strict=True))
+    ]
+
+
+def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with ``$NAME`` replaced by that variable of the environment: a folder lies elsewhere on each machine.
+
+    Example:
+        >>> import os
+        >>> os.environ["MY_IMAGES"] = "/data/images"
+        >>> with_variables({"images_dir": "$MY_IMAGES", "alpha": 0.1})
+        {'images_dir': '/data/images', 'alpha': 0.1}
+    """
+    return {name: os.path.expandvars(value) if isinstance(value, str) else value for name, value in parameters.items()}
+
+
+def _load(job: DataJob) -> Dataset:
+    from xaibench.data import load
+
+    return load(job.name, seed=job.seed, **with_variables(thaw(job.parameters)))
+
+
+def _open(job: DataJob, identity: str) -> Dataset:
+    """The set as it was when the run began."""
+    dataset = _load(job)
+    if _identity(dataset) != identity:
+        raise DataChangedError(
+            f"{job.name} is not what it was when this run began: its samples have changed on disk. Start a new run "
+            "folder, or put the files back."
+        )
+    return dataset
+
+
+def _identity(dataset: Any) -> str:
+    """Of the samples and their order, not of their pixels."""
+    digest = hashlib.sha256()
+    for name in SPLITS:
+        split = getattr(dataset, name)
+        digest.update(f"{name} {split.indices.tolist()} {split.targets.tolist()}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _split(tensors: dict[str, Tensor], name: str) -> Split:
+    from xaibench.data import Split
+
+    return Split(tensors[f"{name}.images"], tensors[f"{name}.masks"], tensors[f"{name}.targets"])

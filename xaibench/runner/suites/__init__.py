@@ -1,0 +1,1 @@
+"""Suites: TOML files and what they become."""

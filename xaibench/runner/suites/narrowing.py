@@ -1,0 +1,115 @@
+"""A suite made to fit: other models, fewer sets, and without the sets that are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from xaibench.runner.plan.part_facts import registry
+from xaibench.runner.stages.sample_data import with_variables
+from xaibench.runner.suites.suite_files import to_toml
+from xaibench.runner.suites.suite_tables import Cell, Suite, SuiteError, thaw
+
+
+def narrowed(
+    suite: Suite,
+    *,
+    datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    finetune: str | None = None,
+    protocol: str | None = None,
+) -> Suite:
+    """The suite with some of its data sets, with other models, or with another training.
+
+    Args:
+        suite: As written.
+        datasets: Names or labels of the sets to keep; None = all.
+        models: Instead of each cell's own; None = those.
+        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
+        protocol: How maps are cut, ``"scaled"`` or ``"published"``.
+
+    Raises:
+        SuiteError: If a set is not in the suite, or its networks are not pretrained ones.
+    """
+    for what, given in (("datasets", datasets), ("models", models)):
+        if given is not None and (isinstance(given, str) or not given):
+            raise SuiteError(f"{what} is {given!r}; expected a list of at least one name.")
+    cells: list[Cell] = list(suite.cells)
+    if datasets is not None:
+        cells = _chosen(suite, [registry("dataset").canonical(name) for name in datasets])
+    if models is not None:
+        cells = [dataclasses.replace(cell, models=tuple(models)) for cell in cells]
+    training, explaining = suite.training, suite.explaining
+    if finetune is not None:
+        if training.method not in ("head", "all"):
+            raise SuiteError(
+                f"{suite.name} trains no pretrained network (method {training.method!r}); leave finetune out."
+            )
+        if finetune not in ("head", "all"):
+            raise SuiteError(f"finetune is {finetune!r}; expected 'head' or 'all'.")
+        training = dataclasses.replace(training, method=finetune)
+    if protocol is not None:
+        if protocol not in ("scaled", "published"):
+            raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
+        explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
+    return dataclasses.replace(suite, cells=tuple(cells), training=training, explaining=explaining)
+
+
+def _chosen(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
+    known = {name for cell in suite.cells for name in (*cell.datasets, *([cell.label] if cell.label else []))}
+    for name in wanted:
+        if name not in known:
+            raise SuiteError(f"{suite.name} has no data set {name!r}; it has: {', '.join(sorted(known))}.")
+    kept = []
+    for cell in suite.cells:
+        names = cell.datasets if cell.label in wanted else tuple(name for name in cell.datasets if name in wanted)
+        if names:
+            kept.append(dataclasses.replace(cell, datasets=names))
+    return kept
+
+
+def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
+    """The TOML of the suite as run: as written, or with what :func:`narrowed` has changed."""
+    if not changed:
+        return text
+    tables = tomllib.loads(text)
+    tables.pop("quick", None)
+    tables["training"] = tables.get("training", {}) | {"method": suite.training.method}
+    tables["explaining"] = tables.get("explaining", {}) | {"protocol": suite.explaining.protocol}
+    tables["cells"] = [_cell_table(cell) for cell in suite.cells]
+    return "# As run, with what the command line has changed.\n" + to_toml(tables)
+
+
+def _cell_table(cell: Cell) -> dict[str, Any]:
+    table: dict[str, Any] = {"label": cell.label} if cell.label else {}
+    table |= {"datasets": list(cell.datasets), "models": list(cell.models)}
+    return table | {name: thaw(values) for name in ("data", "training", "build") if (values := getattr(cell, name))}
+
+
+def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
+    """The suite without the annotated sets that are not there, and for each of those, how to get it.
+
+    Raises:
+        SuiteError: If none of its sets is there; says how to get them.
+    """
+    from xaibench.data.annotated import AnnotatedSet, MissingDataError
+
+    missing: dict[str, str] = {}
+    for name in dict.fromkeys(name for cell in suite.cells for name in cell.datasets):
+        part = registry("dataset").resolve(name)
+        if isinstance(part, AnnotatedSet):
+            root = with_variables(thaw(suite.data.parameters)).get("root")
+            try:
+                part.find(root)
+            except MissingDataError as error:
+                missing[name] = str(error)
+    cells = [
+        dataclasses.replace(cell, datasets=tuple(name for name in cell.datasets if name not in missing))
+        for cell in suite.cells
+    ]
+    kept = tuple(cell for cell in cells if cell.datasets)
+    if not kept:
+        raise SuiteError(f"{suite.name}: none of its data sets is there.\n\n" + "\n\n".join(missing.values()))
+    return dataclasses.replace(suite, cells=kept), missing

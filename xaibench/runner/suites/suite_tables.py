@@ -1,0 +1,198 @@
+"""A suite: what is run, as one TOML file read into frozen dataclasses.
+
+A suite names data sets, models, seeds, explainers and metrics with their parameters, and states every default once::
+
+    name = "my-suite"
+    title = "Two sets, one network"
+
+    [data]                          # how each set is made
+    seeds = [0]
+    parameters = { n_samples = 10000 }      # handed to the data sets' loaders
+
+    [training]
+    seeds = [0, 1, 2]
+    epochs = 500
+    lr = 0.004
+
+    [explaining]
+    samples = 200                   # the first test samples; "all" for the whole test split
+    trainings = "best"              # the one of lowest validation loss, or "all"
+
+    [[cells]]                       # every data set with every model; a cell may change how it is made and trained
+    datasets = ["xai-tris/rigid-white-8x8"]
+    models = ["mlp", "cnn"]
+    data = { alpha = 0.7 }
+    training = { lr = 0.0004 }
+
+    [explainers]                    # name = parameters; `use` when the name is not the part's own
+    integrated_gradients = {}
+    lime-500 = { use = "lime", n_samples = 500 }
+
+    [metrics]
+    emd_perf = {}
+
+    [quick]                         # what `--quick` changes: any of the tables above
+    training = { epochs = 10 }
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from xaibench.evaluation.protocol import Protocol
+
+#: How a network comes to its weights.
+METHODS = ("fit", "head", "all", "none")
+
+#: Parameters of a part: sorted pairs, so that they can be hashed; lists become tuples, tables become pairs.
+Parameters = tuple[tuple[str, Any], ...]
+
+
+class SuiteError(ValueError):
+    """A suite that cannot be run as it is written; the message names the file and the entry."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named part with its parameters, as a suite states it.
+
+    Attributes:
+        name: How it is called in the suite, the scores and the report.
+        use: Registered name or ``"package.module:name"`` of the part itself.
+        parameters: Keyword arguments.
+    """
+
+    name: str
+    use: str
+    parameters: Parameters = ()
+
+
+@dataclass(frozen=True)
+class Data:
+    """How each data set is made: once for each seed, with the same parameters."""
+
+    seeds: tuple[int, ...] = (0,)
+    parameters: Parameters = ()
+
+
+@dataclass(frozen=True)
+class Training:
+    """How each network is trained, once for each seed; see :func:`xaibench.models.fit`.
+
+    ``stack`` networks of one data set and architecture are trained in one go, as one job. ``method`` is ``"fit"``
+    (from scratch), ``"head"`` (the last layer of a pretrained network), ``"all"`` (the whole of one) or ``"none"`` (as
+    it is).
+    """
+
+    seeds: tuple[int, ...] = (0,)
+    epochs: int = 500
+    lr: float = 0.004
+    batch_size: int = 512
+    loss: str = "logits"
+    stack: int = 3
+    method: str = "fit"
+
+
+@dataclass(frozen=True)
+class Explaining:
+    """Which samples and networks are explained, and what of the network (see :func:`xaibench.explain`).
+
+    ``output="default"`` leaves it to each explainer. ``scored="correct"`` restricts tables to the samples that every
+    explained network classifies correctly; ``"all"`` takes all. ``protocol`` says how maps are cut by IoU, precision,
+    recall and F1 (:mod:`xaibench.evaluation.protocol`). ``samples_per_job`` cuts the explaining of many samples into
+    jobs for many workers (0 = one job); what an explainer draws, it draws anew in each, and ``pfi`` permutes within
+    one.
+    """
+
+    samples: int | Literal["all"] = 200
+    samples_per_job: int = 0
+    trainings: Literal["best", "all"] = "best"
+    output: str = "default"
+    seed: int = 0
+    scored: Literal["correct", "all"] = "correct"
+    protocol: Protocol = "published"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Data sets and models that are combined, and what is different about their making and their training.
+
+    A text in ``data`` may name variables of the environment, as ``images_dir = "$XAIBENCH_IMAGES"`` does. ``build``
+    holds parameters of the models, such as ``fold = "pet"``; ``label`` names the cell's set in tables, where the same
+    set stands in two cells.
+    """
+
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    data: Parameters = ()
+    training: Parameters = ()
+    build: Parameters = ()
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Everything a run is made of. Read one with :func:`~xaibench.runner.suites.suite_files.load_suite`.
+
+    Attributes:
+        name: Short, for files and folders.
+        title: For people.
+        cells: Which data sets are combined with which models.
+        explainers: What explains every network.
+        metrics: What scores every map.
+        data: How each data set is made.
+        training: How each network is trained.
+        explaining: Which samples and networks are explained.
+        citation: What to cite beside the parts.
+    """
+
+    name: str
+    title: str
+    cells: tuple[Cell, ...]
+    explainers: tuple[Part, ...]
+    metrics: tuple[Part, ...]
+    data: Data = field(default_factory=Data)
+    training: Training = field(default_factory=Training)
+    explaining: Explaining = field(default_factory=Explaining)
+    citation: str = ""
+
+
+def check_variables(suite: Suite) -> None:
+    """Look whether the variables of the environment that the suite's data name are set.
+
+    Raises:
+        SuiteError: If one is not; names it and where it stands.
+    """
+    places = [("[data] parameters", suite.data.parameters)]
+    places += [(f"the cell of {', '.join(cell.datasets)}", cell.data) for cell in suite.cells]
+    for place, parameters in places:
+        for name, value in parameters:
+            for variable in re.findall(r"\$\{?(\w+)", value) if isinstance(value, str) else ():
+                if variable not in os.environ:
+                    raise SuiteError(
+                        f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
+                        f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
+                    )
+
+
+def freeze(value: Any) -> Any:
+    """``value`` with tables as sorted pairs and lists as tuples, so that it can be hashed and compared.
+
+    Example:
+        >>> freeze({"b": [1, 2], "a": 0.5})
+        (('a', 0.5), ('b', (1, 2)))
+    """
+    if isinstance(value, Mapping):
+        return tuple(sorted((key, freeze(item)) for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(freeze(item) for item in value)
+    return value
+
+
+def thaw(parameters: Parameters) -> dict[str, Any]:
+    """Frozen parameters as keyword arguments; nested tables stay pairs, lists stay tuples."""
+    return dict(parameters)
