@@ -9,6 +9,7 @@ shown output ``...`` stands for anything, and numbers may differ by 0.02.
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import io
 import pkgutil
@@ -210,6 +211,12 @@ def test_every_public_name_is_on_an_api_page(api):
     assert not [path for path in public_paths() if path not in shown and api._defined(path) not in defined]
     index = api.pages()["index"]
     assert not [name for name in xaibench.__all__ if f"`xb.{name}`" not in index]
+
+
+def test_no_page_maker_hides_an_installed_package():
+    # Each puts its folder first on sys.path: with a datasets.py there, `import datasets` found the wrong one.
+    makers = {path.stem for path in (DOCS / "generate").glob("*.py")}
+    assert makers.isdisjoint(importlib.metadata.packages_distributions())
 
 
 def test_every_command_is_on_its_page(api):

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def generator():
-    spec = importlib.util.spec_from_file_location("datasets_page", ROOT / "docs" / "generate" / "datasets.py")
+    spec = importlib.util.spec_from_file_location("datasets_page", ROOT / "docs" / "generate" / "data_sets.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -23,7 +23,7 @@ def page():
 
 
 def test_the_page_is_that_of_the_registry(generator, page):
-    assert page == generator.page(), "run python docs/generate/datasets.py"
+    assert page == generator.page(), "run python docs/generate/data_sets.py"
     assert ":class:" not in page
     assert ":func:" not in page
 

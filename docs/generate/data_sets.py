@@ -1,4 +1,4 @@
-"""Write docs/datasets.md from the registered data sets: ``python docs/generate/datasets.py``."""
+"""Write docs/datasets.md from the registered data sets: ``python docs/generate/data_sets.py``."""
 
 from __future__ import annotations
 
