@@ -15,7 +15,6 @@ from hypothesis.extra import numpy as hnp
 
 from xaibench.metrics import METRICS, undefined_reasons
 
-THRESHOLDED = ("iou", "precision", "recall", "f1")
 METRICS_OF_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
 METRICS_OF_MAPS = [name for name in METRICS if METRICS.resolve(name).info.kind == "map"]
 METRICS_OF_MODELS = [name for name in METRICS if METRICS.resolve(name).info.kind == "model"]
@@ -57,7 +56,7 @@ def in_range(score, metric):
 def test_any_maps_and_masks_give_a_score_a_reason_or_an_error(name, pair, data):
     metric, (maps, masks) = METRICS.resolve(name), pair
     parameters = {}
-    if name in THRESHOLDED:
+    if metric.info.thresholded:
         parameters["threshold"] = data.draw(st.one_of(st.sampled_from([0.0, 0.5]), numbers))
     elif name == "hit":
         parameters["tolerance"] = data.draw(st.one_of(st.integers(0, 9), st.floats(0, 1e300)))

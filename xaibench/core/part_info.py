@@ -71,6 +71,14 @@ class MetricInfo:
             ``(maps)``.
         higher_is_better: Direction.
         range: Smallest and largest possible value.
+        meaning: What a score means, in a sentence or two of plain words.
+        pitfalls: What to mind when reading it, as Markdown; links are those of a page of the documentation.
+        thresholded: True when it cuts the map at a ``threshold``, so that the protocol of an evaluation decides which
+            map it sees.
+        undefined: Why a score is ``nan``, of the causes that map and mask show
+            (:mod:`xaibench.metrics.shared.undefined_scores`); None = those that its kind usually has.
+        picture: The drawing that shows what it measures, by its name in ``docs/generate``; empty: the one of its kind.
+        class_name: Its class in :mod:`xaibench.metrics.torchmetrics`; empty: its name in capitals, ``MassAccuracy``.
         citation: The publication to cite.
         revision: Bumped whenever the same input gives another score.
     """
@@ -79,6 +87,12 @@ class MetricInfo:
     kind: Literal["ground-truth", "model", "explainer", "map"]
     higher_is_better: bool
     range: tuple[float, float]
+    meaning: str = ""
+    pitfalls: str = ""
+    thresholded: bool = False
+    undefined: tuple[str, ...] | None = None
+    picture: str = ""
+    class_name: str = ""
     citation: str = ""
     revision: int = 1
 

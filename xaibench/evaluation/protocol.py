@@ -8,14 +8,16 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-#: ``"scaled"``: iou, precision, recall and f1 see |map| stretched to [0, 1] and cut it above 0.5. ``"published"``: they
-#: see the map as it is and cut it by their own defaults (0, 0, 0.5, 0), with which the published example was made.
+from xaibench.metrics import METRICS
+
+#: For the metrics that cut a map in two (``info.thresholded``: IoU, precision, recall, F1). ``"scaled"``: they see the
+#: map's magnitude stretched to [0, 1] and cut it above 0.5. ``"published"``: they see the map as it is and cut it by
+#: their own defaults (0, 0, 0.5, 0), with which the published example was made.
 Protocol: TypeAlias = Literal["scaled", "published"]
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
-#: The metrics that cut a map in two, and where ``"scaled"`` cuts.
-THRESHOLDED = ("iou", "precision", "recall", "f1")
+#: Where ``"scaled"`` cuts.
 THRESHOLD = 0.5
 
 #: Bumped whenever the same map is cut otherwise, so that scores of the old way are not taken for new ones.
@@ -45,8 +47,12 @@ def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
 def prepared(
     metric: str, maps: NDArray[np.floating[Any]], parameters: Mapping[str, Any], protocol: Protocol
 ) -> tuple[NDArray[np.floating[Any]], dict[str, Any]]:
-    """The maps that ``metric`` sees, and its parameters. A threshold that the caller states is the caller's."""
+    """The maps that ``metric`` sees, and its parameters. A threshold that the caller states is the caller's.
+
+    The metric may be called by any of its names: whether it is cut stands in its record.
+    """
     given = dict(parameters)
-    if metric not in THRESHOLDED or protocol == "published":
+    info = getattr(METRICS.resolve(metric), "info", None)
+    if info is None or not info.thresholded or protocol == "published":
         return maps, given
     return scaled(maps), {"threshold": THRESHOLD} | given

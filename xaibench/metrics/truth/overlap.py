@@ -40,7 +40,16 @@ _POINTING = (
 )
 
 
-@described(MetricInfo("IoU", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ZHANG))
+@described(
+    MetricInfo(
+        "IoU",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        thresholded=True,
+        citation=_ZHANG,
+    )
+)
 def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Intersection over union of the pixels above the threshold and the ground truth.
 
@@ -79,7 +88,16 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(MetricInfo("Precision", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ZHANG))
+@described(
+    MetricInfo(
+        "Precision",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        thresholded=True,
+        citation=_ZHANG,
+    )
+)
 def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Share of the pixels above the threshold that lie in the ground truth.
 
@@ -118,7 +136,16 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(MetricInfo("Recall", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ZHANG))
+@described(
+    MetricInfo(
+        "Recall",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        thresholded=True,
+        citation=_ZHANG,
+    )
+)
 def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Reduction = "mean") -> Scores:
     r"""Share of the ground truth that is above the threshold.
 
@@ -158,7 +185,16 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(MetricInfo("F1", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ZHANG))
+@described(
+    MetricInfo(
+        "F1",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        thresholded=True,
+        citation=_ZHANG,
+    )
+)
 def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
     r"""Harmonic mean of precision and recall, both at the same threshold.
 
