@@ -28,7 +28,7 @@ PACKAGES = [
     "xaibench.hub",
     "xaibench.core.registry",
     "xaibench.statistics.intervals",
-    "xaibench.core.vocabulary",
+    "xaibench.types",
 ]
 #: Public names that live deeper: what the registries' schemes and the tutorials name.
 DEEPER = {

@@ -8,7 +8,7 @@ from xaibench.cli import list_command as listing
 from xaibench.cli import push_command as hub
 from xaibench.cli import run_commands as running
 from xaibench.cli import score_command as scoring
-from xaibench.cli.app import app
+from xaibench.cli.application import app
 
 __all__ = ["annotated", "app", "hub", "listing", "main", "running", "scoring"]
 

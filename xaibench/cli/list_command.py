@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from xaibench.cli.app import app
+from xaibench.cli.application import app
 from xaibench.cli.terminal import Root
 from xaibench.core.part_info import DatasetInfo
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xaibench.cli.app import app
+from xaibench.cli.application import app
 from xaibench.cli.terminal import clear_errors
 
 if TYPE_CHECKING:

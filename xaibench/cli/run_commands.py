@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xaibench._version import __version__
-from xaibench.cli.app import app
+from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names, print_table, progress_bars
 
 if TYPE_CHECKING:

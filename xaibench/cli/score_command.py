@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from xaibench.cli.app import app
+from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, names
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.unharmed_model import unharmed
 from xaibench.core.vocabulary import Output
+from xaibench.explainers.explainer_table import EXPLAINERS
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import Channels, Explainer, reduce_channels
 from xaibench.explainers.shared.memory_retry import within_memory
@@ -158,12 +159,7 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
         TypeError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? Known: alpha, baseline, batch_size, \
 cell, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     """
-    if isinstance(explainer, str):
-        from xaibench.explainers import EXPLAINERS
-
-        part = EXPLAINERS.resolve(explainer)
-    else:
-        part = explainer
+    part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
     if _is_captums(part):
         from xaibench.explainers.captum_adapter import adapt
 

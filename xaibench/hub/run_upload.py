@@ -18,7 +18,7 @@ from xaibench.core.atomic_files import whole_file
 from xaibench.data import DATASETS
 from xaibench.hub.card_text import without_folders
 from xaibench.hub.licence import check_name
-from xaibench.hub.scorecard import scorecard
+from xaibench.hub.run_scorecard import scorecard
 from xaibench.report.read.run_reading import RunFolderError, read_run
 
 #: The tables of a run folder, those that the viewer shows first at the top.

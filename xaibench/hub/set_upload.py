@@ -12,8 +12,8 @@ from xaibench.core.atomic_files import whole_file
 from xaibench.data import Dataset
 from xaibench.data.exchange import SPLITS, features, layout_of, write_parquet
 from xaibench.hub.card_text import card, public
-from xaibench.hub.datasheet import Facts, datasheet, measure
 from xaibench.hub.licence import is_generated, licence_of
+from xaibench.hub.set_datasheet import Facts, datasheet, measure
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 

@@ -15,9 +15,9 @@ Conventions, kept by every metric of this package:
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.registry import Registry
 from xaibench.metrics.map.concentration import complexity, sparseness
 from xaibench.metrics.metric_agreement import Agreement, agreement
+from xaibench.metrics.metric_table import METRICS
 from xaibench.metrics.shared.undefined_scores import undefined_reasons
 from xaibench.metrics.truth.earth_mover import TransportError, emd, emd_perf
 from xaibench.metrics.truth.localization import mass_accuracy, topk_precision
@@ -33,48 +33,6 @@ if TYPE_CHECKING:
     from xaibench.metrics.model.erasure import comprehensiveness, sufficiency
     from xaibench.metrics.model.imputation import road
     from xaibench.metrics.model.insertion_deletion import deletion, insertion
-
-#: Name -> function of maps and masks, of maps alone, or of a model, images, maps and targets, by ``info.kind``.
-METRICS = Registry(
-    "metric",
-    {
-        "emd_perf": "xaibench.metrics.truth.earth_mover:emd_perf",
-        "emd": "xaibench.metrics.truth.earth_mover:emd",
-        "topk_precision": "xaibench.metrics.truth.localization:topk_precision",
-        "mass_accuracy": "xaibench.metrics.truth.localization:mass_accuracy",
-        "iou": "xaibench.metrics.truth.overlap:iou",
-        "precision": "xaibench.metrics.truth.overlap:precision",
-        "recall": "xaibench.metrics.truth.overlap:recall",
-        "f1": "xaibench.metrics.truth.overlap:f1",
-        "hit": "xaibench.metrics.truth.overlap:hit",
-        "auc": "xaibench.metrics.truth.ranking:auc",
-        "average_precision": "xaibench.metrics.truth.ranking:average_precision",
-        "sparseness": "xaibench.metrics.map.concentration:sparseness",
-        "complexity": "xaibench.metrics.map.concentration:complexity",
-        "deletion": "xaibench.metrics.model.insertion_deletion:deletion",
-        "insertion": "xaibench.metrics.model.insertion_deletion:insertion",
-        "average_drop": "xaibench.metrics.model.confidence:average_drop",
-        "increase_in_confidence": "xaibench.metrics.model.confidence:increase_in_confidence",
-        "comprehensiveness": "xaibench.metrics.model.erasure:comprehensiveness",
-        "sufficiency": "xaibench.metrics.model.erasure:sufficiency",
-        "adversarial": "xaibench.metrics.model.attack:adversarial",
-        "infidelity": "xaibench.metrics.model.disturbance:infidelity",
-        "road": "xaibench.metrics.model.imputation:road",
-        "data_consistency": "xaibench.metrics.explainer.stability:data_consistency",
-        "sensitivity_max": "xaibench.metrics.explainer.stability:sensitivity_max",
-        "parameter_randomisation": "xaibench.metrics.explainer.randomisation:parameter_randomisation",
-    },
-    aliases={
-        "relevance_rank_accuracy": "topk_precision",
-        "relevance_mass_accuracy": "mass_accuracy",
-        "pointing_game": "hit",
-        "roc_auc": "auc",
-        "jaccard": "iou",
-        "dice": "f1",
-        "gini": "sparseness",
-        "entropy": "complexity",
-    },
-)
 
 __all__ = [
     "METRICS",

@@ -15,7 +15,7 @@ import numpy as np
 from torch import nn
 
 from xaibench.core.compute.global_state import isolated_rng
-from xaibench.core.registry import Registry
+from xaibench.models.model_table import MODELS
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own
 from xaibench.models.networks.pretrained import Classifier, Normalise
@@ -45,29 +45,6 @@ __all__ = [
     "fit_many",
     "he_normal_",
 ]
-
-_IMAGENET = (
-    "resnet18",
-    "resnet50",
-    "vgg16",
-    "vgg19",
-    "densenet121",
-    "efficientnet_b0",
-    "vit_b_16",
-    "efficientnet_lite0",
-)
-
-#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm.
-MODELS = Registry(
-    "model",
-    {
-        "llr": "xaibench.models.networks.xai_tris_networks:LLR",
-        "mlp": "xaibench.models.networks.xai_tris_networks:MLP",
-        "cnn": "xaibench.models.networks.xai_tris_networks:CNN",
-        **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
-    },
-    schemes={"timm": "xaibench.models.networks.timm_networks:Timm"},
-)
 
 
 def build(

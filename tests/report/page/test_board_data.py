@@ -8,7 +8,7 @@ from report.conftest import FEW_CELLS, make_scores, write_run
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.summary_tables import leaderboard, summarise
 from xaibench.report.page.board_data import boards, page_data
-from xaibench.report.page.page_values import board_rows
+from xaibench.report.page.script_values import board_rows
 from xaibench.report.read.run_reading import CELL, read_run
 
 EVERYTHING = (None, None, None)

@@ -72,7 +72,7 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
 def _causes(metric: str | None) -> tuple[str, ...]:
     if metric is None:
         return _CAUSES_OF_KIND["ground-truth"]
-    from xaibench.metrics import METRICS
+    from xaibench.metrics.metric_table import METRICS
 
     info = getattr(METRICS.resolve(metric), "info", None)
     usual = _CAUSES_OF_KIND.get(info.kind if info else "ground-truth", ())

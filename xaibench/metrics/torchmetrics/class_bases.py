@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.metrics import METRICS
+from xaibench.metrics.metric_table import METRICS
 from xaibench.metrics.shared.map_inputs import mean_of_defined
 
 try:

@@ -39,9 +39,9 @@ from xaibench.report.page.page_content import (
     records,
     verdict,
 )
-from xaibench.report.page.page_values import board_rows, page_values, summary_rows
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.score_grids import grids
+from xaibench.report.page.script_values import board_rows, page_values, summary_rows
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_reading import CELL, Run, read_run
 

@@ -1,0 +1,28 @@
+"""Every model by name: to add one, add its line."""
+
+from __future__ import annotations
+
+from xaibench.core.registry import Registry
+
+_IMAGENET = (
+    "resnet18",
+    "resnet50",
+    "vgg16",
+    "vgg19",
+    "densenet121",
+    "efficientnet_b0",
+    "vit_b_16",
+    "efficientnet_lite0",
+)
+
+#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm.
+MODELS = Registry(
+    "model",
+    {
+        "llr": "xaibench.models.networks.xai_tris_networks:LLR",
+        "mlp": "xaibench.models.networks.xai_tris_networks:MLP",
+        "cnn": "xaibench.models.networks.xai_tris_networks:CNN",
+        **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
+    },
+    schemes={"timm": "xaibench.models.networks.timm_networks:Timm"},
+)
