@@ -49,7 +49,7 @@ def score(
             evaluation.write_template(maps, samples)
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
             return
-        found = evaluation.read_maps(maps, evaluation.sample_ids(samples))
+        found = evaluation.read_maps(maps, samples.ids)
         with count_bar("scoring", unit="sample") as progress:
             result = evaluation.evaluate(
                 {maps.stem: found},

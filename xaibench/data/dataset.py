@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar, overload
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils import data as torch_data
 
 from xaibench.core.part_info import DatasetInfo
+
+_T = TypeVar("_T")
 
 #: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
 Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -23,10 +27,13 @@ class Split(torch_data.Dataset[Sample]):
         images: ``[N, C, H, W]`` float32.
         masks: ``[N, H, W]`` bool, ``True`` = important.
         targets: ``[N]`` int64 class indices.
+        ids: ``[N]`` a name of its own for each sample. None = ``"0"``, ``"1"``, and so on.
+        groups: ``[N]`` integers: samples of one number belong together (a patient, a photograph) and are not
+            independent, which intervals and tests allow for. None = each sample stands for itself.
 
     Raises:
-        TypeError: If a tensor has another type.
-        ValueError: If the shapes do not belong together.
+        TypeError: If a tensor has another type, or the groups are no integers.
+        ValueError: If the shapes do not belong together, or two samples have one name.
 
     Example:
         >>> split = Split(torch.zeros(5, 1, 8, 8), torch.zeros(5, 8, 8, dtype=torch.bool), torch.arange(5))
@@ -36,7 +43,15 @@ class Split(torch_data.Dataset[Sample]):
         [(2, 1, 8, 8), (2, 8, 8), (2,)]
     """
 
-    def __init__(self, images: Tensor, masks: Tensor, targets: Tensor) -> None:
+    def __init__(
+        self,
+        images: Tensor,
+        masks: Tensor,
+        targets: Tensor,
+        *,
+        ids: Sequence[str] | None = None,
+        groups: ArrayLike | None = None,
+    ) -> None:
         for name, tensor, dtype in (
             ("images", images, torch.float32),
             ("masks", masks, torch.bool),
@@ -53,6 +68,8 @@ class Split(torch_data.Dataset[Sample]):
         self._images = images
         self._masks = masks
         self._targets = targets
+        self._ids = None if ids is None else _checked_ids(ids, count)
+        self._groups = None if groups is None else _checked_groups(groups, count)
 
     @property
     def images(self) -> Tensor:
@@ -69,6 +86,26 @@ class Split(torch_data.Dataset[Sample]):
         """``[N]`` int64 class indices."""
         return self._targets
 
+    @property
+    def ids(self) -> Sequence[str]:
+        """``[N]`` the name of each sample, by which maps computed elsewhere, rows and pictures find it."""
+        return Each(str, range(len(self))) if self._ids is None else self._ids
+
+    @property
+    def groups(self) -> NDArray[np.int64] | None:
+        """``[N]`` which samples belong together (those of one number); None where each stands for itself."""
+        return self._groups
+
+    @property
+    def meta(self) -> Sequence[Mapping[str, object]]:
+        """What is known of each sample: ``meta[i]["id"]``; of a set on disk ``"file"`` too, and what the set adds."""
+        return Each(lambda number: {"id": self.ids[number]}, range(len(self)))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all samples lie in memory; where not, ``images`` and ``masks`` read them from disk every time."""
+        return True
+
     def __len__(self) -> int:
         return len(self.targets)
 
@@ -80,6 +117,48 @@ class Split(torch_data.Dataset[Sample]):
 
     def __repr__(self) -> str:
         return f"Split({len(self)} samples, images {list(self.images.shape[1:])})"
+
+
+class Each(Sequence[_T], Generic[_T]):
+    """What a function says of each of some numbers, asked when it is looked at: a set may have a million samples."""
+
+    def __init__(self, of: Callable[[int], _T], numbers: Sequence[int] | NDArray[np.int64]) -> None:
+        self._of = of
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | Sequence[_T]:
+        if isinstance(index, slice):
+            return [self._of(int(number)) for number in self._numbers[index]]
+        return self._of(int(self._numbers[index]))
+
+
+def _checked_ids(ids: Sequence[str], count: int) -> list[str]:
+    names = [str(name) for name in ids]
+    if len(names) != count or len(set(names)) != count:
+        raise ValueError(
+            f"ids: got {len(names)} names, {len(set(names))} of them different, for {count} samples; give each sample "
+            "one of its own."
+        )
+    return names
+
+
+def _checked_groups(groups: ArrayLike, count: int) -> NDArray[np.int64]:
+    numbers = np.asarray(groups)
+    if numbers.shape != (count,):
+        raise ValueError(f"groups are {list(numbers.shape)}, expected [{count}]: one integer a sample.")
+    if numbers.dtype.kind not in "iu" and count:
+        raise TypeError(
+            f"groups are {numbers.dtype}, expected integers; number names with numpy.unique(names, "
+            "return_inverse=True)[1]."
+        )
+    return numbers.astype(np.int64)
 
 
 @dataclass(frozen=True)

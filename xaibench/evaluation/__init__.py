@@ -2,7 +2,7 @@
 
 from xaibench.evaluation.evaluating import evaluate
 from xaibench.evaluation.evaluation_table import Evaluation
-from xaibench.evaluation.map_files import MapFileError, read_maps, sample_ids, write_template
+from xaibench.evaluation.map_files import MapFileError, read_maps, write_template
 from xaibench.evaluation.protocol import PROTOCOLS, Protocol
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "Protocol",
     "evaluate",
     "read_maps",
-    "sample_ids",
     "write_template",
 ]

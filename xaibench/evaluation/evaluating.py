@@ -104,7 +104,8 @@ def evaluate(
         if progress is not None:
             progress(min(start + batch_size, count), count)
     infos = {scorer.name: scorer.info for scorer in scorers}
-    return Evaluation(_table(rows, _ids(split, count)), infos, _controls(makers), _groups(split, count))
+    groups = None if split.groups is None else split.groups[:count]
+    return Evaluation(_table(rows, list(split.ids[:count])), infos, _controls(makers), groups)
 
 
 @dataclass(frozen=True)
@@ -292,16 +293,6 @@ def _table(rows: list[tuple[int, str, str, np.ndarray[Any, Any], list[str]]], id
         for start, method, metric, values, reasons in rows
     ]
     return pd.concat(parts, ignore_index=True)
-
-
-def _ids(split: Split, count: int) -> list[str]:
-    meta = getattr(split, "meta", None)
-    return [str(index if meta is None else meta[index]["id"]) for index in range(count)]
-
-
-def _groups(split: Split, count: int) -> np.ndarray[Any, Any] | None:
-    groups = getattr(getattr(split, "source", None), "groups", None)
-    return None if groups is None else np.asarray(groups)[split.indices[:count]]  # type: ignore[attr-defined]
 
 
 def _controls(makers: Sequence[_Maker]) -> frozenset[str]:

@@ -25,19 +25,6 @@ class MapFileError(ValueError):
     """A file of maps that does not fit the samples; the message names the file and the ids."""
 
 
-def sample_ids(split: Split) -> list[str]:
-    """The names by which maps and samples find each other.
-
-    Args:
-        split: Of any data set.
-
-    Returns:
-        The id of each sample; of a set without ids, its number.
-    """
-    meta = getattr(split, "meta", None)
-    return [str(index if meta is None else meta[index]["id"]) for index in range(len(split))]
-
-
 def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.floating[Any]]:
     """The maps of the samples ``ids``, in their order.
 
@@ -45,7 +32,7 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
         path: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array ``[H, W]`` a
             sample under its id; ``.safetensors`` with one tensor ``[H, W]`` a sample; or ``.npy`` ``[N, H, W]`` in the
             order of the template. Nothing in it is executed: pickled arrays are refused.
-        ids: The samples (:func:`sample_ids`).
+        ids: The samples (``ids`` of a :class:`~xaibench.data.Split`).
 
     Returns:
         ``[N, H, W]``.
@@ -90,8 +77,8 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise MapFileError(f"{path}: a template is an .npz file; give it the suffix .npz.")
-    ids, meta = sample_ids(split), getattr(split, "meta", None)
-    files = ["" if meta is None else str(meta[index].get("file", "")) for index in range(len(split))]
+    ids = list(split.ids)
+    files = [str(known.get("file", "")) for known in split.meta]
     height, width = split[0][1].shape
     np.savez_compressed(
         path,

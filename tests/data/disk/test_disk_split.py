@@ -48,6 +48,14 @@ def test_indices_count_from_the_end_and_stop_there(split):
         split[3]
 
 
+def test_names_and_groups_are_those_of_the_source():
+    split = DiskSplit(Painted([0, 1] * 5, groups=np.arange(10) // 2), np.array([7, 2, 4]), size=16)
+    assert (list(split.ids), split.ids[:2]) == (["7", "2", "4"], ["7", "2"])
+    assert split.groups.tolist() == [3, 1, 2]
+    assert not split.in_memory
+    assert DiskSplit(Painted([0, 1]), np.array([0]), size=16).groups is None
+
+
 def test_only_what_is_asked_for_is_read(split):
     assert split.targets.tolist() == [1, 0, 0]
     assert split.meta[1]["id"] == "2"

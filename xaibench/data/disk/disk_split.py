@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 from torchvision import tv_tensors
 
-from xaibench.data.dataset import Sample, Split
+from xaibench.data.dataset import Each, Sample, Split
 from xaibench.data.disk.source import Source
 
 #: A function of ``(image, mask)`` that moves both together, such as those of ``torchvision.transforms.v2``.
@@ -97,9 +97,24 @@ class DiskSplit(Split):
         return torch.from_numpy(self.source.targets[self.indices])
 
     @property
-    def meta(self) -> Sequence[dict[str, object]]:
+    def ids(self) -> Sequence[str]:
+        """``[N]`` the name of each sample, stable over runs."""
+        return Each(lambda number: str(self.source.meta(number)["id"]), self.indices)
+
+    @property
+    def groups(self) -> NDArray[np.int64] | None:
+        """``[N]`` which samples belong together (a patient's, a photograph's); None where each stands for itself."""
+        return None if self.source.groups is None else self.source.groups[self.indices]
+
+    @property
+    def meta(self) -> Sequence[Mapping[str, object]]:
         """What is known of each sample: ``meta[i]["id"]``, ``meta[i]["file"]`` and what the set adds."""
-        return _Metas(self.source, self.indices)
+        return Each(self.source.meta, self.indices)
+
+    @property
+    def in_memory(self) -> bool:
+        """False: ``images`` and ``masks`` read all samples, every time."""
+        return False
 
     def with_transform(self, transform: Transform | None) -> DiskSplit:
         """The same samples under another ``transform``: augment the training split and no other.
@@ -141,22 +156,6 @@ class DiskSplit(Split):
 
     def __repr__(self) -> str:
         return f"DiskSplit({len(self)} samples, images {[3, self.size, self.size]})"
-
-
-class _Metas(Sequence[dict[str, object]]):
-    """The notes of the samples of a split, made when they are asked for."""
-
-    def __init__(self, source: Source, indices: NDArray[np.int64]) -> None:
-        self._source = source
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # an int or a slice, as any sequence
-        if isinstance(index, slice):
-            return [self._source.meta(int(one)) for one in self._indices[index]]
-        return self._source.meta(int(self._indices[index]))
 
 
 def nearest(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:

@@ -89,7 +89,8 @@ def _add_sheet(
 
     if not cell.scores:
         return
-    split: Any = read_test_split(store, cell.data)
+    split = read_test_split(store, cell.data)
+    classes = store.load_meta("data", cell.data.key)["classes"]
     first = cell.networks[0]
     explains = list(dict.fromkeys(score.explain for network, score in cell.scores if network == first))
     kept = [explain for explain in explains if has_maps(store, explain)]
@@ -102,8 +103,7 @@ def _add_sheet(
         key = f"{name}/{cell.model}/{place}"
         tensors[f"{key}/image"] = (image.permute(1, 2, 0) * 255).round().clamp(0, 255).to(torch.uint8).contiguous()
         tensors[f"{key}/mask"] = mask.to(torch.uint8)
-        classes = split.source.classes
-        labels[key] = f"{split.meta[index]['id']}: {classes[int(target)]}"
+        labels[key] = f"{split.ids[index]}: {classes[int(target)]}"
         for explainer, found in maps.items():
             tensors[f"{key}/map/{explainer}"] = found[index].float().contiguous()
 

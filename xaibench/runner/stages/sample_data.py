@@ -31,19 +31,26 @@ class DataChangedError(RuntimeError):
 def make_data(job: DataJob, store: Store) -> None:
     """Make or open the data set, and keep its samples; of a set on disk, only which samples they are."""
     dataset = _load(job)
-    on_disk = hasattr(dataset.test, "source")
+    import torch
+
+    on_disk = not dataset.test.in_memory
     tensors: dict[str, Tensor] = {}
+    ids: dict[str, list[str]] = {}
     for name in SPLITS:
         split = getattr(dataset, name)
         tensors[f"{name}.targets"] = split.targets
         if not on_disk:
             tensors |= {f"{name}.images": split.images, f"{name}.masks": split.masks}
+            if split.groups is not None:
+                tensors[f"{name}.groups"] = torch.from_numpy(split.groups)
+            if list(split.ids) != [str(number) for number in range(len(split))]:
+                ids[name] = list(split.ids)
     meta = {
         "classes": list(dataset.info.classes),
         "parameters": dict(dataset.parameters),
         "image_shape": list(dataset.test[0][0].shape),
         "on_disk": _identity(dataset) if on_disk else "",
-    }
+    } | ({"ids": ids} if ids else {})
     store.save_tensors("data", job.key, tensors, meta)
 
 
@@ -55,7 +62,7 @@ def read_data(store: Store, job: DataJob) -> tuple[dict[str, Split], dict[str, A
         dataset = _open(job, meta["on_disk"])
         return {name: getattr(dataset, name) for name in SPLITS}, meta
     tensors, meta = store.load_tensors("data", job.key)
-    return {name: _split(tensors, name) for name in SPLITS}, meta
+    return {name: _split(tensors, name, meta) for name in SPLITS}, meta
 
 
 @functools.lru_cache(maxsize=4)
@@ -64,25 +71,25 @@ def read_test_split(store: Store, job: DataJob) -> Split:
     meta = store.load_meta("data", job.key)
     if meta.get("on_disk"):
         return _open(job, meta["on_disk"]).test
-    return _split(store.load_tensors("data", job.key, "test.")[0], "test")
+    return _split(store.load_tensors("data", job.key, "test.")[0], "test", meta)
 
 
 def batches(split: Split, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The samples from ``start`` to before ``stop``: all at once where they are in memory already, else a few."""
-    size = _BATCH if hasattr(split, "source") else max(1, stop - start)
+    size = max(1, stop - start) if split.in_memory else _BATCH
     for first in range(start, stop, size):
         yield split[first : min(first + size, stop)]
 
 
 def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
-    """Id, group and file of each test sample of a set on disk; none of one that is generated."""
-    split: Any = read_test_split(store, job)
-    if not hasattr(split, "source"):
+    """Id, group and file of each test sample; nothing of a set in memory whose samples all stand for themselves."""
+    split = read_test_split(store, job)
+    if split.in_memory and split.groups is None:
         return []
-    groups = split.source.groups if split.source.groups is not None else range(len(split.source))
+    groups = range(len(split)) if split.groups is None else split.groups.tolist()
     return [
-        {"sample": number, "id": meta["id"], "group": int(groups[index]), "file": meta.get("file", "")}
-        for number, (index, meta) in enumerate(zip(split.indices.tolist(), split.meta, strict=True))
+        {"sample": number, "id": known["id"], "group": group, "file": known.get("file", "")}
+        for number, (group, known) in enumerate(zip(groups, split.meta, strict=True))
     ]
 
 
@@ -124,7 +131,9 @@ def _identity(dataset: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _split(tensors: dict[str, Tensor], name: str) -> Split:
+def _split(tensors: dict[str, Tensor], name: str, meta: dict[str, Any]) -> Split:
     from xaibench.data import Split
 
-    return Split(tensors[f"{name}.images"], tensors[f"{name}.masks"], tensors[f"{name}.targets"])
+    images, masks, targets = (tensors[f"{name}.{part}"] for part in ("images", "masks", "targets"))
+    groups = tensors.get(f"{name}.groups")
+    return Split(images, masks, targets, ids=meta.get("ids", {}).get(name), groups=groups)

@@ -127,14 +127,14 @@ def _failures(scores: pd.DataFrame, controls: Collection[str]) -> Iterator[int]:
 
 def _samples(store: Store, cell: CellPlan, samples: Sequence[int]) -> tuple[Levels, Levels, list[str]]:
     """``[n,h,w,3]``, ``[n,h,w]``, and a line of text for each: what the image is."""
-    split: Any = read_test_split(store, cell.data)
+    split = read_test_split(store, cell.data)
     meta = store.load_meta("data", cell.data.key)
     images, masks, labels = [], [], []
     for sample in samples:
         image, mask, target = split[sample]
         images.append(_picture(image.numpy(), photograph=bool(meta.get("on_disk"))))
         masks.append(_reduced(mask.numpy()[None].astype(np.float32), IMAGE_SIDE)[0] >= 0.5)
-        name = str(split.meta[sample]["id"]) if hasattr(split, "source") else f"Sample {sample}"
+        name = f"Sample {sample}" if split.in_memory else split.ids[sample]
         labels.append(f"{name}: {meta['classes'][int(target)]}")
     return np.stack(images), np.stack(masks).astype(np.uint8), labels
 
