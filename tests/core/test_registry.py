@@ -58,6 +58,25 @@ def test_aliases_are_understood(registry, spelling):
 def test_unknown_names_are_left_as_they_are_by_canonical(registry):
     assert registry.canonical("nothing") == "nothing"
     assert registry.canonical("own_parts:thing") == "own_parts:thing"
+    assert registry.canonical("math:sqr") == "math:sqr"
+
+
+@pytest.mark.parametrize("target", ["xaibench.metrics.truth.overlap:iou", "xaibench.metrics:iou", "xaibench:iou"])
+def test_a_listed_part_is_known_from_wherever_it_is_imported(target):
+    assert METRICS.canonical(target) == METRICS.name_of(METRICS.resolve(target)) == "iou"
+    assert METRICS.resolve(target) is METRICS.resolve("iou")
+
+
+@pytest.mark.parametrize("target", ["math:sqrt", "xaibench.metrics.truth.overlap:described"])
+def test_what_is_not_listed_keeps_its_target(target):
+    assert METRICS.canonical(target) == target
+    assert METRICS.name_of(METRICS.resolve(target)) is None
+
+
+def test_a_target_of_several_names_is_none_of_them():
+    assert Registry("function", {"a": "textwrap:dedent", "b": "textwrap:dedent"}).canonical("textwrap:dedent") == (
+        "textwrap:dedent"
+    )
 
 
 @pytest.mark.parametrize(

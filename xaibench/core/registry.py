@@ -57,10 +57,13 @@ your own is given as 'package.module:name'.
         return name in self._targets
 
     def canonical(self, name: str) -> str:
-        """The listed name behind an alias or another spelling (``-`` for ``_``, capitals); unknown names unchanged.
+        """The listed name of the part behind ``name``; unknown names unchanged.
+
+        Whatever decides by the name of a part decides by this one, so that a part is the same however it was written.
 
         Args:
-            name: As a user wrote it.
+            name: As a user wrote it: listed, an alias, another spelling (``-`` for ``_``, capitals), or
+                ``"package.module:attribute"``, which is imported to see whether it is a listed part.
 
         Returns:
             As the table has it, or as it was.
@@ -69,13 +72,50 @@ your own is given as 'package.module:name'.
             TypeError: If it is no text.
 
         Example:
-            >>> Registry("function", {"floor": "math:floor"}, {"entier": "floor"}).canonical("Entier")
-            'floor'
+            >>> registry = Registry("function", {"floor": "fractions:Fraction.__floor__"}, {"entier": "floor"})
+            >>> registry.canonical("Entier"), registry.canonical("fractions:Fraction.__floor__")
+            ('floor', 'floor')
+            >>> registry.canonical("math:sqrt")
+            'math:sqrt'
         """
+        known = self._listed(name)
+        if ":" not in known or known.partition(":")[0] in self._schemes:
+            return known
+        try:
+            return self.name_of(import_target(known, self.kind)) or known
+        except UnknownNameError:
+            return known
+
+    def name_of(self, part: object) -> str | None:
+        """The listed name of a function or class.
+
+        Args:
+            part: Whatever it is.
+
+        Returns:
+            Its name, or ``None`` where it is not listed, or one target has several names.
+
+        Example:
+            >>> import textwrap
+            >>> registry = Registry("function", {"dedent": "textwrap:dedent"})
+            >>> registry.name_of(textwrap.dedent), registry.name_of(textwrap.indent)
+            ('dedent', None)
+        """
+        module, attribute = getattr(part, "__module__", None), getattr(part, "__qualname__", None)
+        return self._name_of_target(f"{module}:{attribute}")
+
+    def _name_of_target(self, target: str) -> str | None:
+        names = [name for name, own in self._targets.items() if own == target]
+        return names[0] if len(names) == 1 else None
+
+    def _listed(self, name: str) -> str:
+        """As :meth:`canonical`, by the text alone: nothing is imported."""
         if not isinstance(name, str):
             raise TypeError(f"{self.kind}: got {type(name).__name__}, expected a name or 'package.module:name'.")
-        if name in self._targets or ":" in name:
+        if name in self._targets:
             return name
+        if ":" in name:
+            return self._name_of_target(name) or name
         folded = name.casefold().replace("_", "-")
         for known in self._targets:
             if known.casefold().replace("_", "-") == folded:
@@ -113,7 +153,7 @@ your own is given as 'package.module:name'.
         Raises:
             UnknownNameError: If the name is not listed; names the nearest.
         """
-        canonical = self.canonical(name)
+        canonical = self._listed(name)
         scheme = canonical.partition(":")[0]
         if ":" in name and scheme in self._schemes:
             return self._schemes[scheme]
