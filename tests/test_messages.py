@@ -26,7 +26,8 @@ REASONS = {
     "data/xai_tris/photo_backgrounds.py",
     "data/exchange/parquet_columns.py",
     "data/exchange/parquet_format.py",
-    "runner/store/result_store.py",
+    "runner/store/sealed_tables.py",
+    "runner/store/sealed_tensors.py",
 }
 #: What no user reads: abstract methods and exit codes; and errors with an underscore, which stay within a module.
 SILENT = {"NotImplementedError", "typer.Exit"}

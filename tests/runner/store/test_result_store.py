@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from xaibench.runner.store import result_store
 from xaibench.runner.store.result_store import CorruptResultError, Store, StoreError, to_parquet
 from xaibench.runner.store.store_files import write_atomic
 
@@ -104,3 +105,48 @@ def test_a_changed_note_is_noticed(tmp_path):
     file.write_bytes(file.read_bytes().replace(b'n\\": 1', b'n\\": 2'))
     with pytest.raises(CorruptResultError, match=r"its checksum does not match.*the same command computes it again"):
         store.load_meta("data", "k")
+
+
+def test_every_single_flipped_bit_is_harmless_or_found(store):
+    """In a table, and in tensors of which a part is read: names, shapes, offsets, counts, notes, values."""
+    frame = pd.DataFrame({"sample": [0, 1], "value": [0.5, float("nan")], "reason": ["", "map is all zero"]})
+    tensors = {"test.maps": torch.arange(4.0), "train.maps": torch.ones(2)}
+    score, maps = store.root / "score/k.parquet", store.root / "explain/k.safetensors"
+    store.save_table("score", "k", frame)
+    store.save_tensors("explain", "k", tensors, {"n": 1})
+    for path, load in (
+        (score, lambda: store.load_table("score", "k")),
+        (maps, lambda: store.load_tensors("explain", "k", "test.")),
+    ):
+        sound = path.read_bytes()
+        step = max(1, 8 * len(sound) // 1500)
+        harmless = 0
+        for bit in range(0, 8 * len(sound), step):
+            damaged = bytearray(sound)
+            damaged[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(damaged)
+            try:
+                found = load()
+            except CorruptResultError:
+                assert not path.exists()
+                continue
+            harmless += 1
+            if path == score:
+                pd.testing.assert_frame_equal(found, frame)
+            else:
+                assert torch.equal(found[0]["test.maps"], tensors["test.maps"])
+                assert (set(found[0]), found[1]) == ({"test.maps"}, {"n": 1})
+        # What is not asked for is not read.
+        assert harmless == 0 if path == score else harmless * step <= 8 * 8 + step
+
+
+def test_a_shortage_of_memory_is_no_damage(store, monkeypatch):
+    store.save_table("score", "k", pd.DataFrame({"value": [1.0]}))
+
+    def short(data):
+        raise MemoryError("malloc of size 8 failed")
+
+    monkeypatch.setattr(result_store, "from_parquet", short)
+    with pytest.raises(MemoryError):
+        store.load_table("score", "k")
+    assert store.has("score", "k")

@@ -1,41 +1,34 @@
 """The store: where the result of every job lies under its key, there or not there, never half.
 
-Tensors (data, weights, maps) are safetensors files, scores are Parquet files; both carry checksums. What cannot be read
-back is set aside under another name and counts as not there, so that it is computed again. Where the files lie is the
-business of :mod:`xaibench.runner.store.store_files`.
+Tensors (data, weights, maps) are safetensors files (:mod:`.sealed_tensors`), scores are Parquet files
+(:mod:`.sealed_tables`); both are sealed, so that no bit of them changes unseen. What is not as it was written is set
+aside under another name and counts as not there, so that it is computed again. Where the files lie is the business of
+:mod:`.store_files`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import io
-import json
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xaibench.runner.store.sealed_tables import from_parquet, to_parquet
+from xaibench.runner.store.sealed_tensors import read_meta, read_tensors, to_safetensors
 from xaibench.runner.store.store_files import Files, StoreError, files_at
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    import torch
     from torch import Tensor
 
 __all__ = ["CorruptResultError", "Store", "StoreError", "to_parquet"]
 
 log = logging.getLogger("xaibench")
-
-#: Bytes of a tensor file that are read first: its header, and all of a small one.
-_FIRST = 1 << 16
-
-#: A header longer than this is none.
-_LONGEST_HEADER = 1 << 26
 
 
 class CorruptResultError(RuntimeError):
@@ -110,13 +103,7 @@ class Store:
             tensors: By name; kept bit by bit, on whatever device they are.
             meta: Anything that JSON can hold.
         """
-        from safetensors.torch import save
-
-        kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        text = json.dumps(meta)
-        digests = {name: _digest(tensor) for name, tensor in kept.items()}
-        header = {"meta": text, "meta_sha256": _sha256(text.encode()), "sha256": json.dumps(digests)}
-        self.files.write(self.name(stage, key), save(kept, metadata=header))
+        self.files.write(self.name(stage, key), to_safetensors(tensors, meta))
 
     def load_tensors(self, stage: str, key: str, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Read back what :meth:`save_tensors` kept.
@@ -135,7 +122,7 @@ class Store:
         """
         name = self.name(stage, key)
         with self._set_aside_if_corrupt(name):
-            return _read_tensors(functools.partial(self.files.read, name), prefix)
+            return read_tensors(functools.partial(self.files.read, name), prefix)
 
     def load_meta(self, stage: str, key: str) -> dict[str, Any]:
         """Only what lies beside the tensors; raises as :meth:`load_tensors` does.
@@ -149,10 +136,10 @@ class Store:
         """
         name = self.name(stage, key)
         with self._set_aside_if_corrupt(name):
-            return _read_header(functools.partial(self.files.read, name)).meta
+            return read_meta(functools.partial(self.files.read, name))
 
     def save_table(self, stage: str, key: str, table: pd.DataFrame) -> None:
-        """Keep a table as Parquet with page checksums.
+        """Keep a table as Parquet, sealed.
 
         Args:
             stage: Of the job.
@@ -194,7 +181,7 @@ class Store:
             if isinstance(data, Exception):
                 raise data
             with self._set_aside_if_corrupt(name):
-                table = _read_parquet(data)
+                table = from_parquet(data)
             yield table
 
     # A job that failed leaves its error here; a later success, or a new try, takes it away.
@@ -244,7 +231,7 @@ class Store:
     def _set_aside_if_corrupt(self, name: str) -> Iterator[None]:
         try:
             yield
-        except OSError:  # not there, or not to be reached: no sign of damage
+        except (OSError, MemoryError):  # not there, not to be reached, too large for now: no sign of damage
             raise
         except Exception as error:
             aside = f"{name}.corrupt-{secrets.token_hex(4)}"
@@ -263,93 +250,3 @@ def _suffix(stage: str) -> str:
 
 def _failure(stage: str, key: str) -> str:
     return f"failed/{stage}-{key}.txt"
-
-
-@dataclass(frozen=True)
-class _Header:
-    """The head of a tensor file: what is where, what it must hash to, and the values beside the tensors."""
-
-    entries: dict[str, dict[str, Any]]
-    digests: dict[str, str]
-    meta: dict[str, Any]
-    body: int
-    head: bytes
-
-
-def _read_header(read: Callable[[int, int | None], bytes]) -> _Header:
-    head = read(0, _FIRST)
-    body = 8 + int.from_bytes(head[:8], "little")
-    if len(head) < 8 or body > _LONGEST_HEADER:
-        raise ValueError("it is no tensor file")
-    if body > len(head):
-        head += read(len(head), body)
-    entries = json.loads(head[8:body])
-    own = entries.pop("__metadata__")
-    if _sha256(own["meta"].encode()) != own["meta_sha256"]:
-        raise ValueError("its checksum does not match")
-    return _Header(entries, json.loads(own["sha256"]), json.loads(own["meta"]), body, head)
-
-
-def _read_tensors(
-    read: Callable[[int, int | None], bytes], prefix: str = ""
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by the layout of safetensors: eight bytes of length, a JSON header, the bodies."""
-    import torch
-
-    header = _read_header(read)
-    tensors = {}
-    for name, entry in header.entries.items():
-        if not name.startswith(prefix):
-            continue
-        start, stop = (header.body + offset for offset in entry["data_offsets"])
-        data = bytearray(header.head[start:stop] if stop <= len(header.head) else read(start, stop))
-        shape, dtype = entry["shape"], _dtype(entry["dtype"])
-        tensor = torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
-        if len(data) != stop - start or _digest(tensor) != header.digests[name]:
-            raise ValueError(f"its checksum does not match ({name})")
-        tensors[name] = tensor
-    return tensors, header.meta
-
-
-def _dtype(name: str) -> torch.dtype:
-    """The torch type behind the format's name for it: F64, BF16, I8, U8, BOOL, ..."""
-    import torch
-
-    words = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint"}
-    letters = name.rstrip("0123456789")
-    found: torch.dtype = torch.bool if name == "BOOL" else getattr(torch, words[letters] + name[len(letters) :])
-    return found
-
-
-def _digest(tensor: Tensor) -> str:
-    import torch
-
-    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    if tensor.numel():
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)  # its bytes, without a copy
-    return digest.hexdigest()
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def to_parquet(table: pd.DataFrame) -> bytes:
-    """A table as the bytes of a Parquet file with page checksums; the same table gives the same bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), sink, write_page_checksum=True)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def _read_parquet(data: bytes) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as file:
-            return file.read(use_threads=False)
-    except OSError as error:  # pyarrow's word for damage
-        raise ValueError(str(error)) from error
