@@ -16,8 +16,8 @@ Integrated Gradients on ResNet-18 at 224×224 against its bare gradient passes, 
 
     python benchmarks/explainers.py --bfloat16 --device cuda
 
-what ``explain(..., autocast=True)`` gains and costs on ResNet-18 with random weights: seconds in float32 and bfloat16,
-the largest error relative to the largest value, and the correlation of the maps.
+what ``explain(..., precision="bfloat16")`` gains and costs on ResNet-18 with random weights: seconds in float32 and
+bfloat16, the largest error relative to the largest value, and the correlation of the maps.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def bfloat16(device: str, size: int, images: int) -> None:
     print(f"{'':22}{'float32':>9}{'bfloat16':>9}{'error':>9}{'r':>8}")
     for name, parameters in RESNET.items():
         maps, seconds = [], []
-        for autocast in (False, True):
-            call = functools.partial(explain, name, model, x, y, device=device, autocast=autocast, **parameters)
+        for precision in ("float32", "bfloat16"):
+            call = functools.partial(explain, name, model, x, y, device=device, precision=precision, **parameters)
             maps.append(call())  # not timed: kernels are chosen; explain returns maps on the CPU, so the GPU is done
             start = time.perf_counter()
             call()

@@ -115,7 +115,8 @@ explainer explains which ImageNet network, and what the error says where it does
 ## Parameters that most have
 
 {shared}
-- `output`, `device`, `dtype`, `autocast`: of `explain` itself. `autocast=True` runs the network in bfloat16. What it
+- `output`, `device`, `dtype`, `precision`: of `explain` itself. Float32 is float32, on a GPU too; `precision="tf32"`
+  rounds what convolutions multiply to ten bits there, `precision="bfloat16"` runs the network in bfloat16. What that
   costs on ResNet-18 (random weights, 224×224, a CPU with bfloat16 instructions; `python benchmarks/explainers.py
   --bfloat16`, with `--device cuda` on a GPU): maps of regions stay the same (correlation with float32: CAM family,
   RISE, Kernel SHAP 0.9999; RISE in 0.34 of the time), sums over paths suffer a little (Integrated Gradients 0.988,

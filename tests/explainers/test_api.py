@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import xaibench
+from xaibench.core.compute.precision import computing
 from xaibench.core.part_info import ExplainerInfo
 from xaibench.core.registry import UnknownNameError
 from xaibench.explainers import EXPLAINERS, build, explain
@@ -105,23 +106,59 @@ def test_several_channels_become_one_map(name, rgb_cnn, targets):
 
 
 @pytest.mark.parametrize("name", ["saliency", "rise", "lrp_gamma"])
-def test_autocast_is_close_and_comes_back_in_the_precision_asked_for(name, rgb_cnn, targets):
+def test_bfloat16_is_close_and_comes_back_in_float32(name, rgb_cnn, targets):
     images = torch.randn(7, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     exact, half = (
-        explain(
-            name, rgb_cnn, images, targets, dtype=torch.float32, device="cpu", autocast=autocast, **parameters(name)
-        )
-        for autocast in (False, True)
+        explain(name, rgb_cnn, images, targets, device="cpu", precision=precision, **parameters(name))
+        for precision in ("float32", "bfloat16")
     )
-    assert half.dtype == torch.float32
+    assert half.dtype == exact.dtype == torch.float32
     assert not half.equal(exact)
     assert torch.corrcoef(torch.stack([exact.flatten(), half.flatten()]))[0, 1] > 0.95
 
 
-def test_autocast_leaves_float64_alone(cnn, images, targets):
-    assert explain("saliency", cnn, images, targets, device="cpu", autocast=True).equal(
-        explain("saliency", cnn, images, targets, device="cpu")
+def test_precision_is_stated_by_the_call_or_around_it(cnn, images, targets):
+    own = explain("saliency", cnn, images, targets, device="cpu")
+    double, single = (
+        explain("saliency", cnn, images, targets, device="cpu", precision=precision)
+        for precision in ("float64", "float32")
     )
+    assert own.equal(double)
+    assert single.dtype == torch.float32
+    with computing("float32"):
+        assert explain("saliency", cnn, images, targets, device="cpu").equal(single)
+        assert explain("saliency", cnn, images, targets, device="cpu", precision="float64").equal(double)
+
+
+def test_convolutions_are_not_rounded_to_tf32(cnn, images, targets):
+    seen = []
+
+    def look(model, images, targets):
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return images[:, 0]
+
+    for precision in (None, "float32", "tf32"):
+        explain(look, cnn, images, targets, device="cpu", precision=precision)
+    assert seen == [False, False, True]
+    assert torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"precision": "half"}, "precision='half': expected one of 'float32'"),
+        ({"precision": "float64", "dtype": torch.float32}, "expected one of them, or both float64"),
+    ],
+)
+def test_a_precision_that_cannot_be_is_refused(given, message, cnn, images, targets):
+    with pytest.raises(ValueError, match=message):
+        explain("saliency", cnn, images, targets, **given)
+
+
+def test_a_macs_gpu_is_told_that_it_has_no_float64(cnn, images, targets, monkeypatch):
+    monkeypatch.setattr("xaibench.explainers.api._place", torch.device)
+    with pytest.raises(ValueError, match=r"'mps' has no float64.*precision='float32'"):
+        explain("saliency", cnn, images, targets, device="mps")
 
 
 @pytest.mark.parametrize("name", EXPLAINERS)

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.compute.precision import Precision, check_precision, computing, stated, stored_dtype
 from xaibench.core.compute.unharmed_model import unharmed
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.explainer_table import EXPLAINERS
@@ -33,7 +34,7 @@ def explain(
     output: Output | None = None,
     dtype: torch.dtype | Literal["auto"] = "auto",
     device: torch.device | str = "auto",
-    autocast: bool = False,
+    precision: Precision | None = None,
     batch_size: int | None = None,
     seed: int | None = None,
     channels: Channels | None = None,
@@ -59,12 +60,15 @@ def explain(
             :class:`xaibench.explainers.ExplainedOutput`). ``None``: what the explainer's paper explains, that is
             ``explainer.explains`` where it has it (the CAM family, propagation and patterns: the logit), else the
             probability.
-        dtype: Precision of the computation and of the maps. ``"auto"``: ``model.explain_dtype`` if the model has it
-            (our small networks: float64, because their softmax saturates in float32), else that of its parameters.
-        device: ``"auto"``: the GPU when there is one. A model that is elsewhere, or in another precision, is copied.
-        autocast: Let ``torch.autocast`` run the network in bfloat16 where it deems that safe: faster on GPUs and
-            processors that have it, and less exact: region maps hardly change, gradients do
-            (``docs/explainers.md``). Float64 stays as it is.
+        dtype: Of the images, the weights and the maps. ``"auto"``: what ``precision`` is kept in; without one,
+            ``model.explain_dtype`` if the model has it (our small networks: float64, because their softmax saturates
+            in float32), else that of its parameters.
+        device: ``"auto"``: the GPU when there is one. A model that is elsewhere, or of another dtype, is copied.
+        precision: How float32 is multiplied. ``"float32"``: exactly, also by a GPU, which would round it to TF32 of its
+            own accord; ``"tf32"``: so rounded, where the machine can; ``"bfloat16"``: ``torch.autocast`` runs the
+            network in bfloat16 where it deems that safe. The two are faster and less exact: region maps hardly change,
+            gradients do (``docs/explainers.md``). ``"float64"``: everything in float64. ``None``: float32 exactly, and
+            the dtype as it is.
         batch_size: Rows in one forward pass; ``None``: chosen by the size of the images. It changes the maps by
             no more than rounding, and is halved, with a line in the log, when the GPU's memory does not do. A callable
             that is no explainer of ours gets all images at once.
@@ -101,14 +105,15 @@ def explain(
     if model is not None:
         _check_kind(model)
     place = _place(device)
-    precision = _precision(model, x) if dtype == "auto" else dtype
+    kept = _kept_dtype(model, x, dtype, precision, place)
+    exactly: Precision = "float64" if kept == torch.float64 else "float32"
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
-        with torch.autocast(place.type, torch.bfloat16, enabled=autocast):
-            x_there, y_there = x.to(place, precision), y.to(place)
+        with computing(precision or stated() or exactly, place):
+            x_there, y_there = x.to(place, kept), y.to(place)
             maps = within_memory(part, x_there, lambda one: _run(one, model, x_there, y_there, _output(part, output)))
-        maps = maps.to(precision) if autocast else maps
+            maps = maps.to(kept) if stated() == "bfloat16" else maps
         checked = _check_maps(maps, x, channels, _name(part))
     return checked if isinstance(images, Tensor) else checked.numpy()
 
@@ -248,7 +253,30 @@ def _as_tensor(values: Any, what: str) -> Tensor:
     return torch.from_numpy(np.array(values))  # a copy: a read-only or reversed array cannot be shared with torch
 
 
-def _precision(model: nn.Module | None, images: Tensor) -> torch.dtype:
+def _kept_dtype(
+    model: nn.Module | None,
+    images: Tensor,
+    dtype: torch.dtype | Literal["auto"],
+    precision: Precision | None,
+    place: torch.device,
+) -> torch.dtype:
+    """The dtype of images, weights and maps."""
+    if precision is not None:
+        check_precision(precision)
+        if dtype not in ("auto", torch.float64) and precision == "float64":
+            raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
+    chosen = precision or stated()
+    kept = dtype
+    if kept == "auto":
+        kept = stored_dtype(chosen) if chosen else _own_dtype(model, images)
+    if kept == torch.float64 and place.type == "mps":
+        raise ValueError(
+            "device 'mps' has no float64, in which this model is explained; pass precision='float32', or device='cpu'."
+        )
+    return kept
+
+
+def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
     if model is None:
         return images.dtype
     own = getattr(model, "explain_dtype", None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.precision import computing
 from xaibench.metrics.shared.asked_model import Classifier
 from xaibench.metrics.shared.model_inputs import Samples, check_finite
 
@@ -43,7 +44,8 @@ class Explained:
             )
         if not callable(model):
             raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
-        with torch.inference_mode(False):  # a copy made in inference mode could never have a gradient
+        # A copy made in inference mode could never have a gradient.
+        with torch.inference_mode(False), computing(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
             Classifier(self.model, "identity", 1).look(samples)
         self._explainer, self._targets = explainer, samples.targets
@@ -60,7 +62,7 @@ class Explained:
 
     def _maps(self, images: Tensor, targets: Tensor) -> Tensor:
         # What is made in inference mode can never have a gradient again, which explainers need.
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), computing(device=images.device):
             images = images.clone() if images.is_inference() else images
             maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
         if maps.shape != (len(images), *images.shape[-2:]):

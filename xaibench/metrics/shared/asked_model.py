@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.precision import computing
 from xaibench.metrics.shared.model_inputs import Model, Samples
 
 _LOGGER = logging.getLogger("xaibench")
@@ -216,7 +217,8 @@ def asked(
         raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
     if output not in ("softmax", "identity") and not callable(output):
         raise ValueError(f"output must be 'softmax', 'identity' or a callable, got {output!r}.")
-    with evaluation(model):
+    # In TF32 a folded copy would differ from the network by more than _choose_fastest lets pass.
+    with evaluation(model), computing(device=samples.images.device):
         classifier = Classifier(model, output, batch_size or default_rows(samples.images))
         classifier.examine(samples, len(samples) * points)
         yield classifier

@@ -1,0 +1,118 @@
+"""How exactly float32 is multiplied: a thing that is stated, not one that the machine decides.
+
+PyTorch lets cuDNN round the inputs of every float32 convolution to TF32's ten bits unless it is told otherwise: on a
+GPU a float32 map then correlates with the CPU's at 0.96 only, without a word. Here float32 is float32 unless another
+precision is asked for. Torch's switches are global, so they are set for a block and put back after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+
+#: ``"float64"`` and ``"float32"``: stored and multiplied so. ``"tf32"``: stored in float32, multiplied with ten bits of
+#: mantissa where the machine can (GPUs since Ampere; elsewhere the same as float32). ``"bfloat16"``: stored in float32,
+#: convolutions and products in bfloat16 by ``torch.autocast``.
+Precision: TypeAlias = Literal["float32", "tf32", "bfloat16", "float64"]
+
+#: The precision stated by the innermost block; None outside all.
+_STATED: ContextVar[Precision | None] = ContextVar("precision", default=None)
+
+# Where torch keeps the precision of an operator (torch 2.9 and later); the older switches stand beside them, and must
+# agree with them or reading those raises.
+_OPERATORS = (("cuda", "matmul"), ("cudnn", "conv"), ("cudnn", "rnn"), ("mkldnn", "matmul"), ("mkldnn", "conv"))
+_OLDER = (("cuda", "matmul"), ("cudnn",))
+
+
+@contextmanager
+def computing(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
+    """Multiply inside the block as stated; torch's global switches are put back after it.
+
+    Args:
+        precision: None: as the innermost block around this one states it; outside all, float32 that is float32, and
+            ``torch.autocast`` as the caller has it.
+        device: Where the block computes; ``torch.autocast`` is switched for its type.
+
+    Raises:
+        ValueError: For another precision.
+
+    Example:
+        >>> with computing("tf32"):
+        ...     with computing():
+        ...         print(stated())
+        tf32
+        >>> stated() is None
+        True
+    """
+    if precision is not None:
+        check_precision(precision)
+    chosen = precision or stated()
+    with ExitStack() as stack:
+        stack.enter_context(_multiplying("tf32" if chosen == "tf32" else "ieee"))
+        if chosen is not None:
+            kind = torch.device(device).type
+            stack.enter_context(torch.autocast(kind, torch.bfloat16, enabled=chosen == "bfloat16"))
+        token = _STATED.set(chosen)
+        try:
+            yield
+        finally:
+            _STATED.reset(token)
+
+
+def stated() -> Precision | None:
+    """The precision of the innermost :func:`computing` block; None outside all, or where none of them states one."""
+    return _STATED.get()
+
+
+def stored_dtype(precision: Precision) -> torch.dtype:
+    """The type in which numbers are kept: only float64 is kept in more than float32.
+
+    Example:
+        >>> stored_dtype("bfloat16")
+        torch.float32
+    """
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+def check_precision(precision: object) -> None:
+    """Refuse anything but a :data:`Precision`."""
+    if precision not in get_args(Precision):
+        raise ValueError(f"precision={precision!r}: expected one of {', '.join(map(repr, get_args(Precision)))}.")
+
+
+@contextmanager
+def _multiplying(how: Literal["ieee", "tf32"]) -> Iterator[None]:
+    before = [(place, name, getattr(place, name)) for place, name in _switches()]
+    try:
+        for place, name, _ in before:
+            setattr(place, name, how == "tf32" if name == "allow_tf32" else how)
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
+
+
+def _switches() -> Iterator[tuple[Any, str]]:
+    """Those that this torch has: the older ones first, which overwrite the newer when they are set."""
+    for path in _OLDER:
+        place = _at(path)
+        try:
+            _ = place.allow_tf32
+        except RuntimeError:  # the caller has set operators one by one: then these cannot be read, nor need be
+            continue
+        yield place, "allow_tf32"
+    for path in _OPERATORS:
+        place = _at(path)
+        if hasattr(place, "fp32_precision"):
+            yield place, "fp32_precision"
+
+
+def _at(path: tuple[str, ...]) -> Any:
+    place: Any = torch.backends
+    for name in path:
+        place = getattr(place, name, None)
+    return place
