@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"engine": "threads"}, "Unknown engine 'threads'; known: serial, processes, ray"),
+        ({"engine": "threads"}, "Unknown engine 'threads'. Known: serial, processes, ray"),
         ({"workers": 0, "engine": "processes"}, "workers is 0; expected 1 or more"),
         ({"device": "abacus"}, "There is no device 'abacus' here"),
         ({"device": None}, "device is None; expected a text"),

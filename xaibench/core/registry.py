@@ -6,10 +6,11 @@ user's own part needs no entry: ``"mypackage.module:Thing"`` is accepted whereve
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from xaibench.core.messages import capitalised, did_you_mean, unknown
 
 
 class Registry:
@@ -162,10 +163,7 @@ your own is given as 'package.module:name'.
         return self._targets.get(canonical, name)
 
     def _message(self, name: str) -> str:
-        near = difflib.get_close_matches(name, [*self._targets, *self._aliases], n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        known = ", ".join(sorted(self._targets))
-        return f"Unknown {self.kind} {name!r}{hint} Known: {known}. {self._own}"
+        return f"{unknown(f'Unknown {self.kind}', name, sorted(self._targets), self._aliases)} {self._own}"
 
 
 class UnknownNameError(KeyError, ValueError):
@@ -190,7 +188,7 @@ def import_target(target: str, kind: str = "part") -> Any:
     """
     module_name, _, attribute = target.partition(":")
     if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
-        raise UnknownNameError(f"{_start(kind)} {target!r}: expected 'package.module:name'.")
+        raise UnknownNameError(f"{capitalised(kind)} {target!r}: expected 'package.module:name'.")
     try:
         part: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -198,17 +196,13 @@ def import_target(target: str, kind: str = "part") -> Any:
         if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise
         raise UnknownNameError(
-            f"{_start(kind)} {target!r}: there is no module {error.name!r} to import; install it, or run where it lies."
+            f"{capitalised(kind)} {target!r}: there is no module {error.name!r} to import; install it, or run where it "
+            "lies."
         ) from error
     owner = module_name
     for step in attribute.split("."):
         if not hasattr(part, step):
-            near = difflib.get_close_matches(step, dir(part), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise UnknownNameError(f"{_start(kind)} {target!r}: {owner!r} has no attribute {step!r}{hint}")
+            hint = did_you_mean(step, dir(part))
+            raise UnknownNameError(f"{capitalised(kind)} {target!r}: {owner!r} has no attribute {step!r}{hint}")
         part, owner = getattr(part, step), f"{owner}.{step}"
     return part
-
-
-def _start(kind: str) -> str:
-    return kind[:1].upper() + kind[1:]

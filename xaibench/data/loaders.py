@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
+from xaibench.core.messages import unknown
 from xaibench.data.dataset import Dataset, Sample, Split
 from xaibench.data.dataset_table import DATASETS
 from xaibench.data.threaded_loader import ThreadedLoader
@@ -134,9 +134,7 @@ def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dic
         return
     for parameter in parameters:
         if parameter not in taken:
-            near = difflib.get_close_matches(parameter, taken, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise TypeError(f"{name} takes no {parameter!r}{hint} It takes: {', '.join(taken)}.")
+            raise TypeError(unknown(f"{name} takes no", parameter, taken))
 
 
 @contextlib.contextmanager

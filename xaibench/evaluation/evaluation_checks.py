@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from xaibench.core.messages import kind_of, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,9 +46,7 @@ def check_parameters(name: str, function: Callable[..., Any], info: MetricInfo, 
     known = [parameter.name for parameter in list(signature)[_INPUTS[info.kind] :] if parameter.name != "reduction"]
     for given in parameters:
         if given not in known:
-            near = difflib.get_close_matches(given, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise TypeError(f"Metric {name!r} has no parameter {given!r}{hint} Known: {', '.join(known) or 'none'}.")
+            raise TypeError(unknown(f"Metric {name!r} has no parameter", given, known))
 
 
 def check_maps(maps: Tensor, label: str, count: int) -> None:
@@ -91,8 +90,7 @@ def check_model(model: object) -> None:
     from torch import nn
 
     if not isinstance(model, nn.Module):
-        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-        raise TypeError(f"model: got {got}, expected a torch.nn.Module that returns logits [N, K].")
+        raise TypeError(f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K].")
 
 
 def check_outputs(model: nn.Module, images: Tensor, classes: tuple[str, ...] | None) -> None:

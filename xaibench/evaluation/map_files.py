@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.messages import first_line, listed
+
 if TYPE_CHECKING:
     from xaibench.data import Split
 
@@ -48,13 +50,14 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     except FileNotFoundError as error:
         raise MapFileError(f"{path}: there is no such file. A template to fill in: {_TEMPLATE}") from error
     except Exception as error:  # numpy, zip and safetensors each have errors of their own
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise MapFileError(f"{path} cannot be read ({reason}); expected maps as .npz, .npy or .safetensors.") from error
+        raise MapFileError(
+            f"{path} cannot be read ({first_line(error)}); expected maps as .npz, .npy or .safetensors."
+        ) from error
     missing = [one for one in ids if one not in found]
     unknown = sorted(set(found) - set(ids))
     if missing or unknown:
-        problems = [f"{len(missing)} of {len(ids)} samples have no map ({_some(missing)})"] if missing else []
-        problems += [f"{len(unknown)} maps are of unknown samples ({_some(unknown)})"] if unknown else []
+        problems = [f"{len(missing)} of {len(ids)} samples have no map ({listed(missing, _SHOWN)})"] if missing else []
+        problems += [f"{len(unknown)} maps are of unknown samples ({listed(unknown, _SHOWN)})"] if unknown else []
         raise MapFileError(f"{path}: {'; '.join(problems)}. A template shows the ids: {_TEMPLATE}")
     shapes = {np.shape(found[one]) for one in ids}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
@@ -113,12 +116,10 @@ def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         names = [str(name) for name in loaded[IDS]]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise MapFileError(f"{path}: the ids {_some(twice)} occur more than once; expected one map for each.")
+            raise MapFileError(
+                f"{path}: the ids {listed(twice, _SHOWN)} occur more than once; expected one map for each."
+            )
         maps = loaded[MAPS]
         if len(maps) != len(names):
             raise MapFileError(f"{path} holds {len(names)} ids and {len(maps)} maps; expected one map for each id.")
         return dict(zip(names, maps, strict=True))
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

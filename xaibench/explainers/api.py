@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 import functools
 import inspect
 from typing import Any, Literal, TypeVar, cast
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.precision import Precision, check_precision, computing, stated, stored_dtype
 from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.core.messages import first_line, kind_of, listed, unknown
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.explainer_table import EXPLAINERS
 from xaibench.explainers.shared.explained_output import ExplainedOutput
@@ -201,10 +201,7 @@ def _check_parameters(part: Any, parameters: dict[str, Any]) -> None:
         known = {parameter.name for parameter in own if parameter.kind is not parameter.VAR_POSITIONAL}
     for name in parameters:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            listed = ", ".join(sorted(known)) or "none"
-            raise TypeError(f"{_name(part)} has no parameter {name!r}{hint} Known: {listed}.")
+            raise TypeError(unknown(f"{_name(part)} has no parameter", name, sorted(known)))
 
 
 def _configure(part: Explainer, **settings: Any) -> Explainer:
@@ -292,14 +289,14 @@ def _place(device: str | torch.device) -> torch.device:
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"device={device!r} cannot be used ({reason}); give 'auto', 'cpu' or another.") from error
+        raise ValueError(
+            f"device={device!r} cannot be used ({first_line(error)}); give 'auto', 'cpu' or another."
+        ) from error
 
 
 def _check_kind(model: object) -> None:
     if not isinstance(model, nn.Module):
-        got = f"the class {model.__name__}" if inspect.isclass(model) else type(model).__name__
-        raise TypeError(f"model: got {got}, expected a torch.nn.Module that returns logits [N, K].")
+        raise TypeError(f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K].")
 
 
 def _moved(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
@@ -357,6 +354,5 @@ def _check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str)
     return result.contiguous()
 
 
-def _some(which: Tensor, most: int = 5) -> str:
-    indices = which.nonzero().flatten().tolist()
-    return ", ".join(map(str, indices[:most])) + (f", ... ({len(indices)} in all)" if len(indices) > most else "")
+def _some(which: Tensor) -> str:
+    return listed(which.nonzero().flatten().tolist(), most=5)

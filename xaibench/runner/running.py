@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from xaibench.core.messages import first_line, unknown
 from xaibench.runner.costs.calibration import learn
 from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus, devices_of
 from xaibench.runner.engines.scheduling import Schedule
@@ -225,7 +226,7 @@ def _engine(
         return Processes(store, device, workers, device_workers)
     if name == "ray":
         return _ray_engine(store, device, workers, address, device_workers or 1)
-    raise ArgumentError(f"Unknown engine {name!r}; known: {', '.join(ENGINES)}.")
+    raise ArgumentError(unknown("Unknown engine", name, ENGINES))
 
 
 def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
@@ -249,8 +250,9 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ArgumentError(f'There is no device {device!r} here ({reason}); use "auto" or "cpu".') from error
+        raise ArgumentError(
+            f'There is no device {device!r} here ({first_line(error)}); use "auto" or "cpu".'
+        ) from error
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import logging
 import os
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.messages import unknown
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.dataset import Dataset
 from xaibench.data.disk.class_choice import choose_classes
@@ -206,10 +206,7 @@ class AnnotatedSet(ABC):
         known = self._defaults()
         for name in own:
             if name not in known:
-                taken = list(self.__signature__.parameters)
-                near = difflib.get_close_matches(name, taken, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else "."
-                raise TypeError(f"{self.info.name} takes no {name!r}{hint} It takes: {', '.join(taken)}.")
+                raise TypeError(unknown(f"{self.info.name} takes no", name, self.__signature__.parameters))
 
     def _kept(self, source: Source, folder: Path, include_unannotated: bool) -> NDArray[np.int64]:
         kept = np.arange(len(source)) if include_unannotated else np.flatnonzero(source.annotated)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
+
+from xaibench.core.messages import folded, unknown
 
 
 def choose_classes(
@@ -40,20 +41,14 @@ def choose_classes(
     names = [name for name in names if name]
     if not names:
         raise ValueError(f"classes={wanted!r} names no class; known: {', '.join(known)}.")
-    spelt = {_folded(name): name for name in known}
-    spelt |= {_folded(alias): name for alias, name in (aliases or {}).items() if _folded(alias) not in spelt}
+    spelt = {folded(name): name for name in known}
+    spelt |= {folded(alias): name for alias, name in (aliases or {}).items() if folded(alias) not in spelt}
     chosen = []
     for name in names:
-        if _folded(name) not in spelt:
-            near = difflib.get_close_matches(_folded(name), spelt, n=1, cutoff=0.5)
-            hint = f"; did you mean {spelt[near[0]]!r}?" if near else "."
-            raise ValueError(f"Unknown class {name!r}{hint} Known: {', '.join(known)}.")
-        chosen.append(spelt[_folded(name)])
+        if folded(name) not in spelt:
+            raise ValueError(unknown("Unknown class", name, known, aliases or ()))
+        chosen.append(spelt[folded(name)])
     twice = sorted({name for name in chosen if chosen.count(name) > 1})
     if twice:
         raise ValueError(f"classes={wanted!r} names {', '.join(twice)} more than once; name each once.")
     return tuple(chosen)
-
-
-def _folded(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter not in " -_")

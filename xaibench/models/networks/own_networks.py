@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.global_state import evaluating
+from xaibench.core.messages import unknown
 
 _GIVEN = ("in_shape", "num_classes")
 
@@ -68,10 +68,7 @@ def check_parameters(part: Callable[..., Any], name: str, parameters: Mapping[st
     known = [key for key in inspect.signature(part).parameters if key not in _GIVEN]
     for key in parameters:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            listed = ", ".join(sorted(known)) or "none"
-            raise TypeError(f"Model {name!r} has no parameter {key!r}{hint} Known: {listed}.")
+            raise TypeError(unknown(f"Model {name!r} has no parameter", key, sorted(known)))
 
 
 def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, int, int], num_classes: int) -> None:

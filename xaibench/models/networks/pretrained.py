@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.messages import listed
+
 #: The last layer: ``"new"``, with random weights, or ``"pretrained"``, the one that the weights come with.
 HeadChoice: TypeAlias = Literal["new", "pretrained"]
 
@@ -146,7 +148,7 @@ def load_state(network: nn.Module, state: Mapping[str, Tensor], source: str, *, 
 def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: str) -> None:
     shapes = {key for key in own.keys() & state.keys() if own[key].shape != state[key].shape}
     problems = [
-        f"{what}: {_some(keys)}"
+        f"{what}: {listed(sorted(keys), most=4)}"
         for what, keys in (
             ("missing", own.keys() - state.keys()),
             ("unknown", state.keys() - own.keys()),
@@ -158,12 +160,9 @@ def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: 
         raise ValueError(f"{source} does not fit the network; {'; '.join(problems)}. Are they of another network?")
     broken = {key for key, value in state.items() if value.is_floating_point() and not value.isfinite().all()}
     if broken:
-        raise ValueError(f"{source} has NaN or infinite weights in {_some(broken)}; take other weights.")
-
-
-def _some(names: set[str], most: int = 4) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:most]) + (f", ... ({len(listed)} in all)" if len(listed) > most else "")
+        raise ValueError(
+            f"{source} has NaN or infinite weights in {listed(sorted(broken), most=4)}; take other weights."
+        )
 
 
 def check_request(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import pickle
 from collections.abc import Iterable
@@ -11,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from xaibench.core.messages import first_line, unknown
 
 _SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
 
@@ -53,7 +54,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each have errors of their own
         # What torch says of a pickle that it refuses is how to let it run code.
-        reason = "" if isinstance(error, pickle.UnpicklingError) else f": {_first_line(error)}"
+        reason = "" if isinstance(error, pickle.UnpicklingError) else f": {first_line(error)}"
         raise ValueError(
             f"weights={str(path)!r} cannot be read as tensors ({type(error).__name__}{reason}). Expected "
             "a .safetensors file or torch.save(model.state_dict(), file); a pickled module is refused, as it could "
@@ -85,12 +86,9 @@ def named_weights(name: str, weights: str) -> Any:
 
 def unknown_weights(name: str, weights: object, known: Iterable[str]) -> str:
     """What to say of weights that are neither a known name nor a file."""
-    known = list(known)
-    near = difflib.get_close_matches(str(weights), known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
     return (
-        f"{name} has no weights {weights!r}{hint} Known: {', '.join(known)}; or the path of a file (.pth, "
-        ".safetensors), or None for random weights."
+        f"{unknown(f'{name} has no weights', weights, known)} The path of a file (.pth, .safetensors) will do too, "
+        "and None for random weights."
     )
 
 
@@ -109,11 +107,7 @@ def download(name: str, entry: Any) -> dict[str, Tensor]:
     except (OSError, RuntimeError) as error:  # no network, no space, no such address; another hash
         raise WeightsNotFoundError(
             f"{name}: the weights {entry.name} are not on this machine and cannot be downloaded "
-            f"({type(error).__name__}: {_first_line(error)}). Fetch {entry.url} and put it into {folder}, or pass "
+            f"({type(error).__name__}: {first_line(error)}). Fetch {entry.url} and put it into {folder}, or pass "
             f"weights='/path/to/{file}'. weights=None builds the network with random weights."
         ) from error
     return state
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

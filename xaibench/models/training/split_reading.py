@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from xaibench.core.compute.global_state import evaluating
+from xaibench.core.messages import listed
 
 
 class Samples(Protocol):
@@ -97,8 +98,8 @@ def _check_classes(train: Samples, val: Samples, classes: int) -> None:
     counts = torch.bincount(train.targets, minlength=classes)
     missing = (counts == 0).nonzero().flatten().tolist()
     if missing:
-        listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(
-            f"The model has {classes} outputs, but {len(missing)} of these classes have no training sample ({listed}). "
-            "Build it with num_classes= the number of classes of the set, or take samples of every class."
+            f"The model has {classes} outputs, but {len(missing)} of these classes have no training sample "
+            f"({listed(missing, most=5)}). Build it with num_classes= the number of classes of the set, or take "
+            "samples of every class."
         )

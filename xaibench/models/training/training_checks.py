@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.global_state import evaluating, isolated_rng
+from xaibench.core.messages import unknown
 from xaibench.models.training.batches import Data, in_memory, loader_of
 
 
@@ -58,9 +58,7 @@ def check_arguments(
     if len({id(model) for model in models}) < count:
         raise ValueError("models has the same model twice; build one for each training.")
     if loss not in losses:
-        near = difflib.get_close_matches(str(loss), list(losses), n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"Unknown loss {loss!r}{hint} Known: {', '.join(losses)}.")
+        raise ValueError(unknown("Unknown loss", loss, losses))
 
 
 def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from xaibench.core.messages import unknown
 from xaibench.core.registry import Registry
 from xaibench.core.vocabulary import Output
 from xaibench.evaluation.protocol import PROTOCOLS
@@ -174,9 +174,7 @@ def _table(kind: type[_T], values: Any, where: str) -> _T:
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in values:
         if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise SuiteError(f"{where}: unknown entry {name!r}{hint} Known: {', '.join(fields)}.")
+            raise SuiteError(unknown(f"{where}: unknown entry", name, fields))
     missing = [
         name
         for name, f in fields.items()
