@@ -1,5 +1,16 @@
-"""What pytest leaves out where an optional package is missing."""
+"""How pytest runs: in how many processes, and without what an optional package is missing for."""
 
 from importlib.util import find_spec
 
+import pytest
+
 collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/engines/ray_engine.py"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """As many as there are processors for folders; for files, or words given with ``-k``, this one (``-n`` overrules).
+
+    Each worker imports torch and collects for itself, which takes longer than what a few tests would save.
+    """
+    return 0 if config.option.keyword or any(".py" in given for given in config.args) else None

@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--messages", type=Path, default=None, help="write every message xaibench raises to this file")
 
 
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """All tests in this process, where the messages are."""
+    return None if config.getoption("--messages") is None else 0
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Before any conftest.py, which may import the package."""
