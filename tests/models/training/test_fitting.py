@@ -404,3 +404,42 @@ def test_cuda_trains_the_same(name):
         assert one.train_loss == pytest.approx(two.train_loss, abs=1e-3)
     assert next(there[0].parameters()).device.type == "cpu"
     assert torch.equal(torch.cuda.get_rng_state(), state)
+
+
+class Spy(nn.Module):
+    """A linear network that notes how its float32 would be multiplied."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = nn.Linear(64, 2), set()
+
+    def forward(self, images):
+        logits = self.layer(images.flatten(1))
+        self.seen.add((torch.backends.cudnn.allow_tf32, logits.dtype))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("precision", "seen"),
+    [
+        (None, (False, torch.float32)),
+        ("float32", (False, torch.float32)),
+        ("tf32", (True, torch.float32)),
+        ("bfloat16", (False, torch.bfloat16)),
+    ],
+)
+def test_training_is_in_the_precision_that_is_stated(precision, seen):
+    model = Spy()
+    # The probe before the training looks at the classes only.
+    fit(model, TRAIN, VAL, precision=precision, **QUICK)
+    assert seen in model.seen
+    assert model.seen <= {seen, (True, torch.float32)}
+    assert model.layer.weight.dtype is torch.float32
+    assert torch.backends.cudnn.allow_tf32  # torch's own default, put back
+
+
+@pytest.mark.parametrize(("precision", "kept"), [("float64", "float32"), ("float32", "float64")])
+def test_a_precision_that_the_weights_do_not_have_is_refused(precision, kept):
+    model = build("llr", (1, 8, 8), 2).to(getattr(torch, kept))
+    with pytest.raises(ValueError, match=f"precision='{precision}': the model's weights are torch.{kept}"):
+        fit(model, TRAIN, VAL, precision=precision, **QUICK)

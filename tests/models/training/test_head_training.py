@@ -177,6 +177,14 @@ def test_images_are_read_once_and_with_a_cache_not_again(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["features"]
 
 
+def test_features_of_another_precision_are_not_taken_from_the_cache(tmp_path):
+    train, file = Split(40, 0), tmp_path / "features"
+    for precision in ("float32", "bfloat16"):
+        train.read.clear()
+        fit_head(Small(), train, VAL, cache=file, precision=precision, **QUICK)
+        assert sum(train.read) >= len(train)
+
+
 @pytest.mark.parametrize("change", ["weights", "targets", "images"])
 def test_a_cache_of_something_else_is_written_anew(tmp_path, caplog, change):
     train, model, other = Split(40, 0), Small(), Small(seed=1 if change == "weights" else 0)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from xaibench.core.compute.global_state import evaluating, isolated_rng, resolve_device
+from xaibench.core.compute.precision import Precision, computing
 from xaibench.models.networks.xai_tris_networks import Network
 from xaibench.models.training.batches import (
     EVALUATION_BATCH,
@@ -30,7 +31,7 @@ from xaibench.models.training.batches import (
 )
 from xaibench.models.training.epochs import LossFunction, Training, TrainingDivergedError, run_epochs
 from xaibench.models.training.network_stack import Single, Stack
-from xaibench.models.training.training_checks import check_arguments, check_ranges, probe
+from xaibench.models.training.training_checks import check_arguments, check_precision_of, check_ranges, probe
 
 __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
 
@@ -56,6 +57,7 @@ def fit(
     loss: Loss = "logits",
     seed: int = 0,
     device: str | torch.device = "auto",
+    precision: Precision | None = None,
     progress: bool = True,
 ) -> Training:
     """Train a model in place, and leave it with the weights of the epoch with the lowest validation loss.
@@ -76,6 +78,8 @@ def fit(
             classes).
         seed: Decides the order of the samples, and dropout. Global random state is neither used nor changed.
         device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
+        precision: How the weights' float32 is multiplied, as in :func:`xaibench.explain`; None: exactly. ``"float64"``
+            needs a model that is in float64.
         progress: Show a progress bar.
 
     Returns:
@@ -107,6 +111,7 @@ def fit(
         loss=loss,
         seeds=[seed],
         device=device,
+        precision=precision,
         progress=progress,
     )[0]
 
@@ -124,6 +129,7 @@ def fit_many(
     seeds: Sequence[int] | None = None,
     stack: int = STACK,
     device: str | torch.device = "auto",
+    precision: Precision | None = None,
     progress: bool = True,
 ) -> list[Training]:
     """Train many models of one architecture in place, several at a time in one :class:`.network_stack.Stack`.
@@ -146,6 +152,7 @@ def fit_many(
         seeds: One a model; None = 0, 1, 2, ...
         stack: The most models to train at a time.
         device: As in :func:`fit`.
+        precision: As in :func:`fit`.
         progress: As in :func:`fit`.
 
     Returns:
@@ -162,6 +169,7 @@ def fit_many(
     check_ranges(epochs=epochs, patience=patience, batch_size=batch_size, stack=stack, lr=min(rates))
     in_shapes = [probe(*one) for one in zip(models, trains, vals, strict=True)]
     where = resolve_device(device)
+    check_precision_of(models, precision)
     together = (
         all(_stackable(model, count) for model in models)
         and all(in_memory(data, shuffled=True) for data in trains)
@@ -175,7 +183,7 @@ def fit_many(
         for start in range(0, count, size):
             part = slice(start, start + size)
             # The seed also decides dropout, which knows only the global generator.
-            with isolated_rng(seeds[start], where):
+            with isolated_rng(seeds[start], where), computing(precision, where):
                 batch = batch_size or batch_size_of(trains[start])
                 dtype = next(models[start].parameters()).dtype
                 learner: Stack | Single
@@ -230,7 +238,7 @@ def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH
     """
     like = next(model.parameters(), torch.zeros(()))
     correct = total = 0
-    with torch.no_grad(), evaluating(model), isolated_rng(0):
+    with torch.no_grad(), evaluating(model), isolated_rng(0), computing(device=like.device):
         for images, targets in _batches([data], batch_size, None, like.device, like.dtype).epoch():
             correct += int((model(images[0]).argmax(-1) == targets[0]).sum())
             total += targets.numel()

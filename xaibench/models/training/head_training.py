@@ -23,12 +23,13 @@ from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
 from xaibench.core.compute.global_state import evaluating, resolve_device
+from xaibench.core.compute.precision import Precision, computing, stated
 from xaibench.core.compute.row_memory import Rows
 from xaibench.models.training.feature_cache import cached, fingerprint
 from xaibench.models.training.fine_tuning import fine_tune
 from xaibench.models.training.fitting import Training, fit
 from xaibench.models.training.split_reading import Samples, check_samples, read_batches
-from xaibench.models.training.training_checks import check_ranges
+from xaibench.models.training.training_checks import check_precision_of, check_ranges
 
 #: What is trained: the last layer, or the whole network.
 Finetune: TypeAlias = Literal["head", "all"]
@@ -142,7 +143,7 @@ def features(
     order = list(range(len(split)))
     batches = [order[part] for part in rows.parts(len(split))]
     bar = tqdm(total=len(split), unit="image", desc="Features", disable=not progress)
-    with torch.no_grad(), _trunk(model, head) as trunk, bar:
+    with torch.no_grad(), computing(device=like.device), _trunk(model, head) as trunk, bar:
         for images, _ in read_batches(split, batches, workers=workers):
 
             def work(part: slice, images: Tensor = images) -> Tensor:
@@ -172,6 +173,7 @@ def fit_head(
     batch_size: int = 32,
     seed: int = 0,
     device: str | torch.device = "auto",
+    precision: Precision | None = None,
     workers: int = 0,
     cache: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -192,6 +194,7 @@ def fit_head(
         seed: Decides the order of the samples, and dropout; on the CPU, the same seed and the same initial weights give
             the same weights. Global random state is neither used nor changed.
         device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
+        precision: As in :func:`xaibench.models.fit`.
         workers: Processes that read the images; 0: this one.
         cache: A file that keeps the features (``finetune="head"``). It is used if the frozen weights, the targets and a
             sample of the images are those it was written with, and else written anew, whole or not at all.
@@ -222,37 +225,46 @@ def fit_head(
         raise ValueError("cache: there are no features to keep with finetune='all'; leave it out.")
     check_samples(model, train, val)
     where = resolve_device(device)
-    if finetune == "all":
-        return fine_tune(
-            model,
-            train,
-            val,
-            epochs=epochs,
-            lr=lr,
-            batch_size=batch_size,
-            seed=seed,
-            device=where,
-            workers=workers,
-            progress=progress,
-        )
-    home = next(model.parameters()).device
-    splits = {"train": train, "val": val}
-    try:
-        model.to(where)
-        head = find_head(model, train[[0]][0].to(next(model.parameters())))
-        found = cached(
-            cache,
-            lambda: fingerprint(model, head.name, splits),
-            lambda: {
-                n: features(model, head, split, workers=workers, progress=progress) for n, split in splits.items()
-            },
-        )
-        known = [_Features(found[name], split.targets) for name, split in splits.items()]
-        return fit(
-            head.layer, *known, epochs=epochs, lr=lr, batch_size=batch_size, seed=seed, device=where, progress=progress
-        )
-    finally:
-        model.to(home).eval()
+    check_precision_of([model], precision)
+    with computing(precision, where):
+        if finetune == "all":
+            return fine_tune(
+                model,
+                train,
+                val,
+                epochs=epochs,
+                lr=lr,
+                batch_size=batch_size,
+                seed=seed,
+                device=where,
+                workers=workers,
+                progress=progress,
+            )
+        home = next(model.parameters()).device
+        splits = {"train": train, "val": val}
+        try:
+            model.to(where)
+            head = find_head(model, train[[0]][0].to(next(model.parameters())))
+            found = cached(
+                cache,
+                lambda: fingerprint(model, head.name, splits) + (stated() or ""),
+                lambda: {
+                    n: features(model, head, split, workers=workers, progress=progress) for n, split in splits.items()
+                },
+            )
+            known = [_Features(found[name], split.targets) for name, split in splits.items()]
+            return fit(
+                head.layer,
+                *known,
+                epochs=epochs,
+                lr=lr,
+                batch_size=batch_size,
+                seed=seed,
+                device=where,
+                progress=progress,
+            )
+        finally:
+            model.to(home).eval()
 
 
 class _Features(Dataset[tuple[Tensor, Tensor]]):

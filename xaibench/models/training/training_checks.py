@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.global_state import evaluating, isolated_rng
+from xaibench.core.compute.precision import Precision, check_precision, stored_dtype
 from xaibench.core.messages import unknown
 from xaibench.models.training.batches import Data, in_memory, loader_of
 
@@ -69,3 +70,18 @@ def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, 
             raise ValueError(f"{name} is {value}, expected at least 1.")
     if not (lr > 0 and math.isfinite(lr)):
         raise ValueError(f"lr is {lr}, expected a number above 0.")
+
+
+def check_precision_of(models: Sequence[nn.Module], precision: Precision | None) -> None:
+    """Refuse a precision that is none, or float64 for weights that are kept in less."""
+    if precision is None:
+        return
+    check_precision(precision)
+    for model in models:
+        kept = next(model.parameters()).dtype
+        if (kept == torch.float64) != (stored_dtype(precision) == torch.float64):
+            turned = "double" if precision == "float64" else "float"
+            raise ValueError(
+                f"precision={precision!r}: the model's weights are {kept}, expected {stored_dtype(precision)}; train "
+                f"model.{turned}()."
+            )
