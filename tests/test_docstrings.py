@@ -32,7 +32,7 @@ PACKAGES = [
 ]
 #: Public names that live deeper: what the registries' schemes and the tutorials name.
 DEEPER = {
-    "xaibench.data.xai_tris.tetrominoes": ["Tetromino", "read_released", "write_released"],
+    "xaibench.data.xai_tris.tetrominoes": ["Tetromino"],
     "xaibench.data.photographs.own_folder": ["Folder"],
     "xaibench.data.photographs.saliency_bench_release": ["Published"],
     "xaibench.models.networks.imagenet": ["Torchvision"],

@@ -51,7 +51,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "xaibench.data.photographs.saliency_bench_release.Published",
     )
     pretrained = ("xaibench.models.networks.imagenet.Torchvision", "xaibench.models.networks.timm_networks.Timm")
-    tetromino = Section("xaibench.data.xai_tris.tetrominoes", ("Tetromino", "read_released", "write_released"))
+    tetromino = Section("xaibench.data.xai_tris.tetrominoes", ("Tetromino",))
     annotated = Section("xaibench.data.annotated", paths=folders)
     return {
         "data": ("Data", (Section("xaibench.data"), tetromino, annotated)),

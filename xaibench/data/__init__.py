@@ -1,4 +1,10 @@
-"""Data sets whose ground truth is known: what a right saliency map must mark."""
+"""Data sets whose ground truth is known: what a right saliency map must mark.
+
+What reads and writes files is loaded on first use (PEP 562): only who does so needs pyarrow.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from xaibench.data.dataset import Dataset, Split
 from xaibench.data.dataset_table import DATASETS
@@ -6,4 +12,39 @@ from xaibench.data.exchange.datasets_library import to_datasets
 from xaibench.data.loaders import load, loading
 from xaibench.data.xai_tris.paper_cells import paper_accuracy, paper_alpha
 
-__all__ = ["DATASETS", "Dataset", "Split", "load", "loading", "paper_accuracy", "paper_alpha", "to_datasets"]
+if TYPE_CHECKING:
+    from xaibench.data.exchange.parquet_reading import read_parquet
+    from xaibench.data.exchange.parquet_writing import write_parquet
+    from xaibench.data.xai_tris.released_pickles import read_released, write_released
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Split",
+    "load",
+    "loading",
+    "paper_accuracy",
+    "paper_alpha",
+    "read_parquet",
+    "read_released",
+    "to_datasets",
+    "write_parquet",
+    "write_released",
+]
+
+_HOME = {
+    "read_parquet": "exchange.parquet_reading",
+    "read_released": "xai_tris.released_pickles",
+    "write_parquet": "exchange.parquet_writing",
+    "write_released": "xai_tris.released_pickles",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,7 +18,7 @@ DATASETS = Registry(
         "gender": "xaibench.data.photographs.coco_gender:gender",
         "scene": "xaibench.data.photographs.places_scene:scene",
         "glasses": "xaibench.data.photographs.celeba_glasses:glasses",
-        "sixray": "xaibench.data.photographs.sixray_luggage:sixray",
+        "sixray": "xaibench.data.scans.sixray_luggage:sixray",
         "lidc": "xaibench.data.scans.lidc_nodules:lidc",
         "tumor": "xaibench.data.scans.pancreas_tumor:tumor",
         "pet": "xaibench.data.photographs.oxford_pet:pet",
@@ -51,7 +51,7 @@ DATASETS = Registry(
     schemes={
         "published": "xaibench.data.photographs.saliency_bench_release:Published",
         "folder": "xaibench.data.photographs.own_folder:Folder",
-        "parquet": "xaibench.data.exchange:ParquetSet",
+        "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
     },
 )

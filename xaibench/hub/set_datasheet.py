@@ -14,7 +14,7 @@ import torch
 from xaibench._version import __version__
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
-from xaibench.data.exchange import SPLITS
+from xaibench.data.exchange.parquet_format import SPLITS
 from xaibench.hub.card_text import escape, table
 from xaibench.hub.licence import is_generated
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.data import Dataset
-from xaibench.data.exchange import SPLITS, features, layout_of, write_parquet
+from xaibench.data.exchange.parquet_format import SPLITS
+from xaibench.data.exchange.parquet_writing import features, layout_of, write_parquet
 from xaibench.hub.card_text import card, public
 from xaibench.hub.licence import is_generated, licence_of
 from xaibench.hub.set_datasheet import Facts, datasheet, measure

@@ -7,8 +7,8 @@ import torch
 from generators.hub import Repo, hub, set_constants, set_endpoint  # noqa: F401
 
 import xaibench as xb
+from xaibench.data import write_parquet
 from xaibench.data.annotated import MissingDataError
-from xaibench.data.exchange import write_parquet
 from xaibench.data.exchange.hub_sets import HubAddress
 
 NAME = "xai-tris/rigid-corr-8x8"

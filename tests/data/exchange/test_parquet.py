@@ -14,9 +14,8 @@ from PIL import Image
 
 import xaibench as xb
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data import Dataset, Split
+from xaibench.data import Dataset, Split, read_parquet, write_parquet
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.exchange import read_parquet, write_parquet
 
 PARTS = ("train", "val", "test")
 

@@ -8,7 +8,8 @@ from PIL import Image
 
 import xaibench.data.xai_tris.photo_backgrounds as module
 from xaibench.data import load
-from xaibench.data.xai_tris.photo_backgrounds import default_cache_dir, image_backgrounds, prepare_image
+from xaibench.data.disk.cache_folders import default_cache_dir
+from xaibench.data.xai_tris.photo_backgrounds import image_backgrounds, prepare_image
 
 
 @pytest.fixture

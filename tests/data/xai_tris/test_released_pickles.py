@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.data import Split, load
+from xaibench.data import Split, load, read_released, write_released
 from xaibench.data.xai_tris.released_pickles import DataRecord, _module_of_record, released_key
-from xaibench.data.xai_tris.tetrominoes import read_released, write_released
 
 SPLITS = ("train", "val", "test")
 

@@ -1,1 +1,1 @@
-"""What all sets on disk share: lists of images, classes, splits, downloads, archives, indexes."""
+"""What all sets on disk share: which samples there are, how files are read and kept, and how a set is shared out."""

@@ -14,6 +14,9 @@ from defusedxml.common import DefusedXmlException
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+#: Suffixes of the files that count as images, in any case.
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
+
 
 class MissingDataError(FileNotFoundError):
     """A set that is not there; says where it was looked for and how to get it."""
@@ -50,6 +53,11 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file anew.") from error
+
+
+def is_image(name: str) -> bool:
+    """Whether a file of this name counts as an image; hidden ones do not."""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def open_image(path: str | os.PathLike[str], size: int, *, mode: str = "RGB") -> Image.Image:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.file_readers import MissingDataError, naming, open_image
+from xaibench.data.disk.file_readers import IMAGE_SUFFIXES, MissingDataError, is_image, naming, open_image
 from xaibench.data.disk.source import Source
-from xaibench.data.xai_tris.photo_backgrounds import SUFFIXES
 
 _LOGGER = logging.getLogger("xaibench")
 _PARTS = ("train", "val", "test")
@@ -188,9 +187,10 @@ def require_images(folder: Path, images: Iterable[Listed], classes: Iterable[str
     shown = {image.label for image in images}
     for label in classes:
         if label not in shown:
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             raise MissingDataError(
-                f"{folder / label} holds no image ({', '.join(sorted(SUFFIXES))}); fill it, remove it, or leave the "
-                "class out of classes=..."
+                f"{folder / label} holds no image ({suffixes}); fill it, remove it, or leave the class out of "
+                "classes=..."
             )
 
 
@@ -213,11 +213,6 @@ def list_images(folder: Path, below: str) -> list[str]:
     with naming(folder / below), os.scandir(folder / below) as entries:
         names = sorted(entry.name for entry in entries if is_image(entry.name) and entry.is_file())
     return [f"{below}/{name}" for name in names]
-
-
-def is_image(name: str) -> bool:
-    """Whether a file of this name counts as an image."""
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def stem(name: str) -> str:

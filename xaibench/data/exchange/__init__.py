@@ -11,9 +11,3 @@ A folder holds ``data/{train,validation,test}-00000-of-0000N.parquet``, each wit
 
 and the set's :class:`~xaibench.types.DatasetInfo` and parameters in its footer, under ``xaibench``.
 """
-
-from xaibench.data.exchange.parquet_format import SPLITS, set_files
-from xaibench.data.exchange.parquet_reading import ParquetSet, read_parquet
-from xaibench.data.exchange.parquet_writing import features, layout_of, write_parquet
-
-__all__ = ["SPLITS", "ParquetSet", "features", "layout_of", "read_parquet", "set_files", "write_parquet"]

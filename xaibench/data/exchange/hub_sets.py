@@ -15,7 +15,8 @@ from pathlib import Path
 
 from xaibench._version import __version__
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.exchange import ParquetSet, set_files
+from xaibench.data.exchange.parquet_format import set_files
+from xaibench.data.exchange.parquet_reading import ParquetSet
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 

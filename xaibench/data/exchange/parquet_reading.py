@@ -21,10 +21,13 @@ _ROWS = 1000
 
 
 def read_parquet(folder: str | os.PathLike[str]) -> Dataset:
-    """Read a set that :func:`~xaibench.data.exchange.write_parquet` wrote, into memory.
+    """Read a set that :func:`~xaibench.data.write_parquet` wrote, into memory.
 
     Args:
         folder: The one that holds ``data/``, or the Parquet files themselves.
+
+    Returns:
+        The set as it was written, to the bit; its splits are in memory.
 
     Raises:
         MissingDataError: If there is no such set, or one of its files is missing.
@@ -52,7 +55,7 @@ class ParquetSet:
     """A set in a folder: ``ParquetSet("~/mine")``, by name ``"parquet:~/mine"``.
 
     Args:
-        directory: A folder that :func:`~xaibench.data.exchange.write_parquet` wrote; ``~`` is resolved.
+        directory: A folder that :func:`~xaibench.data.write_parquet` wrote; ``~`` is resolved.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:

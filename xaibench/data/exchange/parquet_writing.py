@@ -39,7 +39,7 @@ class _NotEightBitError(Exception):
 def write_parquet(
     dataset: Dataset, folder: str | os.PathLike[str], *, max_file_bytes: int = 500_000_000
 ) -> tuple[Path, ...]:
-    """Write a set as Parquet files; :func:`~xaibench.data.exchange.read_parquet` gives it back to the bit.
+    """Write a set as Parquet files; :func:`~xaibench.data.read_parquet` gives it back to the bit.
 
     Args:
         dataset: The set. Splits on disk are read a part at a time; what they know beside image, mask and target (file

@@ -1,1 +1,1 @@
-"""Masks that people drew or labelled, apart from the images they belong to."""
+"""Masks of whole sets at once: tables of masks that people drew, and label maps as runs."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.atomic_files import whole_file
+from xaibench.data.disk.cache_folders import cache_folder, stamp
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming
-from xaibench.data.disk.index_cache import cache_folder, stamp
 from xaibench.data.disk.kept_arrays import read_kept
 
 _LOGGER = logging.getLogger("xaibench")

@@ -1,1 +1,1 @@
-"""Sets of photographs and X-rays whose important pixels people have marked, a file each."""
+"""Photographs and what people marked in them: four public sets, the released one, and one's own folder."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.core.atomic_files import whole_file
-from xaibench.data.disk.file_readers import DataFileError, naming
-from xaibench.data.disk.image_lists import Listed, is_image
-from xaibench.data.disk.index_cache import cache_folder, stamp
+from xaibench.data.disk.cache_folders import cache_folder, stamp
+from xaibench.data.disk.file_readers import DataFileError, is_image, naming
+from xaibench.data.disk.image_lists import Listed
 
 _LOGGER = logging.getLogger("xaibench")
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import Progress
 from xaibench.data.disk.image_lists import Listed
-from xaibench.data.masks.marked_photographs import MarkedPhotographs
 from xaibench.data.photographs.coco_captions import caption_files, list_people
+from xaibench.data.photographs.marked_photographs import MarkedPhotographs
 
 
 class Gender(MarkedPhotographs):

@@ -1,1 +1,1 @@
-"""Sets of CT scans whose important pixels people have marked."""
+"""Scans by X-rays: CT of lungs and of the pancreas, and luggage."""

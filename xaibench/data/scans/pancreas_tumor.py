@@ -13,8 +13,8 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
+from xaibench.data.disk.cache_folders import cache_folder, stamp
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
-from xaibench.data.disk.index_cache import cache_folder, stamp
 from xaibench.data.disk.index_parts import Arrays, Part, build_parts, load_arrays, load_part
 from xaibench.data.disk.source import Source
 from xaibench.data.scans.ct_reading import (

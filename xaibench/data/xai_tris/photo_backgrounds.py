@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.data.disk.cache_folders import default_cache_dir
+from xaibench.data.disk.file_readers import is_image
 from xaibench.data.disk.kept_arrays import keep, read_kept
 from xaibench.data.xai_tris.noise import images_rng
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: Suffixes of the files that count as images, in any case.
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 _GREY = np.array([0.299, 0.587, 0.114])
 #: Bumped when images are prepared otherwise, so that no cache of the old way is taken.
 _REVISION = 1
@@ -76,12 +76,6 @@ def image_backgrounds(
     return pixels
 
 
-def default_cache_dir() -> Path:
-    """``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` where it is not set."""
-    named = os.environ.get("XAIBENCH_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "xaibench"
-
-
 def prepare_image(image: Image.Image, size: int) -> NDArray[np.float32]:
     """One image to a grey square of mean 0, ``[size, size]``; scaled bilinearly with antialiasing.
 
@@ -101,11 +95,7 @@ def _list_images(root: Path) -> list[Path]:
     found: list[Path] = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
-            Path(folder, name)
-            for name in names
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
-        ]
+        found += [Path(folder, name) for name in names if is_image(name)]
     return sorted(found)
 
 

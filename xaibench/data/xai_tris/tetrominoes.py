@@ -30,12 +30,9 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data.dataset import Dataset, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
 from xaibench.data.xai_tris.noise import BACKGROUNDS, BLOCK, Background, fill_noise, layout_rng
-from xaibench.data.xai_tris.paper_cells import CITATION, PAPER, paper_accuracy, paper_alpha
+from xaibench.data.xai_tris.paper_cells import CITATION, paper_alpha
 from xaibench.data.xai_tris.patterns import SCENARIOS, SIZES, Patterns, Scenario, Size
 from xaibench.data.xai_tris.photo_backgrounds import image_backgrounds
-from xaibench.data.xai_tris.released_pickles import read_released, write_released
-
-__all__ = ["PAPER", "Tetromino", "paper_accuracy", "paper_alpha", "read_released", "write_released"]
 
 _N_SAMPLES = {8: 10_000, 64: 40_000}
 _SPLIT = {8: (0.8, 0.1, 0.1), 64: (0.9, 0.05, 0.05)}

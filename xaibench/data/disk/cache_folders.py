@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from xaibench.data.disk.file_readers import naming
-from xaibench.data.xai_tris.photo_backgrounds import default_cache_dir
+
+
+def default_cache_dir() -> Path:
+    """``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` where it is not set."""
+    named = os.environ.get("XAIBENCH_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "xaibench"
 
 
 def cache_folder(name: str, folder: Path, *key: object) -> Path:

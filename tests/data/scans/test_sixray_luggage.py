@@ -9,7 +9,7 @@ from PIL import Image
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.photographs.sixray_luggage import sixray
+from xaibench.data.scans.sixray_luggage import sixray
 
 PARTS = ("train", "val", "test")
 

@@ -13,7 +13,7 @@ from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
 from xaibench.data.disk.file_readers import DataFileError, image_size, open_image
 from xaibench.data.disk.image_lists import warn_of
 from xaibench.data.disk.source import Source
-from xaibench.data.photographs.sixray_index import ITEMS, PARTS, Index, open_index
+from xaibench.data.scans.sixray_index import ITEMS, PARTS, Index, open_index
 
 NEGATIVE, POSITIVE = "negative", "positive"
 

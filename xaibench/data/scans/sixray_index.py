@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.data.disk.cache_folders import cache_folder, stamp
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming, read_xml
 from xaibench.data.disk.image_lists import warn_of
-from xaibench.data.disk.index_cache import cache_folder, stamp
 from xaibench.data.disk.kept_arrays import keep, read_kept
 
 _LOGGER = logging.getLogger("xaibench")
