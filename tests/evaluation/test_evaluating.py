@@ -217,7 +217,12 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
         (np.zeros((N, SIZE, SIZE)), {"samples": -5}, "samples=-5: expected at least 1, or None for all"),
         (np.zeros((N, SIZE, SIZE)), {"batch_size": 0}, "batch_size=0: expected at least 1"),
         (np.zeros((N, SIZE, SIZE)), {"metrics": []}, r"metrics=\[\]: expected at least one"),
-        (np.zeros((N, SIZE, SIZE)), {"metrics": [xb.iou]}, "metric: got function, expected a name"),
+        (
+            np.zeros((N, SIZE, SIZE)),
+            {"metrics": [0.5]},
+            "metric: got float, expected a name, ",
+        ),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": ["iou", "jaccard"]}, "'iou' is there more than once, under several"),
         (np.zeros((N, SIZE, SIZE)), {"metrics": {"iou": 0.5}}, "the parameters of 'iou' are 0.5, expected a table"),
         (
             np.zeros((N, SIZE, SIZE)),

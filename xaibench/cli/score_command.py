@@ -33,7 +33,9 @@ def score(
         ),
     ] = None,
     metrics: Annotated[str | None, typer.Option(help="Names, with commas between.", show_default=False)] = None,
-    protocol: Annotated[str, typer.Option(help="How maps are cut: scaled or published.")] = "scaled",
+    protocol: Annotated[
+        str | None, typer.Option(help="How maps are cut: scaled (the default) or published.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write every score to this CSV file.", show_default=False)] = None,
     template: Annotated[
         bool, typer.Option("--template", help="Write MAPS.npz with the samples' ids, to be filled in, and stop.")
@@ -42,6 +44,7 @@ def score(
     """Score saliency maps that were computed elsewhere, beside controls that know no model."""
     with clear_errors():
         from xaibench import evaluation
+        from xaibench.evaluation.protocol import DEFAULT
 
         made_folder_of(maps if template else out)
         samples = _samples(dataset, root, split, classes, seed)
@@ -56,7 +59,7 @@ def score(
                 samples,
                 metrics=names(metrics),
                 model=_model(model, dataset, samples),
-                protocol=cast(Any, protocol),
+                protocol=cast(Any, protocol or DEFAULT),
                 progress=progress,
             )
         typer.echo(str(result))

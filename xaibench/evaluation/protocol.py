@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics import METRICS
+from xaibench.core.part_info import MetricInfo
 
 #: For the metrics that cut a map in two (``info.thresholded``: IoU, precision, recall, F1). ``"scaled"``: they see the
 #: map's magnitude stretched to [0, 1] and cut it above 0.5. ``"published"``: they see the map as it is and cut it by
@@ -16,6 +16,11 @@ from xaibench.metrics import METRICS
 Protocol: TypeAlias = Literal["scaled", "published"]
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+
+#: What is done unless it is said. Whoever calls :func:`xaibench.evaluate` or ``xaibench score`` has maps of any scale
+#: to compare, of which "above 0" says nothing; a suite that states nothing reproduces published numbers.
+DEFAULT: Protocol = "scaled"
+SUITE_DEFAULT: Protocol = "published"
 
 #: Where ``"scaled"`` cuts.
 THRESHOLD = 0.5
@@ -45,14 +50,12 @@ def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
 
 
 def prepared(
-    metric: str, maps: NDArray[np.floating[Any]], parameters: Mapping[str, Any], protocol: Protocol
+    info: MetricInfo, maps: NDArray[np.floating[Any]], parameters: Mapping[str, Any], protocol: Protocol
 ) -> tuple[NDArray[np.floating[Any]], dict[str, Any]]:
-    """The maps that ``metric`` sees, and its parameters. A threshold that the caller states is the caller's.
+    """The maps that a metric sees, and its parameters. A threshold that the caller states is the caller's.
 
-    The metric may be called by any of its names: whether it is cut stands in its record.
+    Whether a metric is cut stands in its record, so its name decides nothing.
     """
-    given = dict(parameters)
-    info = getattr(METRICS.resolve(metric), "info", None)
-    if info is None or not info.thresholded or protocol == "published":
-        return maps, given
-    return scaled(maps), {"threshold": THRESHOLD} | given
+    if not info.thresholded or protocol == "published":
+        return maps, dict(parameters)
+    return scaled(maps), {"threshold": THRESHOLD} | dict(parameters)

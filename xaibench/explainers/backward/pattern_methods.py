@@ -64,6 +64,11 @@ class _Patterns(Attribution):
         super().__post_init__()
         check_choice(type(self).__name__, "signal", self.signal, get_args(Signal))
 
+    @property
+    def fitted(self) -> bool:
+        """Whether it has the patterns of a network."""
+        return self.patterns is not None
+
     def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
         """Estimate the patterns of a network, in one pass and in the memory of one batch.
 

@@ -23,7 +23,8 @@ class Explainer(Protocol):
     ``i``; maps are ``[N, H, W]``, signed, bigger magnitude = more important. :func:`xaibench.explain` takes care of
     the rest: it chooses the explained output, the device and the precision, and gives the model back unharmed.
 
-    An explainer that must be fitted first has ``fit(model, loader)``, which returns the fitted explainer.
+    An explainer that must be fitted first has ``fit(model, loader)``, which returns the fitted explainer, and
+    ``fitted``, whether it is.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor, /) -> Tensor:

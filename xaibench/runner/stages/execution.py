@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from xaibench.evaluation.protocol import Protocol, prepared
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
+from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, ScoreJob, TrainJob
-from xaibench.runner.plan.part_facts import is_fitted, part_info, registry
 from xaibench.runner.stages.network_training import make_network, train
 from xaibench.runner.stages.sample_data import batches, make_data, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_tables import thaw
 
 if TYPE_CHECKING:
-    import pandas as pd
     from torch import Tensor, nn
 
     from xaibench.core.vocabulary import Output
@@ -61,25 +60,25 @@ def _one_thread() -> Iterator[None]:
 def _explain(job: ExplainJob, store: Store, device: str) -> None:
     import torch
 
-    from xaibench.explainers import build, explain
-
     split = read_test_split(store, job.data)
-    network = read_network(store, job.network) if job.network else None
-    explainer: Any = job.explainer.use
-    settings = _settings(job)
-    if network is not None and is_fitted(explainer):
-        own = {name: value for name, value in settings.items() if name != "seed"}
-        unfitted: Any = build(explainer, **own)
-        explainer = unfitted.fit(network, _batches(read_data(store, job.data)[0]["train"]))
-        settings = {"seed": settings["seed"]}
-    output = None if job.output == "default" else cast("Output", job.output)
+    network = placed(read_network(store, job.network), device) if job.network else None
+    explainer = _explainer(job, store, device)
     start, stop = _span(job, split)
-    maps = [
-        explain(explainer, network, images, targets, output=output, device=device, **settings)
-        for images, _, targets in batches(split, start, stop)
-    ]
+    maps = [explainer(network, images, targets) for images, _, targets in batches(split, start, stop)]
     found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
     store.save_tensors("explain", job.key, {"maps": found}, {"explainer": job.explainer.name})
+
+
+def _explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
+    """What makes the maps of ``job``: for its own stage, and for the metrics that ask it again."""
+    return AppliedExplainer(
+        job.explainer.use,
+        thaw(job.explainer.parameters),
+        seed=job.explain_seed,
+        output=None if job.output == "default" else cast("Output", job.output),
+        device=device,
+        training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
+    )
 
 
 def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
@@ -88,88 +87,22 @@ def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
     return min(start, len(split)), min(stop, len(split))
 
 
-def _batches(split: Split, size: int = 512) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    for start in range(0, len(split), size):
-        yield split[start : start + size]
-
-
-def _settings(job: ExplainJob) -> dict[str, Any]:
-    """The explainer's parameters as the suite states them, and the suite's seed where they state none."""
-    return {"seed": job.explain_seed} | thaw(job.explainer.parameters)
-
-
 def _score(job: ScoreJob, store: Store, device: str) -> None:
     import pandas as pd
 
     maps = read_maps(store, job.explain)
     split = read_test_split(store, job.explain.data)
-    score = _scorer(job, store, device)
+    protocol = cast("Protocol", job.protocol)
+    metric = AppliedMetric(job.metric.use, thaw(job.metric.parameters), protocol=protocol, device=device)
+    network = placed(read_network(store, job.network), device) if job.network else None
+    explainer = _explainer(job.explain, store, device)
     tables, start = [], 0
-    for images, masks, targets in batches(split, 0, len(maps)):
-        some = maps[start : start + len(masks)]
-        table = score(images, masks, targets, some)
+    for batch in batches(split, 0, len(maps)):
+        table = metric(maps[start : start + len(batch[2])], batch, network, explainer)
         table["sample"] += start
-        table["reason"] = _reasons(job, table, some, masks)
         tables.append(table)
-        start += len(masks)
+        start += len(table)
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
-
-
-def _scorer(job: ScoreJob, store: Store, device: str) -> Callable[[Tensor, Tensor, Tensor, Tensor], pd.DataFrame]:
-    """A function of ``(images, masks, targets, maps)`` to a table of ``sample``, ``value``, and ``curve`` if asked."""
-    import pandas as pd
-    import torch
-
-    metric = registry("metric").resolve(job.metric.use)
-    place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-    info = part_info("metric", job.metric.use)
-    kind = info.kind if info else "ground-truth"
-    given = thaw(job.metric.parameters) | {"reduction": "none"}
-    network = _asked(store, job).to(place) if kind in ("model", "explainer") else None
-
-    def score(images: Tensor, masks: Tensor, targets: Tensor, maps: Tensor) -> pd.DataFrame:
-        if kind == "ground-truth":
-            seen, parameters = prepared(job.metric.use, maps.numpy(), given, cast("Protocol", job.protocol))
-            found = metric(seen, masks.numpy(), **parameters)
-        elif kind == "map":
-            found = metric(maps, **given)
-        elif kind == "model":
-            found = metric(network, images.to(place), maps.to(place), targets.to(place), **given)
-        else:
-            explainer = functools.partial(_explainer(job.explain.explainer.use), **_settings(job.explain))
-            found = metric(explainer, network, images.to(place), targets.to(place), **given)
-        values, curves = found if given.get("return_curves") else (found, None)
-        table = pd.DataFrame({"sample": range(len(masks)), "value": [float(value) for value in values]})
-        if curves is not None:
-            table["curve"] = [[float(point) for point in curve] for curve in curves.values]
-        return table
-
-    return score
-
-
-def _asked(store: Store, job: ScoreJob) -> nn.Module:
-    if job.network is None:
-        raise ValueError(f"{job.metric.name} asks the model, but its job names no network.")
-    return read_network(store, job.network)
-
-
-def _explainer(name: str) -> Any:
-    from xaibench.explainers import explain
-
-    return functools.partial(explain, name)
-
-
-def _reasons(job: ScoreJob, table: pd.DataFrame, maps: Tensor, masks: Tensor) -> list[str]:
-    """Why a score is undefined; empty where it is defined."""
-    from xaibench.metrics import undefined_reasons
-
-    undefined = table["value"].isna()
-    if not undefined.any():
-        return [""] * len(table)
-    known = job.metric.use if job.metric.use in registry("metric") else None
-    threshold = thaw(job.metric.parameters).get("threshold", 0.0)
-    reasons = undefined_reasons(maps, masks, known, threshold=threshold)
-    return [(reason or "undefined") if nan else "" for nan, reason in zip(undefined, reasons, strict=True)]
 
 
 # What later stages read of earlier ones. Many small jobs in a row read the same data set and the same networks, so

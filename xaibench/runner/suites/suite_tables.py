@@ -43,7 +43,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from xaibench.evaluation.protocol import Protocol
+from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
 
 #: How a network comes to its weights.
 METHODS = ("fit", "head", "all", "none")
@@ -114,7 +114,7 @@ class Explaining:
     output: str = "default"
     seed: int = 0
     scored: Literal["correct", "all"] = "correct"
-    protocol: Protocol = "published"
+    protocol: Protocol = SUITE_DEFAULT
 
 
 @dataclass(frozen=True)

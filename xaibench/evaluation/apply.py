@@ -1,0 +1,280 @@
+"""The one caller of explainers and metrics: ``evaluate``, the command line and the jobs of a run all come through here.
+
+So a map has the same score, to the bit, whoever asks for it and however its metric is named; and an explainer that a
+metric asks is the one that made the map: its parameters, its output, its device, fitted to the network it explains.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from xaibench.core.part_info import MetricInfo
+from xaibench.evaluation.evaluation_checks import check_parameters, check_scores
+from xaibench.evaluation.protocol import Protocol, prepared
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+    from torch import Tensor, nn
+
+    from xaibench.core.vocabulary import Output
+    from xaibench.data import Split
+
+    #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
+    Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+#: Images that a fitted explainer sees at a time. It decides no more than the memory and the last bits of a map.
+_TRAINING_BATCH = 512
+#: What :func:`xaibench.explain` is told besides the explainer's own parameters; a suite states them among these.
+_OF_EXPLAIN = ("seed", "batch_size", "channels", "dtype", "autocast")
+
+
+class AppliedExplainer:
+    """An explainer with all that decides its maps, to be called as ``(model, images, targets) -> maps [n, H, W]``.
+
+    An explainer that learns from data first (one that has ``fit``) is fitted when it is first asked about a network,
+    and again when it is asked about another, or about the same one with other weights: patterns belong to the
+    weights they were estimated with, so that what explains a randomised network (``parameter_randomisation``) is the
+    explainer fitted to the randomised network. An object whose ``fitted`` is true serves the first network as it is.
+
+    Args:
+        explainer: As :func:`xaibench.explain` takes it: a name, ``"package.module:name"``, a class, an object or a
+            callable.
+        parameters: The explainer's own; besides, ``seed``, ``batch_size``, ``channels``, ``dtype`` and ``autocast`` of
+            :func:`xaibench.explain`.
+        seed: Where the parameters state none.
+        output: What of the model is explained; None leaves it to the explainer.
+        device: ``"auto"``: the GPU when there is one.
+        training: Makes the batches that an explainer is fitted to (:func:`training_batches`); None = there are none.
+
+    Attributes:
+        name: The listed name; of what is not listed, as it was given, or what it is called.
+        info: What is known of it, or None.
+        control: Whether it knows no model.
+
+    Raises:
+        UnknownNameError: If no explainer has that name (did you mean).
+        TypeError: If it cannot be called, or a parameter is not known.
+    """
+
+    def __init__(
+        self,
+        explainer: Any,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        seed: int | None = None,
+        output: Output | None = None,
+        device: str | torch.device = "auto",
+        training: Callable[[], Iterable[Any]] | None = None,
+    ) -> None:
+        from xaibench.explainers import EXPLAINERS, build
+
+        part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
+        given = dict(parameters or {})
+        self._fits = callable(getattr(part, "fit", None))
+        # What is fitted is fitted in passes of its own batch_size, so it must have that before.
+        later = ("seed", "dtype", "autocast") if self._fits else _OF_EXPLAIN
+        self._settings: dict[str, Any] = {"seed": seed} | {name: given.pop(name) for name in later if name in given}
+        self._part: Any = build(part, **given)
+        self._output, self._device, self._training = output, device, training
+        own = not isinstance(explainer, str) and not inspect.isclass(explainer)
+        self._came_fitted = own and bool(getattr(part, "fitted", True))
+        self._weights: dict[str, Tensor] | None = None
+        self.name: str = EXPLAINERS.name_of(part) or (explainer if isinstance(explainer, str) else _called(part))
+        self.info = getattr(part, "info", None)
+        self.control = bool(getattr(self.info, "control", False))
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain` makes them; raises what that raises."""
+        from xaibench.explainers import explain
+
+        if self._fits and model is not None:
+            self._fit(model)
+        return explain(self._part, model, images, targets, output=self._output, device=self._device, **self._settings)
+
+    def _fit(self, model: nn.Module) -> None:
+        """Fit to a network that it is not fitted to; what came fitted is so to the first that it is asked about."""
+        if self._weights is not None and _has_weights(model, self._weights):
+            return
+        if self._training is not None and not (self._came_fitted and self._weights is None):
+            self._part = self._part.fit(placed(model, self._device), self._training())
+        self._weights = _weights(model)
+
+
+class AppliedMetric:
+    """A metric with all that decides its scores, to be called on maps for a table of scores.
+
+    Args:
+        metric: A name, ``"package.module:name"`` or a function. How it is written decides nothing: an alias or the
+            function itself is the listed metric.
+        parameters: Its own, without ``reduction``.
+        protocol: How maps are cut (:mod:`xaibench.evaluation.protocol`).
+        device: Where the model is asked; ``"auto"``: the GPU when there is one.
+
+    Attributes:
+        name: The listed name; of what is not listed, as it was given, or what it is called.
+        info: What is known of it. A metric that says nothing of itself is one of maps and masks, the higher the better.
+
+    Raises:
+        UnknownNameError: If no metric has that name (did you mean).
+        TypeError: If it is neither a name nor a function, or has no such parameter (did you mean).
+    """
+
+    def __init__(
+        self,
+        metric: str | Callable[..., Any],
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        protocol: Protocol,
+        device: str | torch.device = "auto",
+    ) -> None:
+        from xaibench.metrics import METRICS
+
+        if not isinstance(metric, str) and not callable(metric):
+            raise TypeError(
+                f"metric: got {type(metric).__name__}, expected a name, 'package.module:name' or a function."
+            )
+        self._function: Callable[..., Any] = METRICS.resolve(metric) if isinstance(metric, str) else metric
+        self._listed = METRICS.name_of(self._function)
+        self.name: str = self._listed or (metric if isinstance(metric, str) else _called(metric))
+        self.info: MetricInfo = getattr(self._function, "info", None) or MetricInfo(
+            self.name, "ground-truth", higher_is_better=True, range=(-np.inf, np.inf)
+        )
+        parameters = {} if parameters is None else parameters
+        check_parameters(self.name, self._function, self.info, parameters)
+        self._parameters, self._protocol, self._device = dict(parameters), protocol, device
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it needs a model, by itself or for the explainer it asks."""
+        return self.info.kind in ("model", "explainer")
+
+    def __call__(
+        self,
+        maps: Tensor,
+        batch: Batch,
+        model: nn.Module | None = None,
+        explainer: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+    ) -> pd.DataFrame:
+        """The scores of maps.
+
+        Args:
+            maps: ``[n, H, W]`` on the CPU.
+            batch: The samples they are of.
+            model: For a metric that asks it; one that lies elsewhere than on the device is copied there.
+            explainer: What made the maps, for a metric that asks it: called as ``(model, images, targets) -> maps``.
+
+        Returns:
+            A row a sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, where the
+            metric was asked for curves) and ``reason`` (why it is undefined; empty where it is not).
+
+        Raises:
+            ValueError: If the metric needs a model or an explainer and there is none, does not return one score a
+                sample, or refuses what it is given.
+        """
+        import pandas as pd
+
+        seen, parameters = maps.numpy(), dict(self._parameters)
+        if self.info.kind in ("ground-truth", "map"):
+            seen, parameters = prepared(self.info, seen, parameters, self._protocol)
+            inputs: tuple[Any, ...] = (seen, batch[1].numpy()) if self.info.kind == "ground-truth" else (seen,)
+        else:
+            inputs = self._asking(maps, batch, model, explainer)
+        found = self._function(*inputs, **parameters, reduction="none")
+        found, curves = found if parameters.get("return_curves") else (found, None)
+        values = _array(found)
+        check_scores(values, self.name, len(maps))
+        table = pd.DataFrame({"sample": range(len(maps)), "value": values})
+        if curves is not None:
+            table["curve"] = _array(curves.values).tolist()
+        table["reason"] = self._reasons(values, seen, batch[1].numpy(), parameters)
+        return table
+
+    def _asking(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> tuple[Any, ...]:
+        """What a metric that asks the model is called with, all of it on the device."""
+        from xaibench.core.compute.global_state import resolve_device
+
+        if model is None:
+            raise ValueError(f"Metric {self.name!r} asks the model, and there is none; give one, or leave it out.")
+        place = resolve_device(self._device)
+        network = placed(model, place)
+        images, targets = batch[0].to(place), batch[2].to(place)
+        if self.info.kind == "model":
+            return network, images, maps.to(place), targets
+        if explainer is None:
+            raise ValueError(
+                f"Metric {self.name!r} asks the explainer, and there is none; give what made the maps, or leave the "
+                "metric out."
+            )
+        return explainer, network, images, targets
+
+    def _reasons(self, values: Any, seen: Any, masks: Any, parameters: Mapping[str, Any]) -> list[str]:
+        """Why a score is undefined, of the map that the metric saw and at the threshold that cut it."""
+        from xaibench.metrics import undefined_reasons
+
+        undefined = np.isnan(values)
+        if not undefined.any():
+            return [""] * len(values)
+        own = inspect.signature(self._function).parameters.get("threshold")
+        threshold = parameters.get("threshold", own.default if own else 0.0)
+        reasons = undefined_reasons(seen, masks, self._listed, threshold=threshold)
+        return [(why or "undefined") if nan else "" for nan, why in zip(undefined, reasons, strict=True)]
+
+
+def training_batches(split: Split) -> Iterator[Batch]:
+    """The samples that fitted explainers learn from, in the order of the split; of a set on disk, read as they go.
+
+    Args:
+        split: The training split.
+
+    Yields:
+        Images, masks and targets.
+    """
+    for start in range(0, len(split), _TRAINING_BATCH):
+        yield split[start : start + _TRAINING_BATCH]
+
+
+def placed(model: nn.Module, device: str | torch.device) -> nn.Module:
+    """The model itself where it lies on the device, else a copy that does: nobody's own model is moved.
+
+    Args:
+        model: A network.
+        device: ``"auto"``: the GPU when there is one.
+
+    Returns:
+        The network there.
+    """
+    import torch
+
+    from xaibench.core.compute.global_state import resolve_device
+
+    place = torch.empty(0, device=resolve_device(device)).device  # "cuda" is the number of a GPU here
+    if all(tensor.device == place for tensor in (*model.parameters(), *model.buffers())):
+        return model
+    return copy.deepcopy(model).to(place)
+
+
+def _called(part: object) -> str:
+    return str(getattr(part, "__name__", type(part).__name__))
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _has_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> bool:
+    own = model.state_dict()
+    return own.keys() == weights.keys() and all(
+        own[name].shape == tensor.shape and bool((own[name].to(tensor.device) == tensor).all())
+        for name, tensor in weights.items()
+    )
+
+
+def _array(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Whatever a metric returns, tensors on a GPU too, as float64."""
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
