@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import xaibench as xb
+from xaibench.core.frozen import Frozen
 from xaibench.data import paper_accuracy
 from xaibench.models import accuracy, build, fit_many
 from xaibench.runner.plan.jobs import DataJob
@@ -55,7 +56,7 @@ def train_cell(job: tuple[str, str, str, int, tuple[int, ...], int, float | None
     torch.set_num_threads(1)
     dataset, name, loss, data_seed, numbers, epochs, lr, samples = job
     data = xb.load(f"xai-tris/{dataset}", seed=data_seed, **({"n_samples": samples} if samples else {}))
-    seeds = [network_seed(DataJob(f"xai-tris/{dataset}", data_seed, (), ""), number) for number in numbers]
+    seeds = [network_seed(DataJob(f"xai-tris/{dataset}", data_seed, Frozen(), ""), number) for number in numbers]
     models = [build(name, in_shape=data.train[0][0].shape, num_classes=2, seed=seed) for seed in seeds]
     start = time.perf_counter()
     trainings = fit_many(

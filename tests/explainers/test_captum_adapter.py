@@ -72,6 +72,12 @@ def test_what_is_missing_or_unknown_is_named(method, parameters, message):
         build(method, **parameters)
 
 
+def test_a_list_of_numbers_is_the_tuple_that_captum_asks_for(cnn, images, targets):
+    ours = explain("captum.attr:Occlusion", cnn, images, targets, sliding_window_shapes=[1, 3, 3], strides=[1, 2, 2])
+    theirs = explain("captum.attr:Occlusion", cnn, images, targets, sliding_window_shapes=(1, 3, 3), strides=(1, 2, 2))
+    assert ours.equal(theirs)
+
+
 def test_channels_by_the_rule_that_is_asked_for(rgb_cnn, targets):
     images = torch.randn(7, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     ours = explain("saliency", rgb_cnn, images, targets, channels="abs_sum")

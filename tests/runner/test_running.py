@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import xaibench as xb
+from xaibench.core.frozen import Frozen
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan.jobs import DataJob, make_plan
 from xaibench.runner.stages.network_training import network_seed
@@ -55,7 +56,7 @@ def test_scores_are_those_of_the_library(tiny_run):
     data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
     models, results = [], []
     for stacked in ([0, 1], [2]):  # the suite trains in stacks of two
-        seeds = [network_seed(DataJob("xai-tris/lin-white-8x8", 0, (), ""), seed) for seed in stacked]
+        seeds = [network_seed(DataJob("xai-tris/lin-white-8x8", 0, Frozen(), ""), seed) for seed in stacked]
         stack = [xb.models.build("mlp", in_shape=(1, 8, 8), num_classes=2, seed=seed) for seed in seeds]
         splits = [data.train] * len(stack), [data.val] * len(stack)
         results += xb.models.fit_many(stack, *splits, epochs=3, lr=0.004, batch_size=64, seeds=seeds, progress=False)
@@ -138,6 +139,32 @@ def test_parts_beyond_the_test_samples_are_empty(tiny_suite, tmp_path):
     scores = pd.read_parquet(result.folder / "scores.parquet")
     per_method = scores.groupby(["scenario", "model", "explainer", "metric"])["sample"].nunique()
     assert set(per_method) == {scores["sample"].max() + 1}
+
+
+def test_tables_and_lists_reach_the_parts_as_they_were_written(tmp_path):
+    suite = tmp_path / "nested.toml"
+    suite.write_text(
+        """
+        name = "nested"
+        title = "Parameters that are tables and lists"
+        data = { parameters = { n_samples = 200, split = [0.5, 0.25, 0.25] } }
+        training = { epochs = 1 }
+        explaining = { samples = 4 }
+        cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["mlp"] }]
+
+        [explainers.lrp_epsilon]
+        rules = { "0" = "epsilon", "*" = "z+" }
+
+        [metrics]
+        deletion = { steps = 4, baseline = [0.5], return_curves = true }
+        """
+    )
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert result.failures == {}
+    (plan,) = make_plan(load_suite(suite)[0]).cells
+    rules = plan.scores[0][1].explain.explainer.parameters["rules"]
+    assert list(rules.items()) == [("0", "epsilon"), ("*", "z+")], "the first that fits counts"
+    assert pd.read_parquet(result.folder / "scores.parquet")["value"].notna().all()
 
 
 def test_a_second_run_computes_nothing(tiny_suite, copy):

@@ -119,10 +119,16 @@ def adapt(method: Any, parameters: Mapping[str, Any]) -> CaptumMethod:
         )
     return CaptumMethod(
         method=method,
-        constructor={name: value for name, value in parameters.items() if name in built},
-        arguments={name: value for name, value in parameters.items() if name in called and name not in built},
+        constructor={name: _tuples(value) for name, value in parameters.items() if name in built},
+        arguments={name: _tuples(value) for name, value in parameters.items() if name in called and name not in built},
         **own,
     )
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of numbers, which are all that a suite can write, as the tuples that Captum asks for."""
+    numbers = isinstance(value, list) and all(isinstance(item, int | float) for item in value)
+    return tuple(value) if numbers else value
 
 
 def _parameters(function: Callable[..., Any], skip: int) -> dict[str, bool]:

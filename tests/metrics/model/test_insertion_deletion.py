@@ -70,6 +70,9 @@ def test_baselines(case):
     _, curves = deletion(model, images, maps, targets, steps=3, baseline=colour, return_curves=True)
     painted = [oracle.probability(model, colour.expand(2, 7, 6), y) for y in targets]
     np.testing.assert_allclose(curves.values[:, -1], painted, atol=1e-6)
+    for listed in ([0.3, -0.2], (0.3, -0.2)):  # as a suite can write it
+        _, again = deletion(model, images, maps, targets, steps=3, baseline=listed, return_curves=True)
+        assert again.values.equal(curves.values)
     _, curves = deletion(model, images, maps, targets, steps=3, baseline=own, batch_size=2, return_curves=True)
     np.testing.assert_allclose(
         curves.values[:, -1], [oracle.probability(model, *one) for one in zip(own, targets, strict=True)], atol=1e-6

@@ -250,9 +250,10 @@ def test_bad_settings_are_refused(case, metric, settings, message):
         metric(*case, **settings)
 
 
-def test_a_baseline_is_a_number_or_a_tensor(case):
-    with pytest.raises(TypeError, match="baseline must be a number, 'blur' or a tensor, got list"):
-        deletion(*case, baseline=[0.0])
+@pytest.mark.parametrize("baseline", [None, [[0.0]], ["black"]])
+def test_a_baseline_is_a_number_or_numbers(case, baseline):
+    with pytest.raises(TypeError, match="baseline must be a number, one for each channel, 'blur' or a tensor, got"):
+        deletion(*case, baseline=baseline)
 
 
 def test_images_that_the_model_cannot_take_are_named(case):

@@ -2,6 +2,7 @@
 
 import torch
 
+from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
 from xaibench.runner.plan.jobs import DataJob
@@ -27,7 +28,7 @@ patients.info = INFO
 
 def test_names_and_groups_of_a_set_in_memory_outlive_the_job(tmp_path):
     store = Store(tmp_path)
-    job = DataJob(f"{__name__}:patients", 0, (), "")
+    job = DataJob(f"{__name__}:patients", 0, Frozen(), "")
     make_data(job, store)
     split = read_test_split(store, job)
     assert list(split.ids) == ["a1", "a2", "b1", "b2"]

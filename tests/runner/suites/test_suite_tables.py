@@ -3,6 +3,8 @@
 import tomllib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xaibench.core.registry import UnknownNameError
 from xaibench.runner.suites.suite_files import SUITES, load_suite, parse_suite, to_toml
@@ -84,6 +86,21 @@ def test_a_part_can_stand_twice_under_names_of_its_own():
 def test_toml_is_written_as_it_is_read():
     tables = MINIMAL | {"data": {"seeds": [0, 1], "parameters": {"alpha": 0.5, "mask": True}}, "citation": 'a "b" \\ é'}
     assert tomllib.loads(to_toml(tables)) == tables
+
+
+KEYS = st.text(st.characters(exclude_categories=["Cs"]))
+SCALARS = st.one_of(
+    KEYS, st.booleans(), st.integers(), st.floats(allow_nan=False), st.datetimes(), st.dates(), st.times()
+)
+VALUES = st.recursive(SCALARS, lambda of: st.lists(of, max_size=3) | st.dictionaries(KEYS, of, max_size=3))
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_parameters_are_written_as_they_are_read(parameters):
+    tables = MINIMAL | {"explainers": {"mine": {"use": "a:b", "options": parameters}}}
+    read = tomllib.loads(to_toml(tables))
+    assert read == tables
+    assert dict(parse_suite(read).explainers[0].parameters) == {"options": parameters}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def comprehensiveness(
         maps: ``[N, H, W]``.
         targets: ``[N]``.
         fraction: Share of the pixels that are taken away (rounded, at least one pixel); of several, the mean.
-        baseline: What replaces the pixels: a number, ``"blur"`` or anything that broadcasts to the images.
+        baseline: What replaces the pixels: a number, one a channel, ``"blur"``, or what broadcasts to the images.
         output: ``"softmax"`` of logits, ``"identity"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
@@ -112,7 +112,7 @@ def sufficiency(
         maps: ``[N, H, W]``.
         targets: ``[N]``.
         fraction: Share of the pixels that are left (rounded, at least one pixel); of several, the mean.
-        baseline: What replaces the others: a number, ``"blur"`` or anything that broadcasts to the images.
+        baseline: What replaces the others: a number, one a channel, ``"blur"``, or what broadcasts to the images.
         output: ``"softmax"`` of logits, ``"identity"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.

@@ -68,8 +68,8 @@ def deletion(
         maps: ``[N, H, W]``.
         targets: ``[N]``.
         steps: Equal shares of the pixels.
-        baseline: What replaces the pixels: a number, ``"blur"`` (RISE's blur of the image: 11 taps, sigma 5) or
-            anything that broadcasts to the images.
+        baseline: What replaces the pixels: a number, one a channel, ``"blur"`` (RISE's blur of the image: 11 taps,
+            sigma 5), or what broadcasts to the images.
         output: ``"softmax"`` when the model returns logits, as the library's own models do; ``"identity"`` when it
             returns probabilities, or to score logits; or a callable ``[n, K] -> [n, K]``.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. The steps of many images
@@ -132,7 +132,7 @@ def insertion(
         maps: ``[N, H, W]``.
         targets: ``[N]``.
         steps: Equal shares of the pixels.
-        baseline: What the image is put into: a number, ``"blur"`` or anything that broadcasts to the images.
+        baseline: What the image is put into: a number, one a channel, ``"blur"``, or what broadcasts to the images.
         output: ``"softmax"`` of logits, ``"identity"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.

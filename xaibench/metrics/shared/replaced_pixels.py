@@ -16,9 +16,9 @@ from xaibench.metrics.shared.model_inputs import Model, Samples
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: What replaces a pixel: a number, the blurred image (see :func:`blurred`), or images that broadcast to
-#: ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
-Baseline: TypeAlias = "float | Literal['blur'] | Array"
+#: What replaces a pixel: a number, a list of one for each channel, the blurred image (see :func:`blurred`), or images
+#: that broadcast to ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
+Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
 
 # RISE's blur: a kernel of 11 taps, sigma 5.
 _TAPS, _SIGMA = 11, 5.0
@@ -142,10 +142,14 @@ class _Baselines:
 def _baselines(baseline: Baseline, images: Tensor) -> _Baselines:
     if isinstance(baseline, str):
         if baseline != "blur":
-            raise ValueError(f"baseline must be a number, 'blur' or a tensor, got {baseline!r}.")
+            raise ValueError(f"baseline must be a number, one for each channel, 'blur' or a tensor, got {baseline!r}.")
         return _Baselines(None, images)
+    if isinstance(baseline, list | tuple) and all(isinstance(level, int | float) for level in baseline):
+        baseline = torch.tensor(baseline, dtype=images.dtype)[:, None, None]
     if not isinstance(baseline, Tensor | np.ndarray | int | float):
-        raise TypeError(f"baseline must be a number, 'blur' or a tensor, got {type(baseline).__name__}.")
+        raise TypeError(
+            f"baseline must be a number, one for each channel, 'blur' or a tensor, got {type(baseline).__name__}."
+        )
     given = torch.as_tensor(baseline).detach().to(images)
     try:
         expanded = given.expand(images.shape)

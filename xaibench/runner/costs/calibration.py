@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
+from xaibench.core.frozen import Frozen
 from xaibench.runner.costs.job_amounts import amount, data_of, kind, stated_samples, takes_n_samples
 from xaibench.runner.engines.local_engines import Outcome, available_cpus, run_job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, Plan, ScoreJob, TrainJob
 from xaibench.runner.run_environment import processor
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import StoreError, write_atomic
-from xaibench.runner.suites.suite_tables import Part, freeze
+from xaibench.runner.suites.suite_tables import NamedPart
 
 log = logging.getLogger("xaibench")
 
@@ -201,14 +202,14 @@ def _small(job: Job, size: int, perturbations: int | None = None) -> Job:
     """The job with so many epochs or samples, on few samples, its explainer with so many perturbations."""
     if isinstance(job, DataJob):
         few = {"n_samples": _SAMPLES} if takes_n_samples(job.name) else {}
-        return replace(job, parameters=freeze(dict(job.parameters) | few))
+        return replace(job, parameters=Frozen.keywords(job.parameters, few))
     if isinstance(job, TrainJob):
-        parameters = freeze(dict(job.parameters) | {"epochs": size})
-        return replace(job, data=_small_data(job.data), parameters=tuple(parameters))
+        return replace(job, data=_small_data(job.data), parameters=Frozen.keywords(job.parameters, {"epochs": size}))
     if isinstance(job, ExplainJob):
         part = job.explainer
         if perturbations is not None:
-            part = Part(part.name, part.use, freeze(dict(part.parameters) | {"n_samples": perturbations}))
+            changed = Frozen.keywords(part.parameters, {"n_samples": perturbations})
+            part = NamedPart(part.name, part.use, changed)
         data = _small_data(job.data)
         network = _small_network(job.network)
         return replace(job, data=data, network=network, explainer=part, samples=size, cut=0, part=None)

@@ -14,7 +14,6 @@ from typing import Any
 
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, ScoreJob, TrainJob
 from xaibench.runner.plan.part_facts import Kind, is_fitted, part_info, registry
-from xaibench.runner.suites.suite_tables import thaw
 
 #: Samples of a data set whose parameters do not say how many it has.
 _UNKNOWN_SAMPLES = 10_000
@@ -38,17 +37,17 @@ def kind(job: Job, device: str = "cpu") -> str:
     if isinstance(job, DataJob):
         return json.dumps(["data", job.name])
     if isinstance(job, TrainJob):
-        batch = dict(job.parameters).get("batch_size")
-        how = [dict(job.parameters).get("method"), job.build]
+        batch = job.parameters.get("batch_size")
+        how = [job.parameters.get("method"), job.build.as_json()]
         return json.dumps(["train", job.model, image_shape(job.data), len(job.seeds), batch, *how, where])
     if isinstance(job, ExplainJob):
-        own = [job.explainer.use, job.explainer.parameters, image_shape(job.data), _model(job), job.output]
+        own = [job.explainer.use, job.explainer.parameters.as_json(), image_shape(job.data), _model(job), job.output]
         return json.dumps(["explain", *own, where])
     if isinstance(job, ScoreJob):
         info = part_info("metric", job.metric.use)
         explainer = job.explain.explainer.use if info and info.kind == "explainer" else ""
         model = job.network.trainings[0].model if job.network else ""
-        own = [job.metric.use, job.metric.parameters, image_shape(job.explain.data), model, explainer]
+        own = [job.metric.use, job.metric.parameters.as_json(), image_shape(job.explain.data), model, explainer]
         return json.dumps(["score", *own, where])
     raise TypeError(f"Expected a data, train, explain or score job, got {type(job).__name__}.")
 
@@ -58,7 +57,7 @@ def amount(job: Job) -> int:
     if isinstance(job, DataJob):
         return samples(job)
     if isinstance(job, TrainJob):
-        return max(1, round(int(dict(job.parameters)["epochs"]) * shares(job.data)[0] * samples(job.data)))
+        return max(1, round(int(job.parameters["epochs"]) * shares(job.data)[0] * samples(job.data)))
     if isinstance(job, ScoreJob):
         return amount(job.explain)
     if isinstance(job, ExplainJob):
@@ -98,23 +97,24 @@ def memory_mb(job: Job) -> float:
 
 def samples(job: DataJob) -> int:
     """How many samples the data set has."""
-    stated = dict(job.parameters).get("n_samples")
+    stated = job.parameters.get("n_samples")
     published = getattr(part_info("dataset", job.name), "published", ())
     return int(stated or sum(count for _, count in published) or _UNKNOWN_SAMPLES)
 
 
 def shares(job: DataJob) -> tuple[float, float, float]:
     """Shares of the training, validation and test samples."""
-    return _shares(job.name, dict(job.parameters).get("split"))
+    split = job.parameters.get("split")
+    return _shares(job.name, None if split is None else tuple(split))
 
 
 @functools.cache
-def _shares(name: str, split: Any) -> tuple[float, float, float]:
+def _shares(name: str, split: tuple[float, ...] | None) -> tuple[float, float, float]:
     if split is None and takes_n_samples(name) and not getattr(part_info("dataset", name), "how_to_get", ""):
         from xaibench.data import load
 
         few = load(name, n_samples=200)
-        split = [len(part) / 200 for part in (few.train, few.val, few.test)]
+        split = tuple(len(part) / 200 for part in (few.train, few.val, few.test))
     train, val, test = split or (0.8, 0.1, 0.1)
     return float(train), float(val), float(test)
 
@@ -140,7 +140,7 @@ def image_shape(job: DataJob) -> tuple[int, int, int]:
 
 def stated_samples(job: ExplainJob) -> int:
     """The explainer's ``n_samples`` (perturbations, permutations), where the suite states one; else 1."""
-    return int(thaw(job.explainer.parameters).get("n_samples", 1))
+    return int(job.explainer.parameters.get("n_samples", 1))
 
 
 def data_of(job: Job) -> DataJob:

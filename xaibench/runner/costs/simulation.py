@@ -28,8 +28,9 @@ def simulate(
         done: Jobs whose results are there.
 
     Example:
+        >>> from xaibench.core.frozen import Frozen
         >>> from xaibench.runner.plan.jobs import DataJob
-        >>> jobs = [DataJob("a", seed, (), "1") for seed in range(5)]
+        >>> jobs = [DataJob("a", seed, Frozen(), "1") for seed in range(5)]
         >>> simulate(jobs, dict.fromkeys(jobs, 2.0), workers=2)
         6.0
     """

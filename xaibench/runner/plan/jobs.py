@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.plan.part_facts import has_convolution, is_fitted, part_info, revision
-from xaibench.runner.suites.suite_tables import Cell, Parameters, Part, Suite, Training, freeze
+from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
 
 Stage = Literal["data", "train", "explain", "score"]
 STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
@@ -54,7 +55,7 @@ class DataJob(Job):
     stage: ClassVar[Stage] = "data"
     name: str
     seed: int
-    parameters: Parameters
+    parameters: Frozen
     revision: str
 
     def __str__(self) -> str:
@@ -69,8 +70,8 @@ class TrainJob(Job):
     data: DataJob
     model: str
     seeds: tuple[int, ...]
-    parameters: Parameters
-    build: Parameters
+    parameters: Frozen
+    build: Frozen
     revision: str
 
     @property
@@ -112,7 +113,7 @@ class ExplainJob(Job):
     stage: ClassVar[Stage] = "explain"
     data: DataJob
     network: Network | None
-    explainer: Part
+    explainer: NamedPart
     samples: int | Literal["all"]
     output: str
     explain_seed: int
@@ -147,7 +148,7 @@ class ScoreJob(Job):
     stage: ClassVar[Stage] = "score"
     explain: ExplainJob
     network: Network | None
-    metric: Part
+    metric: NamedPart
     protocol: str
     revision: str
 
@@ -226,11 +227,11 @@ def _add(job: Job, jobs: dict[Job, None]) -> None:
 
 
 def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
-    made = freeze(dict(suite.data.parameters) | dict(cell.data))
+    made = Frozen.keywords(suite.data.parameters, cell.data)
     data = DataJob(dataset, data_seed, made, revision("dataset", dataset))
     training = _training(suite, cell)
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
-    parameters = tuple((name, getattr(training, name)) for name in ("batch_size", "epochs", "loss", "lr", "method"))
+    parameters = Frozen({name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")})
     trainings = tuple(
         TrainJob(data, model, seeds, parameters, cell.build, revision("model", model)) for seeds in stacks
     )
@@ -250,7 +251,7 @@ def _training(suite: Suite, cell: Cell) -> Training:
     return dataclasses.replace(suite.training, **dict(cell.training))
 
 
-def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Part) -> Iterator[ScoreJob]:
+def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> Iterator[ScoreJob]:
     info = part_info("explainer", explainer.use)
     if getattr(info, "needs_convolution", False) and not has_convolution(network.trainings[0].model, data.name):
         return
@@ -284,8 +285,10 @@ def _plain(value: Any) -> Any:
         return value.key
     if isinstance(value, Network):
         return [_plain(value.trainings), value.seed]
-    if isinstance(value, Part):  # its name in the suite decides nothing
-        return [value.use, _plain(value.parameters)]
+    if isinstance(value, NamedPart):  # its name in the suite decides nothing
+        return [value.use, value.parameters.as_json()]
+    if isinstance(value, Frozen):
+        return value.as_json()
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value

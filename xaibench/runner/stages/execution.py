@@ -17,7 +17,6 @@ from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, ScoreJo
 from xaibench.runner.stages.network_training import make_network, train
 from xaibench.runner.stages.sample_data import batches, make_data, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_tables import thaw
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -73,7 +72,7 @@ def _explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
     """What makes the maps of ``job``: for its own stage, and for the metrics that ask it again."""
     return AppliedExplainer(
         job.explainer.use,
-        thaw(job.explainer.parameters),
+        job.explainer.parameters,
         seed=job.explain_seed,
         output=None if job.output == "default" else cast("Output", job.output),
         device=device,
@@ -93,7 +92,7 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     maps = read_maps(store, job.explain)
     split = read_test_split(store, job.explain.data)
     protocol = cast("Protocol", job.protocol)
-    metric = AppliedMetric(job.metric.use, thaw(job.metric.parameters), protocol=protocol, device=device)
+    metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, device=device)
     network = placed(read_network(store, job.network), device) if job.network else None
     explainer = _explainer(job.explain, store, device)
     tables, start = [], 0

@@ -29,7 +29,7 @@ from xaibench.runner.stages.execution import (
 from xaibench.runner.stages.sample_gallery import Gallery
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
-from xaibench.runner.suites.suite_tables import Part
+from xaibench.runner.suites.suite_tables import NamedPart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -280,7 +280,7 @@ def _csv(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> bytes:
 def _parts(plan: Plan) -> dict[str, Any]:
     """What the report needs to know of the parts, so that a run folder can be reported on by itself."""
     suite = plan.suite
-    models = {cell.model: Part(cell.model, cell.model) for cell in plan.cells}
+    models = {cell.model: NamedPart(cell.model, cell.model) for cell in plan.cells}
     return {
         "suite": suite.name,
         "title": suite.title,
@@ -291,7 +291,7 @@ def _parts(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _described(part: Part, kind: Any, **defaults: Any) -> dict[str, Any]:
+def _described(part: NamedPart, kind: Any, **defaults: Any) -> dict[str, Any]:
     info = part_info(kind, part.use)
     # A part under a name of the suite's own is shown by that name: "lime-500" is not plain "LIME".
     label = info.label if info and part.name == part.use else part.name

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.stages.sample_data import batches, read_data
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_tables import thaw
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,7 +52,7 @@ def make_network(job: TrainJob, seed: int, store: Store) -> nn.Module:
 
     meta = store.load_meta("data", job.data.key)
     shape, classes = tuple(meta["image_shape"]), len(meta["classes"])
-    return build(job.model, shape, classes, seed=network_seed(job.data, seed), **nested(thaw(job.build)))
+    return build(job.model, shape, classes, seed=network_seed(job.data, seed), **job.build)
 
 
 def network_seed(data: DataJob, seed: int) -> int:
@@ -63,20 +62,11 @@ def network_seed(data: DataJob, seed: int) -> int:
     filters can start all but dead) would spoil every cell at once.
 
     Example:
-        >>> network_seed(DataJob("xai-tris/xor-corr-8x8", 0, (), "1"), 2)
+        >>> from xaibench.core.frozen import Frozen
+        >>> network_seed(DataJob("xai-tris/xor-corr-8x8", 0, Frozen(), "1"), 2)
         308384768
     """
     return int.from_bytes(hashlib.sha256(f"{data.name} {data.seed} {seed}".encode()).digest()[:4])
-
-
-def nested(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters whose tables, frozen as pairs in a suite, are tables again."""
-    return {name: _table(value) for name, value in parameters.items()}
-
-
-def _table(value: Any) -> Any:
-    pairs = isinstance(value, tuple) and value and all(isinstance(v, tuple) and len(v) == 2 for v in value)
-    return dict(value) if pairs and all(isinstance(name, str) for name, _ in value) else value
 
 
 def _state(network: nn.Module) -> dict[str, Tensor]:
@@ -86,7 +76,7 @@ def _state(network: nn.Module) -> dict[str, Tensor]:
 def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split], device: str) -> list[dict[str, Any]]:
     from xaibench.models import fit_head, fit_many
 
-    parameters = thaw(job.parameters)
+    parameters = dict(job.parameters)
     method = parameters.pop("method", "fit")
     seeds = [network_seed(job.data, seed) for seed in job.seeds]
     if method == "none":

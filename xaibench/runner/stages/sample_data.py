@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_tables import thaw
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,7 +107,7 @@ def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
 def _load(job: DataJob) -> Dataset:
     from xaibench.data import load
 
-    return load(job.name, seed=job.seed, **with_variables(thaw(job.parameters)))
+    return load(job.name, seed=job.seed, **with_variables(dict(job.parameters)))
 
 
 def _open(job: DataJob, identity: str) -> Dataset:

@@ -10,7 +10,7 @@ from typing import Any
 from xaibench.runner.plan.part_facts import registry
 from xaibench.runner.stages.sample_data import with_variables
 from xaibench.runner.suites.suite_files import to_toml
-from xaibench.runner.suites.suite_tables import Cell, Suite, SuiteError, thaw
+from xaibench.runner.suites.suite_tables import Cell, Suite, SuiteError
 
 
 def narrowed(
@@ -85,7 +85,7 @@ def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
 def _cell_table(cell: Cell) -> dict[str, Any]:
     table: dict[str, Any] = {"label": cell.label} if cell.label else {}
     table |= {"datasets": list(cell.datasets), "models": list(cell.models)}
-    return table | {name: thaw(values) for name in ("data", "training", "build") if (values := getattr(cell, name))}
+    return table | {name: dict(values) for name in ("data", "training", "build") if (values := getattr(cell, name))}
 
 
 def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
@@ -100,7 +100,7 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
     for name in dict.fromkeys(name for cell in suite.cells for name in cell.datasets):
         part = registry("dataset").resolve(name)
         if isinstance(part, AnnotatedSet):
-            root = with_variables(thaw(suite.data.parameters)).get("root")
+            root = with_variables(dict(suite.data.parameters)).get("root")
             try:
                 part.find(root)
             except MissingDataError as error:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from xaibench.core.frozen import Frozen
 from xaibench.core.messages import unknown
 from xaibench.core.registry import Registry
 from xaibench.core.vocabulary import Output
@@ -19,11 +22,10 @@ from xaibench.runner.suites.suite_tables import (
     Cell,
     Data,
     Explaining,
-    Part,
+    NamedPart,
     Suite,
     SuiteError,
     Training,
-    freeze,
 )
 
 #: The suites that come with the library: name -> file in ``xaibench/suites``.
@@ -187,10 +189,10 @@ def _table(kind: type[_T], values: Any, where: str) -> _T:
 
 def _typed(value: Any, annotation: str, where: str) -> Any:
     """``value`` frozen and checked against the (string) annotation of its field."""
-    if annotation == "Parameters":
+    if annotation == "Frozen":
         if not isinstance(value, Mapping):
             raise SuiteError(f"{where} is {value!r}; expected a table of parameters, such as {{ n_samples = 1000 }}.")
-        return freeze(value)
+        return _frozen(value, where)
     if annotation == "tuple[int, ...]" and isinstance(value, int) and not isinstance(value, bool):
         value = list(range(value))
     expected = {
@@ -206,17 +208,24 @@ def _typed(value: Any, annotation: str, where: str) -> Any:
         raise SuiteError(f"{where} is {value!r}; expected {_IN_WORDS.get(annotation, annotation)}.")
     if annotation.startswith("int | Literal") and value != "all" and not isinstance(value, int):
         raise SuiteError(f'{where} is {value!r}; expected a whole number or "all".')
-    return freeze(value) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _part(name: str, table: Any, where: str) -> Part:
+def _part(name: str, table: Any, where: str) -> NamedPart:
     if not isinstance(table, Mapping):
         raise SuiteError(f"{where}: {name} is {table!r}; expected a table of parameters, such as {name} = {{}}.")
     parameters = dict(table)
     use = parameters.pop("use", name)
     if not isinstance(use, str):
         raise SuiteError(f"{where}: {name}.use is {use!r}; expected the name of a part, or 'package.module:name'.")
-    return Part(name, use, freeze(parameters))
+    return NamedPart(name, use, _frozen(parameters, f"{where}: {name}"))
+
+
+def _frozen(table: Mapping[str, Any], where: str) -> Frozen:
+    try:
+        return Frozen(table)
+    except TypeError as error:  # of tables that come from Python
+        raise SuiteError(f"{where}: {error}") from error
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,11 +257,16 @@ def to_toml(tables: Mapping[str, Any]) -> str:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
+    tables = value if isinstance(value, list) and value else [value]
+    return all(isinstance(table, Mapping) for table in tables)
 
 
 def _key(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _value(value: Any) -> str:
@@ -260,4 +274,6 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | str) else repr(value)
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return _text(value) if isinstance(value, str) else str(value).lower()  # true, nan

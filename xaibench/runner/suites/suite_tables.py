@@ -39,17 +39,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
 
 #: How a network comes to its weights.
 METHODS = ("fit", "head", "all", "none")
-
-#: Parameters of a part: sorted pairs, so that they can be hashed; lists become tuples, tables become pairs.
-Parameters = tuple[tuple[str, Any], ...]
 
 
 class SuiteError(ValueError):
@@ -57,7 +54,7 @@ class SuiteError(ValueError):
 
 
 @dataclass(frozen=True)
-class Part:
+class NamedPart:
     """A named part with its parameters, as a suite states it.
 
     Attributes:
@@ -68,7 +65,7 @@ class Part:
 
     name: str
     use: str
-    parameters: Parameters = ()
+    parameters: Frozen = field(default_factory=Frozen)
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Data:
     """How each data set is made: once for each seed, with the same parameters."""
 
     seeds: tuple[int, ...] = (0,)
-    parameters: Parameters = ()
+    parameters: Frozen = field(default_factory=Frozen)
 
 
 @dataclass(frozen=True)
@@ -128,9 +125,9 @@ class Cell:
 
     datasets: tuple[str, ...]
     models: tuple[str, ...]
-    data: Parameters = ()
-    training: Parameters = ()
-    build: Parameters = ()
+    data: Frozen = field(default_factory=Frozen)
+    training: Frozen = field(default_factory=Frozen)
+    build: Frozen = field(default_factory=Frozen)
     label: str = ""
 
 
@@ -153,8 +150,8 @@ class Suite:
     name: str
     title: str
     cells: tuple[Cell, ...]
-    explainers: tuple[Part, ...]
-    metrics: tuple[Part, ...]
+    explainers: tuple[NamedPart, ...]
+    metrics: tuple[NamedPart, ...]
     data: Data = field(default_factory=Data)
     training: Training = field(default_factory=Training)
     explaining: Explaining = field(default_factory=Explaining)
@@ -170,29 +167,10 @@ def check_variables(suite: Suite) -> None:
     places = [("[data] parameters", suite.data.parameters)]
     places += [(f"the cell of {', '.join(cell.datasets)}", cell.data) for cell in suite.cells]
     for place, parameters in places:
-        for name, value in parameters:
+        for name, value in parameters.items():
             for variable in re.findall(r"\$\{?(\w+)", value) if isinstance(value, str) else ():
                 if variable not in os.environ:
                     raise SuiteError(
                         f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
                         f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
                     )
-
-
-def freeze(value: Any) -> Any:
-    """``value`` with tables as sorted pairs and lists as tuples, so that it can be hashed and compared.
-
-    Example:
-        >>> freeze({"b": [1, 2], "a": 0.5})
-        (('a', 0.5), ('b', (1, 2)))
-    """
-    if isinstance(value, Mapping):
-        return tuple(sorted((key, freeze(item)) for key, item in value.items()))
-    if isinstance(value, list | tuple):
-        return tuple(freeze(item) for item in value)
-    return value
-
-
-def thaw(parameters: Parameters) -> dict[str, Any]:
-    """Frozen parameters as keyword arguments; nested tables stay pairs, lists stay tuples."""
-    return dict(parameters)
