@@ -24,6 +24,7 @@ REASONS = {
     "data/masks/mask_tables.py",
     "data/scans/ct_reading.py",
     "data/xai_tris/photo_backgrounds.py",
+    "data/xai_tris/plain_unpickling.py",
     "data/exchange/parquet_columns.py",
     "data/exchange/parquet_format.py",
     "runner/store/sealed_tables.py",

@@ -92,7 +92,7 @@ def test_names_outside_the_folder_are_refused(kind, name, tmp_path):
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_in_a_tar_are_refused(kind, tmp_path):
     write_tar(tmp_path / "a.tar", {"set/link": b""}, type=kind, linkname="/etc/passwd")
-    with pytest.raises(DataFileError, match=r"a\.tar holds a link or a device, 'set/link', refused"):
+    with pytest.raises(DataFileError, match=r"a\.tar holds a link, a device or a sparse file, 'set/link', refused"):
         unpack(tmp_path / "a.tar", tmp_path / "root")
     assert lying(tmp_path / "root") == {}
 
@@ -174,3 +174,61 @@ def test_several_at_once(tmp_path):
     files = {path.name: path.stat().st_size for path in (tmp_path / "root").rglob("*") if path.is_file()}
     assert files == {f"{n}.txt": n for n in range(300)}
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["set"]
+
+
+def test_every_flipped_bit_of_a_compressed_tar_is_found(tmp_path):
+    """The checksum stands behind the last byte that tar asks for."""
+    whole, found = tmp_path / "whole.tar.gz", tmp_path / "flipped.tar.gz"
+    write_tar(whole, {"a.bin": bytes(range(256)) * 4}, "w:gz")
+    data = whole.read_bytes()
+    unnoticed = []
+    for place in range(10, len(data)):  # behind the kind of the file and its time
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        found.write_bytes(flipped)
+        root = tmp_path / "root" / str(place)
+        try:
+            unpack(found, root)
+        except DataFileError:
+            assert lying(root) == {}
+        else:
+            unnoticed.append((place, lying(root) == {"a.bin": bytes(range(256)) * 4}))
+    assert all(same for _, same in unnoticed)
+    assert all(place < 10 + len("whole.tar\0") for place, _ in unnoticed), (
+        "but for its own name, which no checksum covers"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "may lie outside the folder"),
+        (".", "may lie outside the folder"),
+        ("./", "may lie outside the folder"),
+        ("/".join(["d"] * 2000), r"a name of 3999 characters in 2000 folders"),
+        ("n" * 1100, r"a name of 1100 characters in 1 folders"),
+    ],
+)
+def test_names_that_no_sound_archive_has_are_refused(name, message, tmp_path):
+    write_tar(tmp_path / "a.tar", {"before.txt": b"1"} | {name: b"2"})
+    with pytest.raises(DataFileError, match=message):
+        unpack(tmp_path / "a.tar", tmp_path / "root")
+    assert lying(tmp_path / "root") == {}
+
+
+def test_a_sparse_file_is_refused(tmp_path):
+    write_tar(tmp_path / "a.tar", {"one.bin": b""}, sparse=None, type=tarfile.GNUTYPE_SPARSE)
+    with pytest.raises(DataFileError, match=r"a sparse file, 'one\.bin', refused as unsafe|no whole zip or tar"):
+        unpack(tmp_path / "a.tar", tmp_path / "root")
+
+
+@every_kind
+def test_an_archive_that_holds_many_times_its_size_is_refused(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_ALWAYS", 1 << 16)
+    WRITERS[kind](tmp_path / "bomb", {"zeros.bin": bytes(1 << 22)})
+    if kind == "tar":
+        unpack(tmp_path / "bomb", tmp_path / "root")
+        return
+    with pytest.raises(DataFileError, match="holds more than 100 times its own size, refused as unsafe"):
+        unpack(tmp_path / "bomb", tmp_path / "root")
+    assert lying(tmp_path / "root") == {}

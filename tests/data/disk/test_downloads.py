@@ -233,3 +233,58 @@ def test_an_archive_is_fetched_and_unpacked(server, tmp_path):
         assert (tmp_path / "root" / "set" / "list.txt").read_bytes() == b"12345"
     assert sorted(path.name for path in (tmp_path / "root").iterdir()) == ["set", "some set.tar"]
     assert len(server.asked) == 1
+
+
+def test_a_server_that_gives_a_byte_a_try_is_given_up(server, target):
+    server.cuts = [1] * 50
+    with pytest.raises(DownloadError, match="the 3 bytes that are here are kept"):
+        fetch(server.url, target, md5=MD5)
+    assert len(server.asked) == 3
+
+
+def test_a_server_that_always_says_416_is_given_up(server, target):
+    server.status = 416
+    with pytest.raises(DownloadError, match="less of the file than is here"):
+        fetch(server.url, target, md5=MD5)
+    assert len(server.asked) == 3
+
+
+def test_tries_come_to_an_end_though_each_gains(server, target, monkeypatch):
+    monkeypatch.setattr(download, "_TRIES", 5)
+    server.cuts = [100_000] * 9
+    with pytest.raises(DownloadError, match="the 500,000 bytes that are here are kept"):
+        fetch(server.url, target, md5=MD5)
+
+
+def test_a_length_that_is_no_number_is_said(server, target, monkeypatch):
+    plain = Handler.send_header
+    monkeypatch.setattr(
+        Handler,
+        "send_header",
+        lambda self, name, value: plain(self, name, "ten" if name == "Content-Length" else value),
+    )
+    with pytest.raises(DownloadError, match="'ten' bytes come, no number"):
+        fetch(server.url, target)
+
+
+@pytest.mark.parametrize("name", ["..%2F..%2Fevil.zip", "%2Fevil.zip", "a%5Cb.zip", "%2E%2E", "a%00b"])
+def test_the_name_of_an_address_never_leaves_the_folder(tmp_path, name):
+    with pytest.raises(ValueError, match="expected an address that ends in the name of a file"):
+        fetch_archive(f"http://127.0.0.1:1/data/{name}", tmp_path / "root")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_a_checksum_is_warned_of(server, tmp_path, caplog):
+    server.content = archive = _tar()
+    with caplog.at_level("WARNING", logger="xaibench"):
+        fetch_archive(server.url, tmp_path, md5=hashlib.md5(archive).hexdigest())
+        assert caplog.text == ""
+        fetch_archive(server.url, tmp_path / "other")
+    assert "has no checksum to hold it against" in caplog.text
+
+
+def _tar():
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("empty.txt"), io.BytesIO())
+    return stream.getvalue()

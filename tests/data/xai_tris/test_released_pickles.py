@@ -1,13 +1,18 @@
+import contextlib
 import io
 import os
 import pickle
+import struct
 import sys
+import tracemalloc
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from xaibench.data import Split, load, read_released, write_released
 from xaibench.data.xai_tris.released_pickles import DataRecord, _module_of_record, released_key
@@ -130,11 +135,11 @@ def test_whatever_else_a_file_names_is_refused(tmp_path, evil, name, where):
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("new_format", [True, False])
-def test_a_storage_that_hides_a_call_is_refused(tmp_path, new_format):
+@pytest.mark.parametrize(("new_format", "what"), [(True, "an archive"), (False, f"{os.name}.system")])
+def test_a_storage_that_hides_a_call_is_refused(tmp_path, new_format, what):
     trace = tmp_path / "trace"
     hidden = stored(Calls(os.system, f"touch {trace}"), new_format)
-    with pytest.raises(ValueError, match=f"refused {os.name}.system inside a tensor's storage"):
+    with pytest.raises(ValueError, match=f"refused {what} inside a tensor's storage"):
         read_released(dump(tmp_path / "set.pkl", {"k": record(x_val=hidden)}))
     assert not trace.exists()
 
@@ -145,6 +150,78 @@ def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path):
     tensor = Calls(torch._utils._rebuild_tensor_v2, storage, 0, (5,), (1,), False, {})
     with pytest.raises(ValueError, match="reaches beyond its storage"):
         read_released(dump(tmp_path / "set.pkl", {"k": record(x_val=tensor)}))
+
+
+def _body(value):
+    """The opcodes that push ``value``, without a frame and a stop."""
+    return pickle.dumps(value, 3)[2:-1]
+
+
+@pytest.mark.parametrize("name", ["common DataRecord", "numpy ndarray", "torch._utils _rebuild_tensor_v2"])
+@pytest.mark.parametrize("state", [(None, {"_fields": ("x_val",)}), {"_make": 1}, (None, {"_make": 1})])
+def test_a_refused_file_changes_nothing_of_this_process(tmp_path, name, state):
+    path = tmp_path / "set.pkl"
+    head = b"\x80\x03c" + b"\n".join(name.encode().split()) + b"\n"
+    path.write_bytes(head + _body(state) + b"b.")
+    fields, swapped = DataRecord._fields, DataRecord.x_train
+    with pytest.raises(ValueError, match="refused to change what is no array"):
+        read_released(path)
+    assert (DataRecord._fields, DataRecord.x_train) == (fields, swapped)
+    assert "_make" not in vars(DataRecord) or callable(DataRecord._make)
+
+
+@pytest.mark.parametrize(
+    "programme",
+    [
+        b"\x80\x05\x96" + struct.pack("<Q", 1 << 32) + b".",  # a bytearray of 4 GiB
+        b"\x80\x04\x8e" + struct.pack("<Q", 1 << 32) + b".",  # bytes
+        b"\x80\x04\x95" + struct.pack("<Q", 1 << 32) + b".",  # a frame
+        b"\x80\x04]r" + struct.pack("<I", (1 << 32) - 1) + b".",  # a memo of as many places
+    ],
+)
+def test_what_a_file_claims_to_hold_is_not_made_room_for(tmp_path, programme):
+    (tmp_path / "set.pkl").write_bytes(programme)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"set\.pkl"):
+            read_released(tmp_path / "set.pkl")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+
+
+def test_few_numbers_are_not_made_many(tmp_path):
+    """A stride of zero, one array named time and again, a storage that claims more than it holds."""
+    with warnings.catch_warnings(action="ignore"):
+        storage = stored(torch.zeros(64).storage(), new_format=False)
+        raw = storage.call[1][0]
+    tensor = Calls(torch._utils._rebuild_tensor_v2, storage, 0, (1 << 30, 1), (0, 1), False, {})
+    with pytest.raises(ValueError, match="more numbers than its storage"):
+        read_released(dump(tmp_path / "set.pkl", {"k": record(x_val=tensor)}))
+    same = np.zeros((6, 64))
+    again = {f"k{i}": DataRecord(*[same] * 9) for i in range(99)}
+    with pytest.raises(ValueError, match=r"has [0-9,]+ bytes and claims [0-9,]+ numbers"):
+        read_released(dump(tmp_path / "set.pkl", again))
+    lying = Calls(torch.storage._load_from_bytes, raw.replace(b"K@", b"J\x00\x00\x00\x7f"))
+    tensor = Calls(torch._utils._rebuild_tensor_v2, lying, 0, (6, 8), (8, 1), False, {})
+    with pytest.raises(ValueError, match="a tensor's storage claims 2130706432 numbers and holds 64"):
+        read_released(dump(tmp_path / "set.pkl", {"k": record(x_val=tensor)}))
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(flips=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 7)), min_size=1, max_size=4))
+def test_a_damaged_file_is_read_or_ends_in_the_one_error(tmp_path, sound, flips):
+    content = bytearray(sound)
+    for place, bit in flips:
+        content[min(len(content) - 1, int(place * len(content)))] ^= 1 << bit
+    (tmp_path / "set.pkl").write_bytes(content)
+    with contextlib.suppress(ValueError):
+        read_released(tmp_path / "set.pkl")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return dump(tmp_path_factory.mktemp("sound") / "set.pkl", {"k": record(side=3)}).read_bytes()
 
 
 @pytest.mark.parametrize(

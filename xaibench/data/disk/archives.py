@@ -21,6 +21,12 @@ from xaibench.data.disk.file_readers import DataFileError, naming
 
 _CHUNK = 1 << 20
 
+#: What an archive may hold at most: so many times its own size, or so many bytes where that is more. Deflate can make a
+#: thousand of one, and a bomb does.
+_TIMES, _ALWAYS = 100, 1 << 30
+#: Folders in a name, and its characters.
+_DEPTH, _LENGTH = 64, 1024
+
 
 def unpack(archive: str | os.PathLike[str], into: str | os.PathLike[str]) -> None:
     """Unpack a zip or tar file (plain or compressed) into a folder.
@@ -35,8 +41,9 @@ def unpack(archive: str | os.PathLike[str], into: str | os.PathLike[str]) -> Non
 
     Raises:
         MissingDataError: If there is no such file.
-        DataFileError: If it is no archive or a damaged one, or holds an absolute name, a name with ``..``, a link or a
-            device. Nothing is unpacked then.
+        DataFileError: If it is no archive or a damaged one (its own checksums are read to the end), or holds an
+            absolute name, a name with ``..``, none at all or a very long one, a link, a device or a sparse file, or
+            more than 100 times its own size (from 1 GiB on). Nothing is unpacked then.
         OSError: If the disk is full or the folder cannot be written.
     """
     source, target = Path(archive), Path(into)
@@ -44,11 +51,30 @@ def unpack(archive: str | os.PathLike[str], into: str | os.PathLike[str]) -> Non
         target.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=target))
         try:
+            room = _Room(source)
             for name, chunks in _members(source):
-                _write(temporary.joinpath(*_parts(name, source)), chunks)
+                place = temporary.joinpath(*_parts(name, source, is_folder=chunks is None))
+                _write(place, None if chunks is None else room.counted(chunks))
             _merge(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+class _Room:
+    """Counts what comes out of an archive, and refuses what no sound one holds."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._left = max(_ALWAYS, _TIMES * source.stat().st_size) if source.exists() else 0
+
+    def counted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise DataFileError(
+                    f"{self._source} holds more than {_TIMES} times its own size, refused as unsafe; get the file anew."
+                )
+            yield chunk
 
 
 def _write(place: Path, chunks: Iterator[bytes] | None) -> None:
@@ -102,15 +128,20 @@ def _zip_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
 def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
     with tarfile.open(fileobj=stream, mode="r:*") as archive:
         for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
+            sound = member.isreg() and not member.issparse()
+            content = archive.extractfile(member) if sound else None
             if content is not None:
                 yield member.name, _chunks(content, source)
             elif member.isdir():
                 yield member.name, None
             else:
                 raise DataFileError(
-                    f"{source} holds a link or a device, {member.name!r}, refused as unsafe; get the file anew."
+                    f"{source} holds a link, a device or a sparse file, {member.name!r}, refused as unsafe; get the "
+                    "file anew."
                 )
+        # The checksum of a compressed file stands behind all that tar reads of it.
+        for _ in _chunks(archive.fileobj, source):  # type: ignore[arg-type]
+            pass
 
 
 def _chunks(content: IO[bytes], source: Path) -> Iterator[bytes]:
@@ -119,14 +150,20 @@ def _chunks(content: IO[bytes], source: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _parts(name: str, source: Path) -> list[str]:
+def _parts(name: str, source: Path, *, is_folder: bool) -> list[str]:
     """The folders and the file that a name consists of."""
     parts = re.split(r"[/\\]", name)
-    if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in name:
+    kept = [part for part in parts if part not in ("", ".")]
+    if not parts[0] or ".." in parts or ":" in parts[0] or "\0" in name or not (kept or is_folder):
         raise DataFileError(
             f"{source} holds {name!r}, which may lie outside the folder, refused as unsafe; get the file anew."
         )
-    return [part for part in parts if part not in ("", ".")]
+    if len(kept) > _DEPTH or len(name) > _LENGTH:
+        raise DataFileError(
+            f"{source} holds a name of {len(name)} characters in {len(kept)} folders, {name[:40]!r}..., refused as "
+            "unsafe; get the file anew."
+        )
+    return kept
 
 
 @contextmanager

@@ -32,8 +32,8 @@ _LOGGER = logging.getLogger("xaibench")
 Progress = Callable[[int, int], None]
 
 _CHUNK = 1 << 18
-#: Failures in a row, without a byte gained, after which it is given up.
-_ATTEMPTS = 3
+#: Failures in a row, with hardly a byte gained, after which it is given up; tries in all; and what counts as a gain.
+_ATTEMPTS, _TRIES, _GAIN = 3, 1000, 1 << 16
 #: Seconds: until a silent connection counts as broken, and of waiting after the first failure.
 _TIMEOUT, _PAUSE = 60.0, 1.0
 _NO_SUCH_RANGE = 416
@@ -68,7 +68,12 @@ def fetch_archive(
         OSError: If the disk is full or the folder cannot be written.
     """
     folder = Path(root)
-    archive = folder / unquote(PurePosixPath(urlsplit(url).path).name)
+    name = unquote(PurePosixPath(urlsplit(url).path).name)
+    if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+        raise ValueError(f"url={url!r}: expected an address that ends in the name of a file, got {name!r}.")
+    archive = folder / name
+    if md5 is None and sha256 is None:
+        _LOGGER.warning("%s has no checksum to hold it against; what it holds is taken as it comes.", url)
     fetch(url, archive, md5=md5, sha256=sha256, progress=progress)
     _LOGGER.info("Unpacking %s; it may be deleted afterwards.", archive)
     unpack(archive, folder)
@@ -168,8 +173,9 @@ def _wrong(file: Path, checksums: dict[str, str]) -> str:
 
 def _fill(stream: BinaryIO, url: str, *, resumable: bool, progress: Progress | None) -> None:
     """Append to the stream until all of the file is there."""
-    failures = 0
+    failures = tries = 0
     while True:
+        tries += 1
         if not resumable:
             stream.truncate(0)
         before = stream.seek(0, os.SEEK_END)
@@ -182,11 +188,13 @@ def _fill(stream: BinaryIO, url: str, *, resumable: bool, progress: Progress | N
                 raise DownloadError(f"{url} cannot be fetched: the server says {error.code} {error.reason}.") from error
             stream.truncate(0)  # what is here is longer than the file there, so it is of another one
             reason = "the server has less of the file than is here"
+        except DownloadError:
+            raise
         except _BROKEN as error:
             reason = str(getattr(error, "reason", "") or error or type(error).__name__)
         done = stream.seek(0, os.SEEK_END)
-        failures = 0 if resumable and done > before else failures + 1
-        if failures == _ATTEMPTS:
+        failures = 0 if resumable and done - before >= _GAIN else failures + 1
+        if failures == _ATTEMPTS or tries == _TRIES:
             kept = f"; the {done:,} bytes that are here are kept, and the next try goes on from them"
             raise DownloadError(f"{url} cannot be fetched: {reason}{kept if resumable and done else ''}.")
         time.sleep(_PAUSE * failures)
@@ -202,6 +210,8 @@ def _receive(stream: BinaryIO, url: str, done: int, progress: Progress | None) -
             stream.truncate(0)  # it knows no ranges, and sends the file from its beginning
             done = 0
         length = response.headers["Content-Length"]
+        if length is not None and not length.strip().isdecimal():
+            raise DownloadError(f"{url} cannot be fetched: the server says that {length!r} bytes come, no number.")
         total = 0 if length is None else done + int(length)
         while chunk := response.read(_CHUNK):
             stream.write(chunk)
