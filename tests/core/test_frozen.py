@@ -8,11 +8,12 @@ import tomllib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xaibench.core.frozen import Frozen
 
+moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCALARS = st.one_of(st.text(), st.booleans(), st.integers(), st.floats(), st.datetimes(), st.dates(), st.times())
 VALUES = st.recursive(SCALARS, lambda of: st.lists(of, max_size=4) | st.dictionaries(st.text(), of, max_size=4))
 TABLES = st.dictionaries(st.text(), VALUES, max_size=5)
@@ -31,6 +32,7 @@ def same(a, b):
     return a == b
 
 
+@moderate
 @given(TABLES)
 def test_any_table_comes_back(table):
     before = copy.deepcopy(table)
@@ -40,6 +42,7 @@ def test_any_table_comes_back(table):
     assert len(frozen) == len(before)
 
 
+@moderate
 @given(TABLES, TABLES)
 def test_equal_means_the_same_table(one, other):
     a, b = Frozen(one), Frozen(other)

@@ -3,7 +3,7 @@
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xaibench.core.registry import UnknownNameError
@@ -88,6 +88,7 @@ def test_toml_is_written_as_it_is_read():
     assert tomllib.loads(to_toml(tables)) == tables
 
 
+moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 KEYS = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = st.one_of(
     KEYS, st.booleans(), st.integers(), st.floats(allow_nan=False), st.datetimes(), st.dates(), st.times()
@@ -95,6 +96,7 @@ SCALARS = st.one_of(
 VALUES = st.recursive(SCALARS, lambda of: st.lists(of, max_size=3) | st.dictionaries(KEYS, of, max_size=3))
 
 
+@moderate
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_any_parameters_are_written_as_they_are_read(parameters):
     tables = MINIMAL | {"explainers": {"mine": {"use": "a:b", "options": parameters}}}
