@@ -156,6 +156,11 @@ class Processes:
     def __init__(
         self, store: Store, device: str = "auto", workers: int | None = None, device_workers: int | None = None
     ) -> None:
+        if str(store.root).startswith("memory://"):
+            raise StoreError(
+                f"The store {store.root} lies in the memory of this process, which the worker processes do not share; "
+                "choose a folder or an object store, or engine 'serial'."
+            )
         devices = devices_of(device)
         drivers = device_workers if device_workers is not None else (0 if devices == ["cpu"] else len(devices))
         self._cpu = _Pool(store, ["cpu"], workers or max(1, available_cpus() - drivers))
@@ -189,6 +194,10 @@ class Processes:
             pool.close(interrupted=kind is not None)
 
 
+#: Seconds between the tries to start worker processes anew: a fork server takes a moment to be gone.
+_PAUSES = (0.0, 0.1, 1.0)
+
+
 class _Pool:
     """Worker processes that share out some devices, and what they run."""
 
@@ -214,12 +223,16 @@ class _Pool:
         return len(self.running) < 2 * self._workers
 
     def submit(self, job: Job) -> None:
-        try:
-            future = self._executor.submit(_run_here, job, self._store)
-        except BrokenProcessPool:
+        for pause in _PAUSES:
+            try:
+                self.running[self._executor.submit(_run_here, job, self._store)] = job
+                return
+            except (BrokenProcessPool, ConnectionError, EOFError):  # a worker died, or the fork server that starts them
+                log.debug("worker processes are started anew", exc_info=True)
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            time.sleep(pause)
             self._executor = self._start()
-            future = self._executor.submit(_run_here, job, self._store)
-        self.running[future] = job
+        self.running[self._executor.submit(_run_here, job, self._store)] = job
 
     def take(self, done: set[concurrent.futures.Future[Outcome]]) -> list[Outcome]:
         return [self._outcome(future, self.running.pop(future)) for future in done if future in self.running]
@@ -227,7 +240,7 @@ class _Pool:
     def _outcome(self, future: concurrent.futures.Future[Outcome], job: Job) -> Outcome:
         try:
             return future.result()
-        except BrokenProcessPool:
+        except (BrokenProcessPool, concurrent.futures.CancelledError):
             return Outcome(job, "a worker process died (killed, or out of memory)", died=True)
 
     def close(self, interrupted: bool) -> None:

@@ -1,0 +1,50 @@
+"""Worker processes: they are started anew, and share what they are given."""
+
+import os
+import signal
+from multiprocessing import forkserver
+
+import pytest
+
+from xaibench.runner.engines.local_engines import Processes
+from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.store.result_store import Store, StoreError
+
+
+def _job(seed):
+    return DataJob("xai-tris/lin-white-8x8", seed, (("n_samples", 100),), "1")
+
+
+def _outcome(engine, job):
+    engine.submit(job)
+    (outcome,) = engine.wait()
+    return outcome
+
+
+def test_a_fork_server_that_died_is_started_anew(tmp_path):
+    store = Store(tmp_path)
+    with Processes(store, "cpu", workers=1) as engine:
+        assert not _outcome(engine, _job(0)).error
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+        outcomes = [_outcome(engine, _job(1)) for _ in range(2)]
+    assert all(outcome.died for outcome in outcomes[:-1] if outcome.error)
+    assert not outcomes[-1].error
+    assert store.has("data", _job(1).key)
+
+
+def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):
+    with Processes(Store(tmp_path), "cpu", workers=1) as engine:
+        pool, refused = engine._cpu, []
+
+        def refuse(*_):
+            refused.append(True)
+            raise ConnectionRefusedError(111, "Connection refused")
+
+        monkeypatch.setattr(pool._executor, "submit", refuse)
+        assert not _outcome(engine, _job(0)).error
+    assert refused == [True]
+
+
+def test_a_store_in_memory_is_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"memory://x lies in the memory of this process.*engine 'serial'"):
+        Processes(Store("memory://x"), "cpu", workers=1)
