@@ -7,7 +7,8 @@ beside.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor, nn
 
 import xaibench as xb
 from xaibench.metrics.shared.replaced_pixels import ranks
+
+#: A registered metric.
+Metric: TypeAlias = Callable[..., Any]
 
 # Tenths, so that counting along by eye is easy.
 MAP = np.array([

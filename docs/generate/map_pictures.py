@@ -7,12 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import ot
 from drawing import FAINT, GREEN, INK, ORANGE, Drawing, Grid, signed
-from example import Example, number
+from example import Example, Metric, number
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
-
-import xaibench as xb
-from xaibench.metrics import METRICS
 
 #: Where the pictures cut the map: between 0.2 and 0.3, so that nothing lies on it.
 THRESHOLD = 0.25
@@ -39,25 +36,23 @@ def transport(e: Example) -> tuple[Drawing, float]:
     places = np.argwhere(np.ones((8, 8)))
     cost = np.linalg.norm(places[:, None] - places[None], axis=2)
     plan = ot.emd(mass.ravel(), truth.ravel() / truth.sum(), cost)
-    distance = xb.emd(e.map, e.mask)
-    assert abs(float((plan * cost).sum()) - distance) < 1e-9
+    distance = float((plan * cost).sum())
     for start, end in np.argwhere(plan > 0.002):
         if start != end:
             drawing.line(at(*places[start]), at(*places[end]), 40 * plan[start, end])
     return drawing, distance
 
 
-def emd(e: Example) -> str:
+def cheapest_plan(e: Example, metric: Metric) -> str:
     drawing, distance = transport(e)
+    assert abs(metric(e.map, e.mask) - distance) < 1e-9
     drawing.result(["mean way", "of the mass"], f"{number(distance)} px")
     return drawing.svg()
 
 
-def emd_perf(e: Example) -> str:
+def cheapest_plan_turned(e: Example, metric: Metric) -> str:
     drawing, distance = transport(e)
-    drawing.result(
-        ["1 − EMD / δ", f"1 − {number(distance)} / {number(np.hypot(7, 7))}"], number(xb.emd_perf(e.map, e.mask))
-    )
+    drawing.result(["1 − EMD / δ", f"1 − {number(distance)} / {number(np.hypot(7, 7))}"], number(metric(e.map, e.mask)))
     return drawing.svg()
 
 
@@ -68,39 +63,39 @@ def marked(drawing: Drawing, e: Example, chosen: NDArray[np.bool_], title: str, 
     drawing.grid(kinds, colours.__getitem__, title, note, e.mask)
 
 
-def topk_precision(e: Example) -> str:
+def top_pixels(e: Example, metric: Metric) -> str:
     drawing = Drawing("Top-k precision: the eight most important pixels, those in the ground truth green")
     drawing.grid(e.map, magnitude, "|map|", "outline: ground truth", e.mask)
     chosen = np.zeros(64, dtype=bool)
     chosen[np.argsort(-np.abs(e.map).ravel(), kind="stable")[:8]] = True
     marked(drawing, e, chosen.reshape(8, 8), "top 8 pixels", "8 are in the ground truth")
     inside = int((chosen.reshape(8, 8) & e.mask).sum())
-    drawing.result([f"{inside} inside", "of 8"], number(xb.topk_precision(e.map, e.mask)))
+    drawing.result([f"{inside} inside", "of 8"], number(metric(e.map, e.mask)))
     return drawing.svg()
 
 
-def mass_accuracy(e: Example) -> str:
+def mass_inside(e: Example, metric: Metric) -> str:
     drawing = Drawing("Mass accuracy: the share of the map's mass inside the ground truth")
     drawing.grid(e.map, magnitude, "|map|", "outline: ground truth", e.mask)
     inside, total = np.abs(e.map)[e.mask].sum(), np.abs(e.map).sum()
     place = drawing.axes("mass", "", width=40)
     for low, high, colour in ((0, inside / total, GREEN), (inside / total, 1, ORANGE)):
         drawing.curve([place(0.1, low), place(0.1, high), place(0.9, high), place(0.9, low)], fill=colour)
-    drawing.result([f"{inside:.1f} inside", f"of {total:.1f}"], number(xb.mass_accuracy(e.map, e.mask)))
+    drawing.result([f"{inside:.1f} inside", f"of {total:.1f}"], number(metric(e.map, e.mask)))
     return drawing.svg()
 
 
-def overlap(
-    name: str, numerator: str, denominator: str, terms: Callable[[int, int, int], tuple[int, int]]
-) -> Callable[[Example], str]:
+def cut_map(
+    numerator: str, denominator: str, terms: Callable[[int, int, int], tuple[int, int]]
+) -> Callable[[Example, Metric], str]:
     """The picture of a metric of the map cut at a threshold."""
 
-    def draw(e: Example) -> str:
+    def draw(e: Example, metric: Metric) -> str:
         chosen = e.map > THRESHOLD
-        drawing, _ = ground_truth(e, name, f"the map cut at {THRESHOLD} against the ground truth")
+        drawing, _ = ground_truth(e, metric.__name__, f"the map cut at {THRESHOLD} against the ground truth")
         marked(drawing, e, chosen, f"map > {THRESHOLD}", "green: both")
         above, below = terms(int((chosen & e.mask).sum()), int(chosen.sum()), int(e.mask.sum()))
-        score = METRICS.resolve(name)(e.map, e.mask, threshold=THRESHOLD)
+        score = metric(e.map, e.mask, threshold=THRESHOLD)
         assert abs(score - above / below) < 1e-12
         drawing.result([numerator, f"/ {denominator}", f"{above} / {below}"], number(score), 150)
         return drawing.svg()
@@ -108,7 +103,7 @@ def overlap(
     return draw
 
 
-def hit(e: Example) -> str:
+def largest_pixel(e: Example, metric: Metric) -> str:
     drawing = Drawing("Pointing game: the largest pixel lies beside the ground truth, one pixel off")
     at = drawing.grid(e.map, signed, "map", "ring: the largest pixel", e.mask)
     peak = np.unravel_index(int(e.map.argmax()), e.map.shape)
@@ -116,7 +111,7 @@ def hit(e: Example) -> str:
     grown = distance_transform_edt(~e.mask) <= 1
     at = drawing.grid(grown * 0.25, signed, "tolerance 1", "the mask, dilated", grown)
     drawing.dot(at(*peak), 6, INK, hollow=True)
-    strict, lenient = xb.hit(e.map, e.mask), xb.hit(e.map, e.mask, tolerance=1)
+    strict, lenient = metric(e.map, e.mask), metric(e.map, e.mask, tolerance=1)
     drawing.result([f"tolerance 0: {strict:g}", f"tolerance 1: {lenient:g}"], "a miss" if strict == 0 else "a hit")
     return drawing.svg()
 
@@ -129,7 +124,7 @@ def steps(e: Example) -> tuple[Grid, Grid]:
     return np.array(outside, dtype=float), np.array(inside, dtype=float)
 
 
-def auc(e: Example) -> str:
+def outside_and_inside(e: Example, metric: Metric) -> str:
     drawing, _ = ground_truth(e, "AUC", "the receiver operating characteristic of the map's pixels")
     outside, inside = steps(e)
     place = drawing.axes("every threshold", "share of the outside marked →")
@@ -137,11 +132,11 @@ def auc(e: Example) -> str:
     drawing.curve([*curve, place(1, 0)], fill="#cfe8da")
     drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
     drawing.curve(curve, GREEN)
-    drawing.result(["area below the curve", "(dashed: chance)"], number(xb.auc(e.map, e.mask)), 140)
+    drawing.result(["area below the curve", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
     return drawing.svg()
 
 
-def average_precision(e: Example) -> str:
+def precision_at_recalls(e: Example, metric: Metric) -> str:
     drawing, _ = ground_truth(e, "Average precision", "precision at each recall, as steps")
     outside, inside = steps(e)
     place = drawing.axes("every threshold", "recall →")
@@ -153,11 +148,11 @@ def average_precision(e: Example) -> str:
     chance = float(e.mask.mean())
     drawing.curve([place(0, chance), place(1, chance)], FAINT, dash="3 3")
     drawing.curve(points, GREEN)
-    drawing.result(["area below the steps", "(dashed: chance)"], number(xb.average_precision(e.map, e.mask)), 140)
+    drawing.result(["area below the steps", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
     return drawing.svg()
 
 
-def sparseness(e: Example) -> str:
+def sorted_mass(e: Example, metric: Metric) -> str:
     drawing = Drawing("Sparseness: how far the sorted mass of the map bends away from that of a constant map")
     drawing.grid(e.map, magnitude, "|map|", "few pixels have most")
     mass = np.sort(np.abs(e.map).ravel())
@@ -167,11 +162,11 @@ def sparseness(e: Example) -> str:
     drawing.curve([*curve, place(0, 0)], fill="#cfe8da")
     drawing.curve([place(0, 0), place(1, 1)], FAINT, dash="3 3")
     drawing.curve(curve, GREEN)
-    drawing.result(["twice the green area", "(dashed: constant map)"], number(xb.sparseness(e.map)), 160)
+    drawing.result(["twice the green area", "(dashed: constant map)"], number(metric(e.map)), 160)
     return drawing.svg()
 
 
-def complexity(e: Example) -> str:
+def mass_of_each_pixel(e: Example, metric: Metric) -> str:
     drawing = Drawing("Complexity: the entropy of the map's mass, beside that of a constant map")
     drawing.grid(e.map, magnitude, "|map|")
     mass = np.sort(np.abs(e.map).ravel() / np.abs(e.map).sum())[::-1]
@@ -182,5 +177,5 @@ def complexity(e: Example) -> str:
             drawing.curve([place(left, 0), place(left, high), place(right, high), place(right, 0)], fill=GREEN)
     level = 1 / 64 / mass.max()
     drawing.curve([place(0, level), place(1, level)], FAINT, dash="3 3")
-    drawing.result(["entropy in nats", f"(dashed, constant: {number(np.log(64))})"], number(xb.complexity(e.map)), 165)
+    drawing.result(["entropy in nats", f"(dashed, constant: {number(np.log(64))})"], number(metric(e.map)), 165)
     return drawing.svg()

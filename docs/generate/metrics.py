@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from drawing import title_of
 from example import Example, example
-from metric_notes import CASES, PITFALLS
+from metric_notes import CASES
+from pictures import SHOWN_WITH
 from prose import plain, section
 
 from xaibench.metrics import METRICS
@@ -37,13 +38,8 @@ KINDS = {
 
 #: The kinds in a word.
 ASKS = {"ground-truth": "the ground truth", "map": "the map", "model": "the model", "explainer": "the explainer"}
-#: Maps by chance, and what they are scored with: the published thresholds would mark all of them or half of them, and
-#: the picture of the attack has this epsilon.
-CHANCE = 30
-GIVEN: dict[str, dict[str, float]] = {
-    **{name: {"threshold": 0.5} for name in ("iou", "precision", "recall", "f1")},
-    "adversarial": {"epsilon": 0.3},
-}
+#: Maps by chance; what cuts them does so in the middle, for the published thresholds would mark all or half of each.
+CHANCE, THRESHOLD = 30, 0.5
 
 #: What is of interest to who knows the metric from elsewhere; folded, for it is much.
 FOLDED = """
@@ -139,6 +135,12 @@ def table() -> str:
     return "\n".join(rows)
 
 
+def given(name: str) -> dict[str, float]:
+    """What the sample of the pictures is scored with where that is not the default."""
+    info = METRICS.resolve(name).info
+    return {"threshold": THRESHOLD} if info.thresholded else SHOWN_WITH.get(info.picture, {})
+
+
 def by_chance(name: str, shown: Example) -> float:
     """What maps without any knowledge score on the sample of the pictures."""
     metric = METRICS.resolve(name)
@@ -146,9 +148,9 @@ def by_chance(name: str, shown: Example) -> float:
     if metric.info.kind == "map":
         return float(metric(maps))
     if metric.info.kind == "ground-truth":
-        return float(metric(maps, np.broadcast_to(shown.mask, maps.shape).copy(), **GIVEN.get(name, {})))
+        return float(metric(maps, np.broadcast_to(shown.mask, maps.shape).copy(), **given(name)))
     images = shown.image.expand(CHANCE, -1, -1, -1)
-    return float(metric(shown.model, images, maps, shown.target.expand(CHANCE), **GIVEN.get(name, {})))
+    return float(metric(shown.model, images, maps, shown.target.expand(CHANCE), **given(name)))
 
 
 def facts(name: str, doc: str, shown: Example) -> str:
@@ -157,8 +159,8 @@ def facts(name: str, doc: str, shown: Example) -> str:
     better = "higher" if info.higher_is_better else "lower"
     line = f"**{interval(*info.range)}, {better} is better.** Undefined {undefined(doc)}."
     if info.kind != "explainer":
-        given = "".join(f" (`{key}={value}`)" for key, value in GIVEN.get(name, {}).items())
-        line += f" By chance{given}: {by_chance(name, shown):.2g}."
+        stated = "".join(f" (`{key}={value}`)" for key, value in given(name).items())
+        line += f" By chance{stated}: {by_chance(name, shown):.2g}."
     return line
 
 
@@ -180,7 +182,7 @@ def entry(name: str, shown: Example) -> str:
         elif block.strip():
             bullets = re.split(r"\n(?=- )", block.strip())
             parts.append("\n" + "\n".join(plain(bullet) for bullet in bullets))
-    parts += [f"\n{facts(name, doc, shown)}", f"\n**Mind:** {PITFALLS[name]}"]
+    parts += [f"\n{facts(name, doc, shown)}", f"\n**Mind:** {metric.info.pitfalls}"]
     own = [p for p in inspect.signature(metric).parameters.values() if p.kind is p.KEYWORD_ONLY]
     parts.append("\nParameters: " + ", ".join(f"`{p.name}={p.default!r}`" for p in own) + ".")
     parts.append(f"\nSource: {metric.info.citation}.")

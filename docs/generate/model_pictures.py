@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 import torch
 from drawing import FAINT, GREEN, INK, ORANGE, Drawing, signed
-from example import Example, contrast, number, pixels, replaced
+from example import Example, Metric, contrast, number, pixels, replaced
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.metrics import METRICS
 from xaibench.metrics.model.imputation import imputed
 from xaibench.metrics.shared.replaced_pixels import blurred, unit_scaled
 
+#: Of the picture of the attack: large enough to be seen.
+EPSILON = 0.3
 
-def curve_picture(e: Example, name: str, *, reveal: bool) -> str:
-    metric = METRICS.resolve(name)
+
+def pixels_changed(e: Example, metric: Metric, *, reveal: bool) -> str:
     score, curves = metric(*e.asked, steps=64, return_curves=True)
-    drawing = Drawing(f"{name.capitalize()}: the image on the way, and the probability of its class")
+    drawing = Drawing(f"{metric.__name__.capitalize()}: the image on the way, and the probability of its class")
     other = blurred(e.image) if reveal else torch.zeros_like(e.image)
     for count in (0, 6, 16):
         shown = replaced(e, count, other, reveal=reveal)
@@ -44,44 +45,44 @@ def dimmed(e: Example, name: str) -> tuple[Drawing, float, float]:
     return drawing, before, after
 
 
-def average_drop(e: Example) -> str:
+def dimmed_drop(e: Example, metric: Metric) -> str:
     drawing, before, after = dimmed(e, "Average drop")
     lines = ["100 · (y − o) / y", f"100 · {number(before - after)} / {number(before)}"]
-    drawing.result(lines, f"{xb.average_drop(*e.asked):.1f} %")
+    drawing.result(lines, f"{metric(*e.asked):.1f} %")
     return drawing.svg()
 
 
-def increase_in_confidence(e: Example) -> str:
+def dimmed_rise(e: Example, metric: Metric) -> str:
     drawing, before, after = dimmed(e, "Increase in confidence")
-    drawing.result(["o > y?", f"{number(after)} > {number(before)}"], f"{xb.increase_in_confidence(*e.asked):g}")
+    drawing.result(["o > y?", f"{number(after)} > {number(before)}"], f"{metric(*e.asked):g}")
     return drawing.svg()
 
 
-def erasure(e: Example, name: str, *, reveal: bool) -> str:
-    drawing = Drawing(f"{name.capitalize()}: the image {'with only' if reveal else 'without'} its top 20 % of pixels")
+def top_alone_or_gone(e: Example, metric: Metric, *, reveal: bool) -> str:
+    drawing = Drawing(
+        f"{metric.__name__.capitalize()}: the image {'with only' if reveal else 'without'} its top 20 % of pixels"
+    )
     shown = replaced(e, 13, torch.zeros_like(e.image), reveal=reveal)
     drawing.grid(pixels(e.image), contrast, "image", f"p = {number(e.probability(e.image))}", e.mask)
     drawing.sign("−")
     title = "only the top 20 %" if reveal else "without the top 20 %"
     drawing.grid(pixels(shown), contrast, title, f"p = {number(e.probability(shown))}", e.mask)
-    drawing.result(
-        [f"{number(e.probability(e.image))} − {number(e.probability(shown))}"], number(METRICS.resolve(name)(*e.asked))
-    )
+    drawing.result([f"{number(e.probability(e.image))} − {number(e.probability(shown))}"], number(metric(*e.asked)))
     return drawing.svg()
 
 
-def adversarial(e: Example) -> str:
+def attacked_pixels(e: Example, metric: Metric) -> str:
     drawing = Drawing("Adversarial: where the attack may change the image, and on as many random pixels")
     top = replaced(e, 6, torch.ones_like(e.image), reveal=False) != e.image
     drawing.grid(pixels(e.image), contrast, "image", f"p = {number(e.probability(e.image))}", e.mask)
-    drawing.grid(pixels(top) * 0.6, signed, "attacked: top 10 %", "6 pixels, by at most 0.3", e.mask)
-    drop = xb.adversarial(*e.asked, epsilon=0.3)
-    control = xb.adversarial(*e.asked, epsilon=0.3, pixels="random")
+    drawing.grid(pixels(top) * 0.6, signed, "attacked: top 10 %", f"6 pixels, by at most {EPSILON}", e.mask)
+    drop = metric(*e.asked, epsilon=EPSILON)
+    control = metric(*e.asked, epsilon=EPSILON, pixels="random")
     drawing.result(["drop under attack", f"(6 random pixels: {number(control)})"], number(drop), 150)
     return drawing.svg()
 
 
-def infidelity(e: Example) -> str:
+def erased_squares(e: Example, metric: Metric) -> str:
     drawing = Drawing("Infidelity: what the map predicts for each erased square, and how much the score falls")
     at = drawing.grid(e.map, signed, "map", "one of the squares", np.zeros((8, 8), dtype=bool))
     square = np.zeros((8, 8), dtype=bool)
@@ -98,7 +99,7 @@ def infidelity(e: Example) -> str:
                 found.append((predicted, whole - e.probability(erased)))
     sums, falls = np.array(found).T
     beta = (sums * falls).mean() / (sums**2).mean()
-    score = xb.infidelity(*e.asked)
+    score = metric(*e.asked)
     assert abs(((beta * sums - falls) ** 2).mean() - score) < 1e-6
     low, high = min(falls.min(), (beta * sums).min()), max(falls.max(), (beta * sums).max())
     place = drawing.axes("each dot a square", "β · sum of the map in it →")
@@ -109,7 +110,7 @@ def infidelity(e: Example) -> str:
     return drawing.svg()
 
 
-def road(e: Example) -> str:
+def imputed_pixels(e: Example, metric: Metric) -> str:
     drawing = Drawing("ROAD: the image with its most and its least relevant pixels imputed, and the two curves")
     order = np.argsort(-e.map.ravel(), kind="stable")
     for title, chosen in (("top 30 % imputed", order[:19]), ("last 30 % imputed", order[-19:])):
@@ -121,13 +122,13 @@ def road(e: Example) -> str:
     place = drawing.axes("probability p", "percent imputed →", width=120)
     ends = {}
     for order_name, colour in (("lerf", GREEN), ("morf", ORANGE)):
-        _, curves = xb.road(*e.asked, order=order_name, return_curves=True)
+        _, curves = metric(*e.asked, order=order_name, return_curves=True)
         sign = 1 if order_name == "lerf" else -1
         values = [whole, *(whole + sign * float(value) for value in curves.values[0])]
         ends[order_name] = [place(x, y) for x, y in zip([0.0, *curves.fractions.tolist()], values, strict=True)]
         drawing.curve(ends[order_name], colour)
     drawing.result(
-        ["half the mean distance", "green (least first)", "to orange (most first)"], number(xb.road(*e.asked)), 150
+        ["half the mean distance", "green (least first)", "to orange (most first)"], number(metric(*e.asked)), 150
     )
     return drawing.svg()
 
@@ -162,27 +163,27 @@ def beside(watched: Watched, about: str, title: str) -> Drawing:
     return drawing
 
 
-def data_consistency(e: Example) -> str:
+def maps_without_pixels(e: Example, metric: Metric) -> str:
     watched = Watched()
-    score = xb.data_consistency(watched, e.model, e.image, e.target, relative=True)
+    score = metric(watched, e.model, e.image, e.target, relative=True)
     about = "Data consistency: the map before and after random pixels are removed"
     drawing = beside(watched, about, "10 % removed")
     drawing.result(["mean |difference|", "/ mean |map|,", "of ten draws"], number(score))
     return drawing.svg()
 
 
-def sensitivity_max(e: Example) -> str:
+def maps_under_noise(e: Example, metric: Metric) -> str:
     watched = Watched()
-    score = xb.sensitivity_max(watched, e.model, e.image, e.target, radius=0.2)
+    score = metric(watched, e.model, e.image, e.target, radius=0.2)
     about = "Sensitivity: the map before and after a little noise is added to the image"
     drawing = beside(watched, about, "with noise")
     drawing.result(["‖difference‖ / ‖map‖,", "largest of ten draws"], number(score), 140)
     return drawing.svg()
 
 
-def parameter_randomisation(e: Example) -> str:
+def maps_of_forgetting_layers(e: Example, metric: Metric) -> str:
     watched = Watched()
-    score, curves = xb.parameter_randomisation(watched, e.model, e.image, e.target, return_curves=True)
+    score, curves = metric(watched, e.model, e.image, e.target, return_curves=True)
     drawing = Drawing("Parameter randomisation: the map as the layers of the network forget what they know")
     titles = ["as trained", "last layer random", "all layers random"]
     notes = ["", *(f"ρ = {number(float(value))}" for value in curves.values[0])]

@@ -5,81 +5,96 @@ Every number in a picture is what the library's function returns for the example
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from example import Example, example
-from map_pictures import (
-    auc,
-    average_precision,
-    complexity,
-    emd,
-    emd_perf,
-    hit,
-    mass_accuracy,
-    overlap,
-    sparseness,
-    topk_precision,
-)  # fmt: skip
-from model_pictures import (
-    adversarial,
-    average_drop,
-    curve_picture,
-    data_consistency,
-    erasure,
-    increase_in_confidence,
-    infidelity,
-    parameter_randomisation,
-    road,
-    sensitivity_max,
-)  # fmt: skip
+import map_pictures as of_maps
+import model_pictures as of_models
+from drawing import Drawing, signed
+from example import Example, Metric, contrast, example, number, pixels
+
+import xaibench as xb
+from xaibench.metrics import METRICS
 
 FOLDER = Path(__file__).parents[1] / "images" / "metrics"
 
-#: Metric -> what draws it.
-PICTURES: dict[str, Callable[[Example], str]] = {
-    "emd_perf": emd_perf,
-    "emd": emd,
-    "topk_precision": topk_precision,
-    "mass_accuracy": mass_accuracy,
-    "iou": overlap("iou", "green", "any colour", lambda both, chosen, truth: (both, chosen + truth - both)),
-    "precision": overlap("precision", "green", "(green + orange)", lambda both, chosen, truth: (both, chosen)),
-    "recall": overlap("recall", "green", "(green + grey)", lambda both, chosen, truth: (both, truth)),
-    "f1": overlap("f1", "2 · green", "(map + ground truth)", lambda both, chosen, truth: (2 * both, chosen + truth)),
-    "hit": hit,
-    "auc": auc,
-    "average_precision": average_precision,
-    "sparseness": sparseness,
-    "complexity": complexity,
-    "deletion": lambda e: curve_picture(e, "deletion", reveal=False),
-    "insertion": lambda e: curve_picture(e, "insertion", reveal=True),
-    "average_drop": average_drop,
-    "increase_in_confidence": increase_in_confidence,
-    "comprehensiveness": lambda e: erasure(e, "comprehensiveness", reveal=False),
-    "sufficiency": lambda e: erasure(e, "sufficiency", reveal=True),
-    "adversarial": adversarial,
-    "infidelity": infidelity,
-    "road": road,
-    "data_consistency": data_consistency,
-    "sensitivity_max": sensitivity_max,
-    "parameter_randomisation": parameter_randomisation,
+#: What draws each kind of picture (a metric's ``info.picture``).
+DRAWINGS: dict[str, Callable[[Example, Metric], str]] = {
+    "cheapest plan": of_maps.cheapest_plan,
+    "cheapest plan, turned": of_maps.cheapest_plan_turned,
+    "top pixels": of_maps.top_pixels,
+    "mass inside": of_maps.mass_inside,
+    "cut map: of either": of_maps.cut_map(
+        "green", "any colour", lambda both, chosen, truth: (both, chosen + truth - both)
+    ),
+    "cut map: of the marked": of_maps.cut_map("green", "(green + orange)", lambda both, chosen, truth: (both, chosen)),
+    "cut map: of the truth": of_maps.cut_map("green", "(green + grey)", lambda both, chosen, truth: (both, truth)),
+    "cut map: of both sizes": of_maps.cut_map(
+        "2 · green", "(map + ground truth)", lambda both, chosen, truth: (2 * both, chosen + truth)
+    ),
+    "largest pixel": of_maps.largest_pixel,
+    "every threshold: outside and inside": of_maps.outside_and_inside,
+    "every threshold: precision": of_maps.precision_at_recalls,
+    "sorted mass": of_maps.sorted_mass,
+    "mass of each pixel": of_maps.mass_of_each_pixel,
+    "pixels taken away": functools.partial(of_models.pixels_changed, reveal=False),
+    "pixels put in": functools.partial(of_models.pixels_changed, reveal=True),
+    "dimmed image: drop": of_models.dimmed_drop,
+    "dimmed image: rise": of_models.dimmed_rise,
+    "without the top": functools.partial(of_models.top_alone_or_gone, reveal=False),
+    "only the top": functools.partial(of_models.top_alone_or_gone, reveal=True),
+    "attacked pixels": of_models.attacked_pixels,
+    "erased squares": of_models.erased_squares,
+    "imputed pixels": of_models.imputed_pixels,
+    "maps without pixels": of_models.maps_without_pixels,
+    "maps under noise": of_models.maps_under_noise,
+    "maps of forgetting layers": of_models.maps_of_forgetting_layers,
 }
+
+#: Parameters of the metric that a picture states.
+SHOWN_WITH: dict[str, dict[str, float]] = {"attacked pixels": {"epsilon": of_models.EPSILON}}
+
+
+def plain_picture(e: Example, metric: Metric) -> str:
+    """Of a metric whose record names no drawing: what it is given, and its score."""
+    info = metric.info
+    drawing = Drawing(f"{info.label}: what it is given, and the score")
+    if info.kind in ("model", "explainer"):
+        drawing.grid(pixels(e.image), contrast, "image", f"p = {number(e.probability(e.image))}")
+    if info.kind != "explainer":
+        about = "outline: ground truth" if info.kind == "ground-truth" else "what it is asked about"
+        drawing.grid(e.map, signed, "map", about, e.mask if info.kind == "ground-truth" else None)
+    given = {
+        "map": (e.map,),
+        "ground-truth": (e.map, e.mask),
+        "model": e.asked,
+        "explainer": (xb.explainers.build("input_x_gradient"), e.model, e.image, e.target),
+    }
+    drawing.result([info.label], number(metric(*given[info.kind])))
+    return drawing.svg()
 
 
 def pictures() -> dict[str, str]:
     """Metric to SVG."""
     shown = example()
-    return {name: draw(shown) for name, draw in PICTURES.items()}
+    drawn = {}
+    for name in METRICS:
+        metric = METRICS.resolve(name)
+        draw = DRAWINGS[metric.info.picture] if metric.info.picture else plain_picture
+        drawn[name] = draw(shown, metric)
+    return drawn
 
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, svg in pictures().items():
+    drawn = pictures()
+    for name, svg in drawn.items():
         (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
-    print(f"wrote {len(PICTURES)} pictures to {FOLDER}")
+    print(f"wrote {len(drawn)} pictures to {FOLDER}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -43,8 +44,16 @@ def test_info_is_complete(name):
     assert isinstance(info, MetricInfo)
     assert info.label
     assert info.citation
+    for text in (info.meaning, info.pitfalls):
+        assert re.search(r"[.…]$", text), text
     assert info.range[0] < info.range[1]
     assert info.revision >= 1
+
+
+@every_metric
+def test_what_it_cuts_has_a_threshold(name):
+    metric = METRICS.resolve(name)
+    assert metric.info.thresholded == ("threshold" in inspect.signature(metric).parameters)
 
 
 def test_labels_are_unique():

@@ -70,7 +70,7 @@ def test_every_metric_has_a_picture_whose_numbers_are_those_of_the_library(gener
 
 
 def test_every_case_that_went_wrong_elsewhere_is_a_test(generator):
-    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "metrics").glob("test_*.py"))
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "metrics").rglob("test_*.py"))
     cases = generator.CASES
     assert len({test for *_, test in cases}) == len(cases) > 20
     for *_, test in cases:

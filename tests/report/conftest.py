@@ -98,7 +98,10 @@ def make_parts() -> dict:
         "citation": CITATION,
         "explainers": explainers,
         "models": {name: {"label": label} for name, label in MODELS.items()},
-        "metrics": {n: {"label": label, "higher_is_better": True, "range": [0, 1]} for n, label in METRICS.items()},
+        "metrics": {
+            name: {"label": label, "higher_is_better": True, "meaning": f"What {name} means, in a sentence."}
+            for name, label in METRICS.items()
+        },
     }
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import xaibench as xb
 from xaibench.core.frozen import Frozen
+from xaibench.metrics import METRICS
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan.jobs import DataJob, make_plan
 from xaibench.runner.stages.network_training import network_seed
@@ -106,6 +107,9 @@ def test_examples_and_parts(tiny_run):
     parts = json.loads((tiny_run / "parts.json").read_text())
     assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "pattern_net", "uniform", "input"]
     assert parts["explainers"]["uniform"]["control"]
+    assert {n: part["meaning"] for n, part in parts["metrics"].items()} == {
+        n: METRICS.resolve(n).info.meaning for n in parts["metrics"]
+    }
     environment = json.loads((tiny_run / "environment.json").read_text())
     assert environment["versions"]["torch"] == torch.__version__.split("+")[0]
     assert environment["seeds"]["training"] == [0, 1, 2]

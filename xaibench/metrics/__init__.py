@@ -21,7 +21,8 @@ from xaibench.metrics.metric_table import METRICS
 from xaibench.metrics.shared.undefined_scores import undefined_reasons
 from xaibench.metrics.truth.earth_mover import TransportError, emd, emd_perf
 from xaibench.metrics.truth.localization import mass_accuracy, topk_precision
-from xaibench.metrics.truth.overlap import f1, hit, iou, precision, recall
+from xaibench.metrics.truth.overlap import f1, iou, precision, recall
+from xaibench.metrics.truth.pointing_game import hit
 from xaibench.metrics.truth.ranking import auc, average_precision
 
 if TYPE_CHECKING:

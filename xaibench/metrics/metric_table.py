@@ -16,7 +16,7 @@ METRICS = Registry(
         "precision": "xaibench.metrics.truth.overlap:precision",
         "recall": "xaibench.metrics.truth.overlap:recall",
         "f1": "xaibench.metrics.truth.overlap:f1",
-        "hit": "xaibench.metrics.truth.overlap:hit",
+        "hit": "xaibench.metrics.truth.pointing_game:hit",
         "auc": "xaibench.metrics.truth.ranking:auc",
         "average_precision": "xaibench.metrics.truth.ranking:average_precision",
         "sparseness": "xaibench.metrics.map.concentration:sparseness",

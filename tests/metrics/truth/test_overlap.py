@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracles import overlap as oracle
 
-from xaibench.metrics import f1, hit, iou, precision, recall
+from xaibench.metrics import f1, iou, precision, recall
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 AT_THRESHOLD = [iou, precision, recall, f1]
@@ -42,10 +42,6 @@ def test_the_published_example_gives_the_published_relations(seed):
     assert recall(maps, gts) == pytest.approx(np.mean(above), abs=1e-15)
     assert recall(maps, gts) == pytest.approx(0.5, abs=0.005)
     assert recall(maps, gts, threshold=0.0) == 1.0
-    # The point of each map falls on a coin that has been tossed: a number of sixteenths.
-    hits = [g.flat[m.argmax()] for m, g in zip(maps, gts, strict=True)]
-    assert hit(maps, gts) == np.mean(hits)
-    assert hit(maps, gts, reduction="none").tolist() == hits
 
 
 def test_the_published_example_of_the_legacy_generator():
@@ -121,71 +117,6 @@ def test_a_threshold_that_is_no_number_is_refused(metric, bad):
         metric(np.ones((2, 2)), np.ones((2, 2)), threshold="0.5")
 
 
-@given(pair=pairs(), tolerance=st.sampled_from([0, 1, 1.4, math.sqrt(2), 2, 2.5, 5]))
-@settings(max_examples=150, deadline=None)
-def test_hit_against_the_definition(pair, tolerance):
-    np.testing.assert_allclose(hit(*pair, tolerance=tolerance), oracle.hit(*pair, tolerance), rtol=1e-15)
-
-
-def test_quantus_empty_mask_is_not_a_hit():
-    # Quantus returns nan for it and stores it as a truth value: True.
-    maps, masks = np.random.default_rng(0).random((2, 4, 4)), np.zeros((2, 4, 4), dtype=bool)
-    masks[0].flat[maps[0].argmin()] = True
-    assert hit(maps, masks) == 0.0
-    assert np.isnan(hit(maps, masks, reduction="none")).tolist() == [False, True]
-    assert math.isnan(hit(maps[1], masks[1], tolerance=15))
-
-
-def test_quantus_constant_map_does_not_always_hit():
-    # Quantus asks whether any of the tied maxima lies inside.
-    mask = np.zeros((4, 4), dtype=bool)
-    mask[1, :3] = True
-    assert hit(np.ones((4, 4)), mask) == 3 / 16
-    assert hit(-np.ones((4, 4)), mask) == 3 / 16
-    assert math.isnan(hit(np.zeros((4, 4)), mask))
-
-
-def test_ties_do_not_depend_on_where_they_are():
-    # An argmax takes the first of them.
-    mask = np.array([[1, 0, 0, 0]])
-    assert hit(np.array([[1.0, 1, 0, 0]]), mask) == hit(np.array([[1.0, 0, 0, 1]]), mask) == 0.5
-
-
-def test_the_largest_value_counts_not_the_largest_magnitude():
-    maps, mask = np.array([[-5.0, 1.0]]), np.array([[0, 1]])
-    assert (hit(maps, mask), hit(np.abs(maps), mask)) == (1.0, 0.0)
-
-
-def test_torchray_tolerance_is_a_disc_and_counts_its_edge():
-    # TorchRay asks for less than the tolerance: 15 pixels off would miss, and at 0 nothing would ever hit.
-    mask = np.zeros((41, 41), dtype=bool)
-    mask[20, 20] = True
-    points = {(20, 20): 0, (20, 35): 15, (35, 20): 15, (29, 32): 15, (30, 32): math.sqrt(244), (31, 31): math.sqrt(242)}
-    for point, distance in points.items():
-        maps = np.zeros((41, 41))
-        maps[point] = 1
-        assert hit(maps, mask, tolerance=15) == (distance <= 15), point
-        assert hit(maps, mask, tolerance=distance) == 1.0
-        assert hit(maps, mask, tolerance=np.nextafter(distance, 0)) == (0.0 if distance else 1.0)
-
-
-def test_tolerance_ends_at_the_border():
-    mask = np.zeros((3, 5), dtype=bool)
-    mask[0, 0] = True
-    maps = np.zeros((3, 5))
-    maps[2, 4] = maps[0, 4] = 1  # not around the edge
-    assert hit(maps, mask, tolerance=3) == 0.0
-    assert hit(maps, mask, tolerance=4) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("bad", "error"), [(-1, ValueError), (math.nan, ValueError), (math.inf, ValueError), (None, TypeError)]
-)
-def test_bad_tolerance_is_refused(bad, error):
-    with pytest.raises(error, match="tolerance must be a finite number >= 0, got"):
-        hit(np.ones((2, 2)), np.ones((2, 2)), tolerance=bad)
-
-
-@pytest.mark.parametrize("metric", [*AT_THRESHOLD, hit], ids=lambda metric: metric.__name__)
+@at_threshold
 def test_metrics_travel_to_other_processes(metric):
     assert pickle.loads(pickle.dumps(metric)) is metric

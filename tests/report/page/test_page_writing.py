@@ -137,7 +137,7 @@ def test_names_from_the_run_are_escaped(drawn_run):
     for kind in ("explainers", "models", "metrics"):
         for entry in parts[kind].values():
             entry["label"] = hostile
-            entry["citation"] = hostile
+            entry["citation"] = entry["meaning"] = hostile
     (drawn_run / "parts.json").write_text(json.dumps(parts))
     (drawn_run / "environment.json").write_text(json.dumps({"machine": {hostile: hostile}, "commit": hostile}))
     (drawn_run / "suite.toml").write_text(hostile)
@@ -154,6 +154,12 @@ def test_names_from_the_run_are_escaped(drawn_run):
     assert "{{ 7*7 }}" in reader.words
     assert "alert('x')" not in re.search(r"<script>(.*?)</script>", page, re.S).group(1)
     assert not re.search(r"<script(?! type=\"application/json\")[^>]+>", page)
+
+
+def test_the_page_says_what_each_metric_means_as_the_run_folder_has_it(shared_run, page):
+    told = [entry["meaning"] for entry in json.loads((shared_run / "parts.json").read_text())["metrics"].values()]
+    assert len(told) > 1
+    assert all(f"<dd>{meaning}</dd>" in page for meaning in told)
 
 
 def test_failures_are_listed_and_announced(small_run):

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
         "explainer",
         higher_is_better=False,
         range=(-1.0, 1.0),
+        meaning="Rank correlation of the map with those of the same network as its weights are made random, layer by "
+        "layer from the last. 1: the map takes no notice of the network.",
+        pitfalls="A map of pure noise scores as well as a good one: it is a test to pass, not a ranking. Methods that "
+        "multiply by the image keep its structure whatever the network. For maps whose sign is arbitrary take "
+        "`magnitude=True`.",
+        picture="maps of forgetting layers",
         citation="Adebayo, Gilmer, Muelly, Goodfellow, Hardt, Kim: Sanity Checks for Saliency Maps, NeurIPS 2018, "
         "arXiv 1810.03292",
     )

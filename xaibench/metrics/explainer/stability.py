@@ -37,6 +37,10 @@ if TYPE_CHECKING:
         "explainer",
         higher_is_better=False,
         range=(0.0, math.inf),
+        meaning="How far the map changes, pixel by pixel, when random pixels are taken from the image.",
+        pitfalls="An explainer that ignores the image is perfectly consistent: read it beside a metric of rightness. "
+        "Without `relative=True`, an explainer with small values scores well for that alone.",
+        picture="maps without pixels",
         citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
     )
 )
@@ -119,6 +123,10 @@ def data_consistency(
         "explainer",
         higher_is_better=False,
         range=(0.0, math.inf),
+        meaning="How far the map changes at most, in relation to its size, when a little noise is added to the image.",
+        pitfalls="A maximum over draws only grows with their number: compare at equal `n_samples`. The radius is in "
+        "the units of the images. An explainer that ignores the image scores best.",
+        picture="maps under noise",
         citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
         "NeurIPS 2019, arXiv 1901.09392",
     )

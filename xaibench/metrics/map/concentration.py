@@ -28,7 +28,20 @@ _BHATT = (
 )
 
 
-@described(MetricInfo("Sparseness", "map", higher_is_better=True, range=(0.0, 1.0), citation=_CHALASANI))
+@described(
+    MetricInfo(
+        "Sparseness",
+        "map",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Gini index of the map’s magnitude: 0 where all pixels have the same, near 1 where one has it all. "
+        "Says nothing of right or wrong.",
+        pitfalls="Says nothing of right or wrong: one wrong pixel is as sparse as one right one. Maps enlarged from a "
+        "coarse layer (the CAM family) are dense by construction.",
+        picture="sorted mass",
+        citation=_CHALASANI,
+    )
+)
 def sparseness(maps: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Gini index of the map's magnitude: 0 for a constant map, nearly 1 when one pixel has it all.
 
@@ -69,7 +82,19 @@ def _sparseness(maps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(spread / (pixels * ascending.sum(axis=1)))
 
 
-@described(MetricInfo("Complexity", "map", higher_is_better=False, range=(0.0, math.inf), citation=_BHATT))
+@described(
+    MetricInfo(
+        "Complexity",
+        "map",
+        higher_is_better=False,
+        range=(0.0, math.inf),
+        meaning="Entropy of the map’s magnitude, in nats: 0 where one pixel has it all, the logarithm of the number "
+        "of pixels where all have the same.",
+        pitfalls="As of `sparseness`. It grows with the logarithm of the number of pixels.",
+        picture="mass of each pixel",
+        citation=_BHATT,
+    )
+)
 def complexity(maps: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Entropy of the map's mass, in nats: 0 when one pixel has it all, largest for a constant map.
 

@@ -38,7 +38,19 @@ _HSIEH = (
 )
 
 
-@described(MetricInfo("Adversarial drop", "model", higher_is_better=True, range=(0.0, 1.0), citation=_HSIEH))
+@described(
+    MetricInfo(
+        "Adversarial drop",
+        "model",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="How far the score of the class falls when an attack may change nothing but the most important pixels.",
+        pitfalls="With a large epsilon any pixels do: report the control beside it. Epsilon is in the units of the "
+        "images as given. A network without a useful gradient looks robust.",
+        picture="attacked pixels",
+        citation=_HSIEH,
+    )
+)
 def adversarial(
     model: Model,
     images: Array,

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
 _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV 2018, arXiv 1710.11063"
 
 
-@described(MetricInfo("Average drop", "model", higher_is_better=False, range=(0.0, 100.0), citation=_GRADCAM_PP))
+@described(
+    MetricInfo(
+        "Average drop",
+        "model",
+        higher_is_better=False,
+        range=(0.0, 100.0),
+        meaning="How far the score of the class falls, in percent of it, when the image is multiplied by the map.",
+        pitfalls="Values count, not ranks: a map that is 1 everywhere but at one pixel dims nothing and drops "
+        "nothing. Negative parts are scaled into [0, 1] as well; a map's zero may become 0.5.",
+        picture="dimmed image: drop",
+        citation=_GRADCAM_PP,
+    )
+)
 def average_drop(
     model: Model,
     images: Array,
@@ -79,7 +91,19 @@ def average_drop(
     return reduced(torch.where(whole > 0, drop, math.nan), reduction, maps)
 
 
-@described(MetricInfo("Increase in confidence", "model", higher_is_better=True, range=(0.0, 1.0), citation=_GRADCAM_PP))
+@described(
+    MetricInfo(
+        "Increase in confidence",
+        "model",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Whether the score of the class rises when the image is multiplied by the map.",
+        pitfalls="A probability near 1 can hardly rise, so that on a confident network few samples decide. Yes or no, "
+        "whatever the size of the rise.",
+        picture="dimmed image: rise",
+        citation=_GRADCAM_PP,
+    )
+)
 def increase_in_confidence(
     model: Model,
     images: Array,

@@ -27,6 +27,7 @@ from xaibench.metrics.shared.model_inputs import (
     draw,
     reduced,
 )
+from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -47,6 +48,12 @@ _LARGEST_SIDE = 10 / 28
         "model",
         higher_is_better=False,
         range=(0.0, 1.0),
+        meaning="How far the fall of the class’s score under small changes of the image differs from what the map "
+        "predicts, squared and averaged, at the best scale of the map.",
+        pitfalls="In squares of the score: networks of different sureness do not compare. The perturbation must fit "
+        "what the map means, shares or slopes; with the wrong one a right map scores badly.",
+        undefined=(ZERO_MAP,),
+        picture="erased squares",
         citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
         "NeurIPS 2019, arXiv 1901.09392",
     )

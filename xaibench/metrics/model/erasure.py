@@ -30,7 +30,19 @@ if TYPE_CHECKING:
 _ERASER = "DeYoung et al.: ERASER, ACL 2020, arXiv 1911.03429"
 
 
-@described(MetricInfo("Comprehensiveness", "model", higher_is_better=True, range=(-1.0, 1.0), citation=_ERASER))
+@described(
+    MetricInfo(
+        "Comprehensiveness",
+        "model",
+        higher_is_better=True,
+        range=(-1.0, 1.0),
+        meaning="How far the score of the class falls without the most important pixels.",
+        pitfalls="A network that finds its class in either of two places loses nothing when one is erased: a right "
+        "map may score 0. Erased images are unusual ones, as with `deletion`; the fraction decides much.",
+        picture="without the top",
+        citation=_ERASER,
+    )
+)
 def comprehensiveness(
     model: Model,
     images: Array,
@@ -83,7 +95,19 @@ def comprehensiveness(
     return _fall(model, images, maps, targets, fraction, baseline, output, batch_size, reduction, reveal=False)
 
 
-@described(MetricInfo("Sufficiency", "model", higher_is_better=False, range=(-1.0, 1.0), citation=_ERASER))
+@described(
+    MetricInfo(
+        "Sufficiency",
+        "model",
+        higher_is_better=False,
+        range=(-1.0, 1.0),
+        meaning="How far the score of the class falls when nothing but the most important pixels is left.",
+        pitfalls="A network that answers this class for an empty image finds everything sufficient. Negative where "
+        "the rest of the image speaks against the class.",
+        picture="only the top",
+        citation=_ERASER,
+    )
+)
 def sufficiency(
     model: Model,
     images: Array,

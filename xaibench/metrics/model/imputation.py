@@ -44,6 +44,12 @@ _NEIGHBOURS = [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j 
         "model",
         higher_is_better=True,
         range=(-1.0, 1.0),
+        meaning="Half of how much more the score of the class falls when the most important pixels are replaced by "
+        "their surroundings than when the least important ones are. About 0: no better than chance.",
+        pitfalls='With `order="both"` a random map scores about 0, whatever the network. The scores of `both`, `morf` '
+        "and `lerf` have different ranges: name the order. The solver runs on the CPU.",
+        picture="imputed pixels",
+        class_name="ROAD",
         citation="Rong, Leemann, Borisov, Kasneci, Kasneci: A Consistent and Efficient Evaluation Strategy for "
         "Attribution Methods, ICML 2022, arXiv 2202.00449",
     )

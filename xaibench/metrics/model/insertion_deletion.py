@@ -31,7 +31,21 @@ if TYPE_CHECKING:
 _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
 
 
-@described(MetricInfo("Deletion", "model", higher_is_better=False, range=(0.0, 1.0), citation=_RISE))
+@described(
+    MetricInfo(
+        "Deletion",
+        "model",
+        higher_is_better=False,
+        range=(0.0, 1.0),
+        meaning="Mean score of the class while the image loses its pixels, most important first, all in the end.",
+        pitfalls="An image with holes is none that the network has seen, and its score falls for that reason, too; "
+        "`road` tries to mend it. A baseline of 0 is black where pixels are in [0, 1], the mean colour where they are "
+        "normalised. A signed map's negative pixels go last: pass magnitudes if that is meant. The score depends on "
+        "how sure the network is, so compare methods on one network, not networks.",
+        picture="pixels taken away",
+        citation=_RISE,
+    )
+)
 def deletion(
     model: Model,
     images: Array,
@@ -100,7 +114,20 @@ def deletion(
     )
 
 
-@described(MetricInfo("Insertion", "model", higher_is_better=True, range=(0.0, 1.0), citation=_RISE))
+@described(
+    MetricInfo(
+        "Insertion",
+        "model",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Mean score of the class while a blurred image gets its pixels back, most important first, all in the "
+        "end.",
+        pitfalls="A blurred image still shows what is large, so that the curve may begin high. Smooth maps put whole "
+        "regions in, scattered ones single pixels on a blur: it favours the former, at equal rightness.",
+        picture="pixels put in",
+        citation=_RISE,
+    )
+)
 def insertion(
     model: Model,
     images: Array,

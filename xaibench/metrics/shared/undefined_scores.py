@@ -19,15 +19,7 @@ ZERO_MAP = "map is all zero"
 CONSTANT_MAP = "map is constant"
 NOTHING_ABOVE = "no pixel above the threshold"
 
-#: The causes of the metrics that do not have the usual two (for a ground truth), in the order they are named.
-_CAUSES = {
-    "iou": (EMPTY_MASK,),
-    "precision": (EMPTY_MASK, NOTHING_ABOVE),
-    "recall": (EMPTY_MASK,),
-    "f1": (EMPTY_MASK,),
-    "auc": (EMPTY_MASK, FULL_MASK, ZERO_MAP),
-    "infidelity": (ZERO_MAP,),
-}
+#: The causes that metrics of a kind usually have, in the order they are named; others say theirs in ``info.undefined``.
 _CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}
 
 
@@ -75,8 +67,10 @@ def _causes(metric: str | None) -> tuple[str, ...]:
     from xaibench.metrics.metric_table import METRICS
 
     info = getattr(METRICS.resolve(metric), "info", None)
-    usual = _CAUSES_OF_KIND.get(info.kind if info else "ground-truth", ())
-    return _CAUSES.get(METRICS.canonical(metric), usual)
+    if info is None:
+        return _CAUSES_OF_KIND["ground-truth"]
+    usual = _CAUSES_OF_KIND.get(info.kind, ())
+    return usual if info.undefined is None else info.undefined
 
 
 def _holds(cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:

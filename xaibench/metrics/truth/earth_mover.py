@@ -87,7 +87,21 @@ def emd(
 ) -> tuple[Scores, Scores]: ...
 
 
-@described(MetricInfo("EMD", "ground-truth", higher_is_better=False, range=(0.0, math.inf), citation=_XAI_TRIS))
+@described(
+    MetricInfo(
+        "EMD",
+        "ground-truth",
+        higher_is_better=False,
+        range=(0.0, math.inf),
+        meaning="How far, in pixels, the map’s magnitude must be moved on average until it lies evenly over the "
+        "ground truth. 0: it does already.",
+        pitfalls="In pixels: images of different sizes do not compare. At 224×224 the exact distance takes some "
+        "twenty seconds a map; `exact=False` gives bounds ([more](emd.md)).",
+        picture="cheapest plan",
+        class_name="EMD",
+        citation=_XAI_TRIS,
+    )
+)
 def emd(
     maps: Array,
     masks: Array,
@@ -167,7 +181,22 @@ def emd_perf(
 ) -> tuple[Scores, Scores]: ...
 
 
-@described(MetricInfo("EMD performance", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_XAI_TRIS))
+@described(
+    MetricInfo(
+        "EMD performance",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="One minus the earth mover’s distance between the map and the ground truth, both scaled to sum one, "
+        "divided by the largest distance of two pixels. 1: all importance lies on the ground truth.",
+        pitfalls="Mass that lies near counts nearly as much as mass that hits, so that whatever is spread over the "
+        "image scores high, and the gaps between methods are small: read it beside the controls, not beside 1. The "
+        'released code divides by √(2HW) and so lifts every score (`diameter="released"`).',
+        picture="cheapest plan, turned",
+        class_name="EMDPerformance",
+        citation=_XAI_TRIS,
+    )
+)
 def emd_perf(
     maps: Array,
     masks: Array,

@@ -28,6 +28,13 @@ _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 200
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        meaning="Of the k most important pixels, the share that lies in the ground truth, k being the number of "
+        "pixels of the ground truth. 1: all of them.",
+        pitfalls="k is the size of the ground truth, which a box or a generous outline makes larger than what the "
+        "network needs. In XAI-TRIS's LIN and MULT the absent shape is ground truth, too: a map that marks only the "
+        "shape that is there scores about one half.",
+        picture="top pixels",
+        class_name="TopKPrecision",
         citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
     )
 )
@@ -81,7 +88,19 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
     return share((above & inside).sum(axis=1) + expected, k, defined)
 
 
-@described(MetricInfo("Mass accuracy", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ARRAS))
+@described(
+    MetricInfo(
+        "Mass accuracy",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Share of the map’s magnitude that lies in the ground truth. 1: all of it.",
+        pitfalls="One single pixel inside scores 1. Small values over a large background add up, so that noisy maps "
+        "lose more here than by ranks.",
+        picture="mass inside",
+        citation=_ARRAS,
+    )
+)
 def mass_accuracy(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Share of the map's mass that lies in the ground truth.
 

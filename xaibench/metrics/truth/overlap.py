@@ -1,4 +1,4 @@
-r"""Does the map, cut at a threshold, cover the ground truth? And does its peak lie in it?
+r"""Does the map, cut at a threshold, cover the ground truth?
 
 With :math:`M = \{s > \tau\}` the marked pixels and :math:`F^+` the ground truth,
 
@@ -9,7 +9,6 @@ metric                  equation                                                
 :func:`precision`       :math:`|M \cap F^+| \,/\, |M|`                              0.0
 :func:`recall`          :math:`|M \cap F^+| \,/\, |F^+|`                            0.5
 :func:`f1`              :math:`2\,|M \cap F^+| \,/\, (|M| + |F^+|)`                 0.0
-:func:`hit`             the largest pixel lies in :math:`F^+`
 ======================  ==========================================================  ===================
 
 The thresholds of the first three are those of the published functions (Zhang et al. 2023), in which they differ; give
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, NOTHING_ABOVE
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 _Counts: TypeAlias = NDArray[np.int64]
 
 _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537"
-_POINTING = (
-    "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-down neural attention by excitation backprop, IJCV 126, 2018"
-)
 
 
 @described(
@@ -46,7 +43,15 @@ _POINTING = (
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        meaning="Pixels that the map marks and the ground truth holds, over those that either does. 1: the same "
+        "pixels.",
+        pitfalls="A score of the threshold as much as of the map. Give all methods one threshold, on maps that are "
+        "scaled alike; [suites](saliency-bench.md#how-maps-are-cut) name theirs. Maps with a few high peaks mark next "
+        "to nothing at half of their maximum.",
         thresholded=True,
+        undefined=(EMPTY_MASK,),
+        picture="cut map: of either",
+        class_name="IoU",
         citation=_ZHANG,
     )
 )
@@ -94,7 +99,12 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        meaning="Share of the marked pixels that lie in the ground truth.",
+        pitfalls="Undefined where nothing is above the threshold, where IoU and recall are 0: compare methods on the "
+        "samples where all are defined. One marked pixel inside scores 1.",
         thresholded=True,
+        undefined=(EMPTY_MASK, NOTHING_ABOVE),
+        picture="cut map: of the marked",
         citation=_ZHANG,
     )
 )
@@ -142,7 +152,12 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        meaning="Share of the ground truth’s pixels that are marked. A map that marks everything has 1.",
+        pitfalls="A map that marks everything scores 1: read it beside precision, at the same threshold, which is not "
+        "the default of both.",
         thresholded=True,
+        undefined=(EMPTY_MASK,),
+        picture="cut map: of the truth",
         citation=_ZHANG,
     )
 )
@@ -191,7 +206,11 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
+        meaning="Harmonic mean of precision and recall.",
+        pitfalls="Within a sample it ranks maps as IoU does; means of the two may still rank methods differently.",
         thresholded=True,
+        undefined=(EMPTY_MASK,),
+        picture="cut map: of both sizes",
         citation=_ZHANG,
     )
 )
@@ -235,55 +254,6 @@ def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reductio
     return score_pairs(kernel, maps, masks, reduction)
 
 
-@described(MetricInfo("Pointing game", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_POINTING))
-def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction = "mean") -> Scores:
-    r"""Pointing game: 1 when the largest pixel of the map lies in the ground truth, 0 when it does not.
-
-    .. math:: |\{s = \max s\} \cap F^+_r| \,/\, |\{s = \max s\}|
-
-    Zhang et al. (2018). In [0, 1], higher is better. Where several pixels share the maximum, the score is the share of
-    them that lies inside, the expected hit of one drawn among them; a constant map thus scores the share of the image
-    that the ground truth takes. The mean is the accuracy that papers report as hits / (hits + misses).
-
-    Departures: Quantus (``PointingGame``) counts a hit when *any* of the tied maxima lies inside, so that a constant
-    map always hits (a batch of nothing but one constant is refused), and stores the ``nan`` of an empty mask as a truth
-    value, which is a hit. TorchRay (``PointingGame``) takes one point that the caller draws, has a tolerance of 15, and
-    asks for a distance below the tolerance, so that at 0 nothing hits; here a distance equal to it counts.
-
-    Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, the largest value wins, not the largest magnitude.
-        masks: Of the same shape, binary, ``True`` = important.
-        tolerance: Radius in pixels :math:`r`, at least 0. The ground truth is dilated by a Euclidean disc: pixels whose
-            centre is at most this far from the centre of a pixel of the mask are inside as well.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
-
-    Returns:
-        The score; ``nan`` for an empty mask and for a map that is all zero (it points nowhere).
-
-    Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary, a negative or infinite
-            tolerance.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
-
-    Example:
-        >>> import numpy as np
-        >>> maps, masks = np.array([[0.1, 0.2, 0.2, 0.9]]), np.array([[1, 1, 0, 0]])
-        >>> hit(maps, masks), hit(maps, masks, tolerance=2)
-        (0.0, 1.0)
-        >>> hit(np.minimum(maps, 0.2), masks)  # one of the three largest pixels lies inside
-        0.3333333333333333
-    """
-    check_finite_number(tolerance, "tolerance", least=0)
-
-    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-        values, inside = flat(maps), flat(_dilated(masks, tolerance) if tolerance else masks)
-        top = values == values.max(axis=1, keepdims=True)
-        defined = np.asarray(flat(masks).any(axis=1) & values.any(axis=1))
-        return share((top & inside).sum(axis=1), top.sum(axis=1), defined)
-
-    return score_pairs(kernel, maps, masks, reduction)
-
-
 class _Overlap(NamedTuple):
     """Numbers of pixels ``[N]``: marked by the map, in the ground truth, and both."""
 
@@ -295,11 +265,3 @@ class _Overlap(NamedTuple):
 def _count(maps: NDArray[np.float64], masks: NDArray[np.bool_], threshold: float) -> _Overlap:
     marked, truth = flat(maps > threshold), flat(masks)
     return _Overlap(*(np.count_nonzero(pixels, axis=1) for pixels in (marked, truth, marked & truth)))
-
-
-def _dilated(masks: NDArray[np.bool_], radius: float) -> NDArray[np.bool_]:
-    """Masks ``[N, H, W]`` and all pixels within ``radius`` of them; an empty mask may become anything."""
-    from scipy.ndimage import distance_transform_edt  # imported here: no other metric of this file needs scipy
-
-    grown: NDArray[np.bool_] = np.stack([distance_transform_edt(~mask) <= radius for mask in masks])
-    return grown

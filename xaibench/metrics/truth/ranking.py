@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, ZERO_MAP
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -24,7 +25,21 @@ _ROC = "Fawcett: An introduction to ROC analysis, Pattern Recognition Letters 27
 _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves, ICML 2006"
 
 
-@described(MetricInfo("AUC", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_ROC))
+@described(
+    MetricInfo(
+        "AUC",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Chance that a pixel of the ground truth scores higher than one outside. 0.5: no better than noise.",
+        pitfalls="Where the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
+        "miss may still score 0.9; `average_precision` looks at the top.",
+        undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
+        picture="every threshold: outside and inside",
+        class_name="AUC",
+        citation=_ROC,
+    )
+)
 def auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Area under the receiver operating characteristic: how often a pixel inside outranks one outside.
 
@@ -69,7 +84,20 @@ def _auc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.floa
     return share(won, 2 * pairs, (pairs > 0) & flat(maps).any(axis=1))
 
 
-@described(MetricInfo("Average precision", "ground-truth", higher_is_better=True, range=(0.0, 1.0), citation=_PR))
+@described(
+    MetricInfo(
+        "Average precision",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Precision averaged over the recall as the threshold falls: needs no threshold. Chance is the share "
+        "of the image that the ground truth covers.",
+        pitfalls="The chance level is the share of the image that is marked: sets with objects of other sizes do not "
+        "compare.",
+        picture="every threshold: precision",
+        citation=_PR,
+    )
+)
 def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Mean precision over the pixels of the ground truth, each at the threshold that just reaches it.
 

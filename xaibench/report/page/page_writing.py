@@ -28,7 +28,6 @@ from xaibench.report.numbers.metric_correlations import Agreement, agreements, m
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.time_spent import costs
 from xaibench.report.page.board_data import Boards, boards
-from xaibench.report.page.meanings import MEANINGS
 from xaibench.report.page.page_content import (
     TOLERANCE,
     accuracy,
@@ -163,7 +162,6 @@ def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
         facts=facts(run),
         verdict=verdict(run, tables.leaderboard(run, found.summary)),
         counts=counts(run, found.summary),
-        meanings=MEANINGS,
         board=board_rows(found.boards),
         grids=grids(run, found.summary),
         ranks=found.ranks,

@@ -58,6 +58,7 @@ class Part:
         control: True for an explainer that knows no model.
         citation: The publication to cite, or empty.
         higher_is_better: Direction of a metric.
+        meaning: What a score of a metric means, in a sentence or two, or empty.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Part:
     control: bool = False
     citation: str = ""
     higher_is_better: bool = True
+    meaning: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,6 +315,7 @@ def _parts(described: Mapping[str, Mapping[str, Any]], seen: Iterable[str]) -> d
             control=bool(entry.get("control", False)),
             citation=str(entry.get("citation") or ""),
             higher_is_better=bool(entry.get("higher_is_better", True)),
+            meaning=str(entry.get("meaning") or ""),
         )
     return parts
 

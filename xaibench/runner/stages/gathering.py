@@ -287,7 +287,7 @@ def _parts(plan: Plan) -> dict[str, Any]:
         "citation": suite.citation,
         "explainers": {part.name: _described(part, "explainer", control=False) for part in suite.explainers},
         "models": {name: _described(part, "model") for name, part in models.items()},
-        "metrics": {part.name: _described(part, "metric", higher_is_better=True) for part in suite.metrics},
+        "metrics": {part.name: _described(part, "metric", higher_is_better=True, meaning="") for part in suite.metrics},
     }
 
 
