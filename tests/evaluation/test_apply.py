@@ -1,0 +1,191 @@
+import functools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import xaibench as xb
+from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
+from xaibench.data import Split
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
+from xaibench.explainers import NotFittedError, NotFittedForModelError
+
+#: A map above zero everywhere whose magnitude lies where the mask is: only scaled it is right.
+MAPS = torch.tensor([[[1.0, 0.2], [0.2, 0.1]]])
+BATCH = (torch.zeros(1, 1, 2, 2), torch.tensor([[[True, False], [False, False]]]), torch.tensor([0]))
+
+
+def network(seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).eval()
+
+
+@pytest.fixture
+def split():
+    rng = torch.Generator().manual_seed(0)
+    images, masks = torch.randn(20, 1, 2, 2, generator=rng), torch.zeros(20, 2, 2, dtype=torch.bool)
+    masks[:, 0] = True
+    return Split(images, masks, torch.arange(20) % 2)
+
+
+@pytest.mark.parametrize(
+    "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.truth.overlap:iou", "xaibench:iou", xb.iou], ids=str
+)
+@pytest.mark.parametrize(("protocol", "score"), [("scaled", 1.0), ("published", 0.25)])
+def test_the_protocol_goes_by_the_metric_and_not_by_its_name(metric, protocol, score):
+    applied = AppliedMetric(metric, protocol=protocol)
+    assert applied.name == "iou"
+    assert applied(MAPS, BATCH)["value"].tolist() == [score]
+
+
+@described(MetricInfo("Own", "ground-truth", higher_is_better=True, range=(0.0, 1.0), thresholded=True))
+def own(maps, masks, *, threshold=0.0, reduction="mean"):
+    return (maps > threshold).mean((1, 2))
+
+
+def test_a_metric_of_ones_own_that_says_it_is_cut_is_cut():
+    scores = {p: AppliedMetric(own, protocol=p)(MAPS, BATCH)["value"].tolist() for p in ("scaled", "published")}
+    assert scores == {"scaled": [0.25], "published": [1.0]}
+
+
+@pytest.mark.parametrize(
+    ("maps", "protocol", "parameters", "reason"),
+    [
+        (torch.ones(1, 2, 2), "scaled", {}, "no pixel above the threshold"),
+        (-torch.ones(1, 2, 2), "published", {}, "no pixel above the threshold"),
+        (MAPS, "scaled", {"threshold": 1.0}, "no pixel above the threshold"),
+        (MAPS, "published", {"threshold": 2.0}, "no pixel above the threshold"),
+        (MAPS, "published", {}, ""),
+    ],
+)
+def test_the_reason_is_of_the_map_and_threshold_that_were_used(maps, protocol, parameters, reason):
+    table = AppliedMetric("precision", parameters, protocol=protocol)(maps, BATCH)
+    assert table["reason"].tolist() == [reason]
+    assert table["value"].isna().tolist() == [reason != ""]
+
+
+def test_a_metric_that_is_asked_for_its_curve_gives_one_a_sample(split):
+    model, images, targets = network(), split.images, split.targets
+    maps = xb.explain("saliency", model, images, targets, device="cpu")
+    table = AppliedMetric("deletion", {"return_curves": True}, protocol="scaled", device="cpu")(maps, split[:], model)
+    assert list(table) == ["sample", "value", "curve", "reason"]
+    scores, curves = xb.deletion(model, images, maps, targets, reduction="none", return_curves=True)
+    assert np.array_equal(table["value"], scores, equal_nan=True)
+    assert table["curve"].tolist() == curves.values.tolist()
+
+
+def test_what_a_metric_needs_must_be_there(split):
+    maps = split.masks.float()
+    with pytest.raises(ValueError, match="Metric 'deletion' asks the model, and there is none; give one"):
+        AppliedMetric("deletion", protocol="scaled")(maps, split[:])
+    with pytest.raises(ValueError, match="Metric 'sensitivity_max' asks the explainer, and there is none; give what"):
+        AppliedMetric("sensitivity_max", protocol="scaled", device="cpu")(maps, split[:], network())
+    with pytest.raises(TypeError, match="Metric 'iou' has no parameter 'reduction'"):
+        AppliedMetric("iou", {"reduction": "mean"}, protocol="scaled")
+
+
+def fits(explainer, split, **settings):
+    batches = functools.partial(training_batches, split)
+    return AppliedExplainer(explainer, settings, device="cpu", training=batches)
+
+
+def fitted_by_hand(model, split):
+    return xb.explainers.PatternNet().fit(model, [split[:]])
+
+
+@pytest.mark.parametrize("give", ["pattern_net", "PatternNet", xb.explainers.PatternNet, xb.explainers.PatternNet()])
+def test_what_must_be_fitted_is_fitted_to_the_network_it_explains(give, split):
+    applied = fits(give, split)
+    for model in (network(), network(1)):
+        expected = xb.explain(fitted_by_hand(model, split), model, split.images, split.targets, device="cpu")
+        assert torch.equal(applied(model, split.images, split.targets), expected)
+
+
+def test_a_network_of_the_same_weights_is_not_fitted_to_again(split):
+    @described(ExplainerInfo("Counting"))
+    class Counting:
+        times = 0
+
+        def fit(self, model, loader):
+            Counting.times += 1
+            return self
+
+        def __call__(self, model, images, targets):
+            return images[:, 0]
+
+    applied, model = fits(Counting, split), network()
+    for asked in (model, network(), model):
+        applied(asked, split.images, split.targets)
+    assert Counting.times == 1
+    with torch.no_grad():
+        model[1].weight += 1
+    applied(model, split.images, split.targets)
+    assert Counting.times == 2
+
+
+def test_an_object_that_comes_fitted_is_left_as_it_is_until_the_weights_change(split):
+    model, few = network(), [split[:5]]
+    own = xb.explainers.PatternNet().fit(model, few)
+    applied = fits(own, split)
+    expected = xb.explain(own, model, split.images, split.targets, device="cpu")
+    assert torch.equal(applied(model, split.images, split.targets), expected)
+    other = network(1)
+    expected = xb.explain(fitted_by_hand(other, split), other, split.images, split.targets, device="cpu")
+    assert torch.equal(applied(other, split.images, split.targets), expected)
+
+
+def test_without_training_samples_nothing_is_fitted(split):
+    model = network()
+    with pytest.raises(NotFittedError, match="PatternNet has no patterns: fit it to the network first"):
+        AppliedExplainer("pattern_net", device="cpu")(model, split.images, split.targets)
+    fitted = AppliedExplainer(fitted_by_hand(model, split), device="cpu")
+    fitted(model, split.images, split.targets)
+    with pytest.raises(NotFittedForModelError, match="weights have changed"):
+        fitted(network(1), split.images, split.targets)
+
+
+@pytest.mark.parametrize("metric", ["parameter_randomisation", "sensitivity_max", "data_consistency"])
+def test_metrics_of_the_explainer_ask_a_fitted_one_like_any_other(metric, split):
+    model = network()
+
+    def by_hand(asked, images, targets):
+        return xb.explain(fitted_by_hand(asked, split), asked, images, targets, device="cpu")
+
+    applied, samples = AppliedMetric(metric, protocol="scaled", device="cpu"), split[:6]
+    maps = by_hand(model, samples[0], samples[2])
+    found = applied(maps, samples, model, fits("pattern_net", split))["value"].to_numpy()
+    expected = getattr(xb.metrics, metric)(by_hand, model, samples[0], samples[2], reduction="none").numpy()
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.isfinite(found).any()
+
+
+def test_settings_of_explain_stand_among_the_parameters(split):
+    model = network()
+    applied = AppliedExplainer(
+        "lime", {"n_samples": 30, "seed": 3, "channels": "abs_sum"}, seed=0, output="logit", device="cpu"
+    )
+    settings = {"n_samples": 30, "seed": 3, "channels": "abs_sum", "output": "logit"}
+    expected = xb.explain("lime", model, split.images, split.targets, device="cpu", **settings)
+    assert torch.equal(applied(model, split.images, split.targets), expected)
+
+
+def test_a_model_is_copied_only_to_another_place():
+    model = network()
+    assert placed(model, "cpu") is model
+    assert placed(model, "meta") is not model
+    assert next(model.parameters()).device.type == "cpu"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("metric", ["deletion", "sensitivity_max", "parameter_randomisation"])
+def test_what_asks_the_model_asks_it_on_the_stated_device(metric, split):
+    seen = set()
+    model = network()
+    model.register_forward_pre_hook(lambda module, inputs: seen.add(inputs[0].device.type))
+    applied = AppliedMetric(metric, protocol="scaled", device="cuda")
+    maps = split.masks[:4].float()
+    applied(maps, split[:4], model, AppliedExplainer("saliency", device="cuda"))
+    assert seen == {"cuda"}
+    assert next(model.parameters()).device.type == "cpu"
