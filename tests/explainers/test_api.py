@@ -156,7 +156,7 @@ def test_a_precision_that_cannot_be_is_refused(given, message, cnn, images, targ
 
 
 def test_a_macs_gpu_is_told_that_it_has_no_float64(cnn, images, targets, monkeypatch):
-    monkeypatch.setattr("xaibench.explainers.api._place", torch.device)
+    monkeypatch.setattr("xaibench.explainers.api.resolve_device", torch.device)
     with pytest.raises(ValueError, match=r"'mps' has no float64.*precision='float32'"):
         explain("saliency", cnn, images, targets, device="mps")
 
@@ -315,8 +315,9 @@ def replace(tensor, index, value):
         ({"channels": "mean"}, ValueError, "channels='mean'): expected one of"),
         ({"batch_size": 0}, ValueError, "batch_size=0): expected an integer of at least 1"),
         ({"model": nn.Linear}, TypeError, "model: got the class Linear, expected a torch.nn.Module"),
-        ({"device": "abacus"}, ValueError, "device='abacus' cannot be used (Expected one of"),
-        ({"device": "cpu:x"}, ValueError, "device='cpu:x' cannot be used"),
+        ({"device": "abacus"}, ValueError, "There is no device 'abacus' here (Expected one of"),
+        ({"device": "cpu:x"}, ValueError, "There is no device 'cpu:x' here"),
+        ({"device": 0}, TypeError, "device is 0; expected a text such as 'auto'"),
         ({"seed": -1}, ValueError, "seed=-1: expected a whole number, at least 0"),
         ({"seed": "a"}, ValueError, "seed='a': expected a whole number"),
     ],

@@ -251,7 +251,7 @@ def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
         ({"engine": "threads"}, "Unknown engine 'threads'. Known: serial, processes, ray"),
         ({"workers": 0, "engine": "processes"}, "workers is 0; expected 1 or more"),
         ({"device": "abacus"}, "There is no device 'abacus' here"),
-        ({"device": None}, "device is None; expected a text"),
+        ({"device": None}, "device is None; expected a text such as"),
     ],
 )
 def test_bad_arguments(tiny_suite, tmp_path, arguments, message):

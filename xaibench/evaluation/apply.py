@@ -197,7 +197,7 @@ class AppliedMetric:
 
     def _asking(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> tuple[Any, ...]:
         """What a metric that asks the model is called with, all of it on the device."""
-        from xaibench.core.compute.global_state import resolve_device
+        from xaibench.core.compute.device import resolve_device
 
         if model is None:
             raise ValueError(f"Metric {self.name!r} asks the model, and there is none; give one, or leave it out.")
@@ -251,7 +251,7 @@ def placed(model: nn.Module, device: str | torch.device) -> nn.Module:
     """
     import torch
 
-    from xaibench.core.compute.global_state import resolve_device
+    from xaibench.core.compute.device import resolve_device
 
     place = torch.empty(0, device=resolve_device(device)).device  # "cuda" is the number of a GPU here
     if all(tensor.device == place for tensor in (*model.parameters(), *model.buffers())):

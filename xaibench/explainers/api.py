@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.compute.device import resolve_device
+from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.precision import Precision, check_precision, computing, stated, stored_dtype
-from xaibench.core.compute.unharmed_model import unharmed
-from xaibench.core.messages import first_line, kind_of, listed, unknown
+from xaibench.core.messages import kind_of, listed, unknown
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.explainer_table import EXPLAINERS
 from xaibench.explainers.shared.explained_output import ExplainedOutput
@@ -85,7 +86,8 @@ def explain(
         UnknownNameError: If no explainer has that name (did you mean).
         UnsupportedModelError: If the explainer cannot treat a layer of the model; named in the message.
         TypeError: If the images are not floating, the targets not integers, or a parameter is not known.
-        ValueError: If shapes do not fit, a target is no class of the model, or numbers are not finite.
+        ValueError: If shapes do not fit, a target is no class of the model, numbers are not finite, or there is no such
+            device here.
 
     Example:
         >>> import torch
@@ -104,7 +106,7 @@ def explain(
     x, y = _check_images(images), _check_targets(targets, len(images))
     if model is not None:
         _check_kind(model)
-    place = _place(device)
+    place = resolve_device(device)
     kept = _kept_dtype(model, x, dtype, precision, place)
     exactly: Precision = "float64" if kept == torch.float64 else "float32"
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
@@ -281,17 +283,6 @@ def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
         return own
     floating = (parameter.dtype for parameter in getattr(model, "parameters", tuple)() if parameter.is_floating_point())
     return next(floating, images.dtype)
-
-
-def _place(device: str | torch.device) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(
-            f"device={device!r} cannot be used ({first_line(error)}); give 'auto', 'cpu' or another."
-        ) from error
 
 
 def _check_kind(model: object) -> None:

@@ -15,7 +15,7 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
-from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.core.compute.modes import unharmed
 from xaibench.explainers.shared.interface import Channels, check_choice, reduce_channels
 
 # Set by explain itself, or not a parameter of the maps.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from xaibench.core.compute.global_state import isolated_rng
+from xaibench.core.compute.random_state import isolated_rng
 from xaibench.models.model_table import MODELS
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own

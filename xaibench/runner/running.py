@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from xaibench.core.messages import first_line, unknown
+from xaibench.core.compute.device import devices_of, resolve_device
+from xaibench.core.messages import unknown
 from xaibench.runner.costs.calibration import learn
-from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus, devices_of
+from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.jobs import STAGES, Job, Plan, Stage, make_plan
 from xaibench.runner.run_environment import environment
@@ -241,18 +242,10 @@ def _ray_engine(store: Store, device: str, workers: int | None, address: str | N
 
 
 def _check_device(device: str) -> None:
-    import torch
-
-    if not isinstance(device, str):
-        raise ArgumentError(f'device is {device!r}; expected a text such as "auto", "cpu" or "cuda".')
-    if device == "auto":
-        return
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ArgumentError(
-            f'There is no device {device!r} here ({first_line(error)}); use "auto" or "cpu".'
-        ) from error
+        resolve_device(device)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.core.compute.modes import unharmed
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.backward.forward_watch import Watch, watching
 from xaibench.explainers.backward.layer_operations import MOVES, is_rectifier, kind_of, tensors_in

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from xaibench.core.compute.unharmed_model import unharmed
+from xaibench.core.compute.modes import unharmed
 from xaibench.explainers.backward.layer_operations import Operation, is_rectifier, kind_of, out_of_place, tensors_in
 from xaibench.explainers.shared.interface import UnsupportedModelError
 from xaibench.explainers.shared.layer_activations import network_of

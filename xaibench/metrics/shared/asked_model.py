@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import computing
 from xaibench.metrics.shared.model_inputs import Model, Samples
 
@@ -218,23 +219,10 @@ def asked(
     if output not in ("softmax", "identity") and not callable(output):
         raise ValueError(f"output must be 'softmax', 'identity' or a callable, got {output!r}.")
     # In TF32 a folded copy would differ from the network by more than _choose_fastest lets pass.
-    with evaluation(model), computing(device=samples.images.device):
+    with evaluating(model), computing(device=samples.images.device):
         classifier = Classifier(model, output, batch_size or default_rows(samples.images))
         classifier.examine(samples, len(samples) * points)
         yield classifier
-
-
-@contextmanager
-def evaluation(model: Model) -> Iterator[None]:
-    """Put a network into evaluation mode, and every submodule back into its own mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
-    try:
-        if isinstance(model, nn.Module):
-            model.eval()
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def default_rows(images: Tensor) -> int:

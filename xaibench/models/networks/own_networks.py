@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.global_state import evaluating
+from xaibench.core.compute.modes import evaluating
 from xaibench.core.messages import unknown
 
 _GIVEN = ("in_shape", "num_classes")

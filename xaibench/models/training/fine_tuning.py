@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.core.compute.global_state import isolated_rng
+from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.compute.row_memory import Rows
 from xaibench.models.training.fitting import Training, TrainingDivergedError
 from xaibench.models.training.split_reading import Samples, read_batches

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from xaibench.core.compute.global_state import evaluating, resolve_device
+from xaibench.core.compute.device import resolve_device
+from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import Precision, computing, stated
 from xaibench.core.compute.row_memory import Rows
 from xaibench.models.training.feature_cache import cached, fingerprint

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from xaibench.core.compute.global_state import evaluating
+from xaibench.core.compute.modes import evaluating
 from xaibench.core.messages import listed
 
 

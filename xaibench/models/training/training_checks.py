@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.global_state import evaluating, isolated_rng
+from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import Precision, check_precision, stored_dtype
+from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.messages import unknown
 from xaibench.models.training.batches import Data, in_memory, loader_of
 

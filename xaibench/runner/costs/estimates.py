@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xaibench.core.compute.device import devices_of
 from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.job_amounts import disk_mb, kind, memory_mb
 from xaibench.runner.costs.simulation import simulate
-from xaibench.runner.engines.local_engines import available_cpus, devices_of
+from xaibench.runner.engines.local_engines import available_cpus
 from xaibench.runner.plan.jobs import STAGES, make_plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_files import load_suite

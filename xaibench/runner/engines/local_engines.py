@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
 
+from xaibench.core.compute.device import devices_of
 from xaibench.runner.engines.freed_memory import keep_freed_memory
 from xaibench.runner.plan.jobs import Job
 from xaibench.runner.store.result_store import Store, StoreError
@@ -256,16 +257,6 @@ def available_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def devices_of(device: str) -> list[str]:
-    """The devices that ``device`` means here: every GPU for ``"auto"`` and ``"cuda"``, where there is one."""
-    import torch
-
-    if device in ("auto", "cuda"):
-        gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-        return gpus or ["cpu"]
-    return [device]
 
 
 #: The device of this worker process.

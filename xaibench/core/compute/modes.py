@@ -1,4 +1,4 @@
-"""The model comes back as it was given."""
+"""A model lent to others comes back as it was given: its modes, or all of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,31 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
+
+
+@contextmanager
+def evaluating(model: object) -> Iterator[None]:
+    """Evaluation mode inside the block; after it, every module is in the mode it came in.
+
+    Args:
+        model: A module; anything else that can be called has no mode and is left alone.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+        >>> with evaluating(model):
+        ...     print([module.training for module in model])
+        [False, False]
+        >>> [module.training for module in model]
+        [True, False]
+    """
+    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    try:
+        if isinstance(model, nn.Module):
+            model.eval()
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 @contextmanager
@@ -33,11 +58,11 @@ def unharmed(model: nn.Module) -> Iterator[nn.Module]:
     parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
-        model.eval()
-        for parameter, _, _ in parameters:
-            parameter.requires_grad_(False)
-        with torch.inference_mode(False), torch.enable_grad():
-            yield model
+        with evaluating(model):
+            for parameter, _, _ in parameters:
+                parameter.requires_grad_(False)
+            with torch.inference_mode(False), torch.enable_grad():
+                yield model
     finally:
         for module, saved in attributes:
             module.__dict__.clear()

@@ -1,4 +1,4 @@
-"""Torch's global state, put back as it was: random generators and modes; and the choice of a device."""
+"""Torch's global random generators, seeded for a while and put back as they were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
 
 
 @contextmanager
@@ -32,27 +31,3 @@ def isolated_rng(seed: int, device: torch.device | None = None) -> Iterator[None
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block; after it, every module is in the mode it came in."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-def resolve_device(device: str | torch.device) -> torch.device:
-    """The device meant by ``"auto"`` (CUDA where there is one, else the CPU), or by any name torch knows.
-
-    Example:
-        >>> resolve_device("cpu")
-        device(type='cpu')
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
