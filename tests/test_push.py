@@ -4,6 +4,8 @@ import json
 import logging
 import re
 import shutil
+import traceback
+from dataclasses import replace
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -19,7 +21,17 @@ from typer.testing import CliRunner
 import xaibench as xb
 from xaibench.cli import app
 from xaibench.data.annotated import MissingDataError
-from xaibench.hub import HubError, LicenceError, prepare_dataset, prepare_run, push_dataset, push_run
+from xaibench.hub import (
+    HubError,
+    LicenceError,
+    Target,
+    prepare_dataset,
+    prepare_run,
+    push_dataset,
+    push_run,
+    set_datasheet,
+    uploading,
+)
 from xaibench.hub.card_text import without_folders
 from xaibench.report.numbers.run_comparison import compare_runs
 
@@ -461,3 +473,27 @@ def test_datasets_reads_the_tables_by_name(run, tmp_path):
     assert {f"{name}.parquet" for name in found} == tables_of(run)
     scores = datasets.load_dataset(str(out), "scores", split="train", cache_dir=str(tmp_path / "cache"))
     assert len(scores) == pq.read_metadata(run / "scores.parquet").num_rows
+
+
+def test_a_token_that_the_server_echoes_is_not_repeated(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_secret")
+
+    class Answer(Exception):
+        response = type("Response", (), {"status_code": 418})()
+        server_message = "no hf_secret here"
+
+    with (
+        pytest.raises(HubError, match=r"418: no \(your token\) here") as caught,
+        uploading._explaining(Target("ann/sets"), None),
+    ):
+        raise Answer("hf_secret is refused")
+    assert "hf_secret" not in "".join(traceback.format_exception(caught.value, chain=True))
+
+
+def test_the_name_of_a_set_does_not_leave_its_block_of_code():
+    hostile = small(0)
+    hostile = replace(hostile, info=replace(hostile.info, name='x")\n```\n# a heading'))
+    text = set_datasheet._collection(hostile)
+    fence = "`" * 4
+    assert text.count(fence) == 2
+    assert text.rstrip().endswith(fence)

@@ -70,6 +70,21 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|#])", r"\\\1", text)
 
 
+def fenced(text: str, language: str) -> str:
+    """A block of code, whose fence is longer than any in the text.
+
+    Example:
+        >>> print(fenced("a ``` b", "text"))
+        ````text
+        a ``` b
+        ````
+    """
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.strip()}\n{fence}"
+
+
 def _cell(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return escape(str(value))

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench._version import __version__
-from xaibench.hub.card_text import card, escape, table, without_folders
+from xaibench.hub.card_text import card, escape, fenced, table, without_folders
 from xaibench.report.numbers.summary_tables import leaderboard, summarise
 from xaibench.report.read.run_reading import Run, place
 
@@ -109,7 +109,7 @@ def _body(run: Run, summary: pd.DataFrame, rows: Mapping[str, int], repo: str) -
         "Mean rank: over all pairs and metrics, 1 is best. Beats controls: in how many pairs the method's median is "
         "better than that of every control. A method without a place was not scored in every pair, or is a control.",
         f"## Tables\n\n{table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
-        f"## Settings\n\n{_fenced(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
+        f"## Settings\n\n{fenced(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
         f"## Versions\n\n{table(['what', 'version'], _versions(run.environment))}",
     ]
     return "\n\n".join(parts)
@@ -139,14 +139,6 @@ def _line(run: Run, row: pd.Series) -> Iterator[object]:
     for metric in run.metrics:
         yield float(row[f"median:{metric}"])
         yield f"{row[f'beats:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
-
-
-def _fenced(text: str, language: str) -> str:
-    """A block of code, whose fence is longer than any in the text."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
 def _versions(environment: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

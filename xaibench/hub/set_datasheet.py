@@ -5,6 +5,7 @@ Every number is counted from the samples, and every answer that nobody gave is s
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from xaibench._version import __version__
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
 from xaibench.data.exchange.parquet_format import SPLITS
-from xaibench.hub.card_text import escape, table
+from xaibench.hub.card_text import escape, fenced, table
 from xaibench.hub.licence import is_generated
 
 _BATCH = 256
@@ -195,7 +196,7 @@ def _collection(dataset: Dataset) -> str:
     return (
         f"Generated, with these parameters:\n\n{given}\n\nThe same bits are generated anew by xaibench (revision "
         f"{info.revision} of this set) with this call{images}:\n\n"
-        f'```python\nxb.load("{info.name}"{arguments})\n```'
+        + fenced(f"xb.load({json.dumps(info.name)}{arguments})", "python")
     )
 
 

@@ -282,7 +282,15 @@ def _explaining(target: Target, api: HfApi) -> Iterator[None]:
         explained = _explained(error, target, api)
         if explained is None:
             raise
-        raise explained from error
+        raise explained from (error if _without_token(str(error)) == str(error) else None)
+
+
+def _without_token(text: str) -> str:
+    """What a server says, without the token that it may echo."""
+    from huggingface_hub import get_token
+
+    token = get_token()
+    return text.replace(token, "(your token)") if token else text
 
 
 def _root(error: BaseException) -> str:
@@ -316,7 +324,7 @@ def _explained(error: Exception, target: Target, api: HfApi) -> HubError | None:
             f"There is no dataset repository {target.repo}, or you may not see it. Check the name, and that your token "
             "may write to it."
         )
-    said = str(getattr(error, "server_message", None) or "").strip()
+    said = _without_token(str(getattr(error, "server_message", None) or "").strip())
     return HubError(
         f"the Hub answers with HTTP status {status}{': ' + said if said else ''}. "
         + ("Try again later." if status >= 500 or status == 429 else "Nothing was uploaded.")
