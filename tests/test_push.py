@@ -478,7 +478,7 @@ def test_datasets_reads_the_tables_by_name(run, tmp_path):
 def test_a_token_that_the_server_echoes_is_not_repeated(monkeypatch):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_secret")
 
-    class Answer(Exception):
+    class AnswerError(Exception):
         response = type("Response", (), {"status_code": 418})()
         server_message = "no hf_secret here"
 
@@ -486,11 +486,12 @@ def test_a_token_that_the_server_echoes_is_not_repeated(monkeypatch):
         pytest.raises(HubError, match=r"418: no \(your token\) here") as caught,
         uploading._explaining(Target("ann/sets"), None),
     ):
-        raise Answer("hf_secret is refused")
+        raise AnswerError("hf_secret is refused")
     assert "hf_secret" not in "".join(traceback.format_exception(caught.value, chain=True))
 
 
-def test_the_name_of_a_set_does_not_leave_its_block_of_code():
+def test_the_name_of_a_set_does_not_leave_its_block_of_code(monkeypatch):
+    monkeypatch.setattr(set_datasheet, "is_generated", lambda info: True)
     hostile = small(0)
     hostile = replace(hostile, info=replace(hostile.info, name='x")\n```\n# a heading'))
     text = set_datasheet._collection(hostile)
