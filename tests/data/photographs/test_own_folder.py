@@ -103,6 +103,53 @@ def test_a_jpeg_mask_counts_from_half(mine):
     assert np.array_equal(source.mask(number_of(source, "image/ill/unmarked.jpg")), wanted > 0)
 
 
+@pytest.mark.parametrize("turned", ["image", "mask", "both"])
+def test_image_and_mask_lie_as_they_are_seen(mine, turned):
+    """Both show a bright left edge; each may be stored lying on its side, as cameras do."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # its first row is seen on the right
+    upright = np.zeros((60, 80), np.uint8)
+    upright[:, :20] = 255
+    for place in ("image", "mask"):
+        (mine / place / "ill").mkdir(exist_ok=True)
+        path = mine / place / "ill" / ("turned.jpg" if place == "image" else "turned.png")
+        if turned in (place, "both"):
+            Image.fromarray(np.ascontiguousarray(upright.T[::-1])).save(path, exif=exif)
+        else:
+            Image.fromarray(upright).save(path)
+    source = opened(mine)
+    number = number_of(source, "image/ill/turned.jpg")
+    assert np.array_equal(source.mask(number), upright > 0)
+    assert np.array_equal(np.asarray(source.image(number, 60))[..., 0] > 127, upright > 0)
+
+
+def test_depth_and_ground_are_stated(mine):
+    values = np.zeros((60, 80), np.uint16)
+    values[:, :40] = 4095
+    Image.fromarray(values).save(mine / "image" / "ill" / "unmarked2.png")
+    source = opened(mine, scale=4095)
+    image = np.asarray(source.image(number_of(source, "image/ill/unmarked2.png"), 60))
+    assert (image[:, :40] == 1).all()
+    assert (image[:, 40:] == 0).all()
+    with pytest.raises(ValueError, match="scale=0: expected the value that is white"):
+        opened(mine, scale=0)
+    with pytest.raises(ValueError, match="ground=2: expected a grey from 0"):
+        opened(mine, ground=2)
+
+
+def test_a_mask_of_fractions_marks_all_but_0_and_no_nan(mine):
+    values = np.zeros((60, 80), np.float32)
+    values[5, 6] = 0.25
+    Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.tif")
+    source = opened(mine)
+    number = number_of(source, "image/ill/unmarked.jpg")
+    assert np.argwhere(source.mask(number)).tolist() == [[5, 6]]
+    values[7, 8] = np.nan
+    Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.tif")
+    with pytest.raises(DataFileError, match=r"unmarked\.tif is a mask that holds NaN"):
+        source.mask(number)
+
+
 def test_transparent_pixels_do_not_count(mine):
     values = np.full((60, 80, 4), 255, np.uint8)
     values[:, :40, 3] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.file_readers import IMAGE_SUFFIXES, MissingDataError, is_image, naming, open_image
+from xaibench.data.disk.file_readers import MissingDataError, naming
+from xaibench.data.disk.image_files import IMAGE_SUFFIXES, is_image, open_image
 from xaibench.data.disk.source import Source
 
 _LOGGER = logging.getLogger("xaibench")
@@ -75,6 +76,8 @@ class ListedSource(Source):
         classes: The wanted classes, in their order.
         negatives: Classes in whose images nothing is important: those without a mask are true negatives.
         notes: What ``meta`` adds to every sample.
+        reader: ``reader(file, size)`` reads an image; None =
+            :func:`~xaibench.data.disk.image_files.open_image`, which takes it as it is stored.
     """
 
     def __init__(
@@ -87,12 +90,14 @@ class ListedSource(Source):
         *,
         negatives: Collection[str] = (),
         notes: Mapping[str, object] | None = None,
+        reader: Callable[[Path, int], Image.Image] | None = None,
     ) -> None:
         rows = match(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
         kept = [number for number, image in enumerate(images) if image.label in classes]
         self.classes = classes
         self._folder = folder
         self._masks = masks
+        self._reader = reader or open_image
         self._rows = rows[kept]
         self._images = [images[number] for number in kept]
         self._notes = dict(notes or {})
@@ -109,7 +114,7 @@ class ListedSource(Source):
             }
 
     def image(self, index: int, size: int) -> Image.Image:  # noqa: D102  # as in Source
-        return open_image(self._folder / self._images[index].file, size)
+        return self._reader(self._folder / self._images[index].file, size)
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:  # noqa: D102
         row = int(self._rows[index])

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import DataFileError, read_indices
+from xaibench.data.disk.file_readers import DataFileError
+from xaibench.data.disk.image_files import read_indices
 from xaibench.data.disk.kept_arrays import keep, read_kept
 
 _LOGGER = logging.getLogger("xaibench")

@@ -14,7 +14,8 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
-from xaibench.data.disk.file_readers import DataFileError, image_size, naming, open_image, read_lines
+from xaibench.data.disk.file_readers import DataFileError, naming, read_lines
+from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.source import Source
 
 _LOGGER = logging.getLogger("xaibench")

@@ -13,7 +13,8 @@ from typing import Any
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import DataFileError, is_image, naming
+from xaibench.data.disk.file_readers import DataFileError, naming
+from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.image_lists import Listed
 
 _LOGGER = logging.getLogger("xaibench")

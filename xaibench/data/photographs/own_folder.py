@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, check_same_size, naming
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming
+from xaibench.data.disk.image_files import check_same_size, open_image
 from xaibench.data.disk.image_lists import (
     Listed,
     ListedSource,
@@ -48,6 +50,10 @@ class Folder(AnnotatedSet):
     whose values are not exact, from half white up); or the tables ``attention_label/*.csv``
     (:mod:`xaibench.data.masks.human_masks`), of any size. An image without a mask is not annotated; one whose mask
     is all 0 is a true negative.
+
+    Images and masks are turned as the EXIF orientation of each says, as every viewer shows them: a mask belongs to the
+    image as it is seen. Grey of more than 8 bits keeps its depth, over the value that is white (``scale``), which does
+    not depend on what is in the file. Through transparent pixels of an image ``ground`` is seen.
 
     ``groups.csv``, with the columns ``file`` (``<class>/<file name>``, or the file name alone) and ``group``, names
     images that must not go to two splits, such as those of one patient. An image that it does not name forms a group
@@ -87,6 +93,8 @@ class Folder(AnnotatedSet):
         seed: int,
         counterfactual: bool = False,
         negatives: str | Sequence[str] = (),
+        scale: float | None = None,
+        ground: float = 1.0,
     ) -> Source:
         """The images and their masks.
 
@@ -97,11 +105,19 @@ class Folder(AnnotatedSet):
             counterfactual: Take the tables with ``counterfactual`` in their name, which mark what must not matter.
             negatives: Classes in whose images nothing is to be found (``"healthy"``): without a mask, such an image
                 counts as annotated, with an empty mask.
+            scale: The value that is white in images of more than 8 bits, such as 4095 for 12 bits stored in 16. None =
+                65,535 for 16 bits, 1 for floating-point numbers.
+            ground: The grey, from 0 (black) to 1 (white), behind transparent pixels.
 
         Raises:
             MissingDataError: If there are masks and tables, or neither, or no image of a class.
-            ValueError: If ``counterfactual`` is asked of masks that are images, or a class is not known.
+            ValueError: If ``counterfactual`` is asked of masks that are images, a class is not known, or ``scale`` or
+                ``ground`` is out of its range.
         """
+        if scale is not None and not 0 < scale < np.inf:
+            raise ValueError(f"scale={scale!r}: expected the value that is white, such as 4095, or None.")
+        if not 0 <= ground <= 1:
+            raise ValueError(f"ground={ground!r}: expected a grey from 0 (black) to 1 (white).")
         known = self.info.classes
         images = class_folders(folder, _IMAGES, known)
         require_images(folder / _IMAGES, images, classes)
@@ -118,7 +134,8 @@ class Folder(AnnotatedSet):
         images = _grouped(images, folder / _GROUPS)
         empty = known_classes(negatives, known)
         notes = {"counterfactual": counterfactual}
-        return ListedSource(self.info.name, folder, images, masks, classes, negatives=empty, notes=notes)
+        reader = functools.partial(open_image, upright=True, scale=scale, ground=ground)
+        return ListedSource(self.info.name, folder, images, masks, classes, negatives=empty, notes=notes, reader=reader)
 
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
         """The folder of the set; ``root`` and ``download`` have no say."""
@@ -150,16 +167,20 @@ class _MaskFiles:
         """
         path = self._folder / self.rows[row].where
         with naming(path), Image.open(path) as opened:
-            least = 128 if opened.format == "JPEG" else 1
+            exact = opened.format != "JPEG"
+            opened.load()
+            ImageOps.exif_transpose(opened, in_place=True)
             # A palette's indices are the labels, but where the first is not black, it is just a way to store colours.
             # Of colours all but black count, unless they are transparent.
             palette = (opened.getpalette() if opened.mode == "P" else None) or []
             coloured = any(palette[:3]) or opened.mode not in ("1", "L", "P", "I", "I;16", "F")
             values = np.asarray(opened.convert("RGBA") if coloured else opened)
-        marked: NDArray[np.bool_] = values >= least if values.dtype != np.bool_ else values
+        if not np.isfinite(values).all():
+            raise DataFileError(f"{path} is a mask that holds NaN or infinite values; expected 0 where nothing is.")
+        marked: NDArray[np.bool_] = values != 0 if exact else values >= 128
         if coloured:
             marked = marked[..., :3].any(axis=2) & marked[..., 3]
-        check_same_size(marked, path, image)
+        check_same_size(marked, path, image, upright=True)
         return marked
 
 

@@ -13,7 +13,8 @@ from PIL import Image
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
 from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import open_image, read_lines
+from xaibench.data.disk.file_readers import read_lines
+from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.source import Source
 from xaibench.data.masks.label_maps import LabelMaps, read_label_maps
 

@@ -10,7 +10,8 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.file_readers import DataFileError, image_size, open_image
+from xaibench.data.disk.file_readers import DataFileError
+from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.image_lists import warn_of
 from xaibench.data.disk.source import Source
 from xaibench.data.scans.sixray_index import ITEMS, PARTS, Index, open_index

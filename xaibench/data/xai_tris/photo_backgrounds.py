@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.cache_folders import default_cache_dir
-from xaibench.data.disk.file_readers import is_image
+from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.kept_arrays import keep, read_kept
 from xaibench.data.xai_tris.noise import images_rng
 
