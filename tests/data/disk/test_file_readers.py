@@ -34,3 +34,9 @@ def test_half_an_xml_file_is_named(tmp_path):
         read_xml(tmp_path / "h.xml")
     (tmp_path / "h.xml").write_text("<a><b>1</b></a>")
     assert read_xml(tmp_path / "h.xml").findtext("b") == "1"
+
+
+def test_xml_of_an_encoding_that_is_none_is_named(tmp_path):
+    (tmp_path / "a.xml").write_bytes(b'<?xml version="1.0" encoding="utf-4711"?><a/>')
+    with pytest.raises(DataFileError, match=r"a\.xml cannot be read \(unknown encoding: utf-4711\); get the file anew"):
+        read_xml(tmp_path / "a.xml")

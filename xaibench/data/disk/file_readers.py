@@ -45,7 +45,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise DataFileError(
             f"{os.fspath(path)} declares a document type or entities, refused as unsafe; get the file anew."
         ) from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, LookupError) as error:  # the last: an encoding that is none
         raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file anew.") from error
 
 
