@@ -16,6 +16,7 @@ from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
 from xaibench.core.compute.modes import unharmed
+from xaibench.core.compute.random_state import isolated_rng
 from xaibench.explainers.shared.interface import Channels, check_choice, reduce_channels
 
 # Set by explain itself, or not a parameter of the maps.
@@ -161,8 +162,7 @@ def _moved(value: Any, images: Tensor) -> Any:
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's and NumPy's global generators, and put their state back."""
     state = np.random.get_state()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    with isolated_rng(seed, device):
         np.random.seed(seed)
         try:
             yield

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -23,11 +24,23 @@ def isolated_rng(seed: int, device: torch.device | None = None) -> Iterator[None
         ...     bool((torch.rand(2) == first).all())
         True
     """
-    cuda = device is not None and device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
+    with torch.random.fork_rng(devices=[]), _seeded_accelerator(seed, device):
         # Not torch.manual_seed, which would seed every accelerator for good.
         torch.default_generator.manual_seed(seed)
-        if cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
         yield
+
+
+@contextmanager
+def _seeded_accelerator(seed: int, device: torch.device | None) -> Iterator[None]:
+    if device is None or device.type == "cpu":
+        yield
+        return
+    module: Any = torch.get_device_module(device)
+    where = () if device.type == "mps" else (device,)  # there is one of those
+    state = module.get_rng_state(*where)
+    try:
+        with module.device(device) if where else nullcontext():
+            module.manual_seed(seed)
+        yield
+    finally:
+        module.set_rng_state(state, *where)

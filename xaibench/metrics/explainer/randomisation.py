@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_explainer import Explained, Explainer
@@ -123,17 +124,20 @@ def parameter_randomisation(
 
 
 def _draw_anew(layer: nn.Module, seed: int, index: int) -> None:
-    """New parameters for this module alone; the state of the global generators is left as it was."""
-    own = list(layer.parameters(recurse=False))
-    devices = {parameter.device for parameter in own if parameter.device.type == "cuda"}
+    """New parameters for this module alone; the state of the global generators is left as it was.
+
+    They are drawn on the CPU, so that a network on a GPU forgets into the same one.
+    """
+    home = next(layer.parameters(recurse=False)).device
     reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
-    with torch.random.fork_rng(list(devices)), torch.inference_mode(False), torch.no_grad():
-        torch.manual_seed(int(draw(seed, index).integers(2**63)))
+    with torch.inference_mode(False), torch.no_grad(), isolated_rng(int(draw(seed, index).integers(2**63))):
+        layer.cpu()
         if callable(reset):
             reset()
-            return
-        for parameter in own:
-            parameter.normal_(float(parameter.mean()), float(parameter.std(correction=0)))
+        else:
+            for parameter in layer.parameters(recurse=False):
+                parameter.normal_(float(parameter.mean()), float(parameter.std(correction=0)))
+        layer.to(home)
 
 
 def _ranked(maps: Tensor, magnitude: bool) -> NDArray[np.float64]:

@@ -171,7 +171,12 @@ def _dimmed(
         image, weight = samples.images[group], unit_scaled(values[group])
         undefined[group] = weight.isnan().flatten(1).any(1)
         dimmed = image * weight.nan_to_num()[:, None].to(image)
-        return lambda sample, point: torch.where((point == 0)[:, None, None, None], image[sample], dimmed[sample])
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            whole = (point == 0)[:, None, None, None].to(image.device)
+            return torch.where(whole, image[sample], dimmed[sample])
+
+        return rows
 
     with asked(model, samples, 2, output=output, batch_size=batch_size) as classifier:
         scores = classifier.ask(samples, 2, prepare)

@@ -134,7 +134,8 @@ def road(
     points = [(most_first, number) for most_first in turns for number in range(len(counts))]
 
     def prepare(group: slice) -> Rows:
-        image, rank = samples.images[group], ranks(values[group])
+        # The solver is SciPy's: all that a group needs there comes over at once.
+        image, rank = samples.images[group], ranks(values[group]).cpu().numpy()
         exact: NDArray[np.float64] = image.double().cpu().numpy()
 
         def row(sample: int, point: int) -> NDArray[np.float64]:
@@ -143,8 +144,8 @@ def road(
                 return whole
             most_first, number = points[point]
             removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
-            where = removed.cpu().numpy()
-            return imputed(exact[sample], where) + noise * where * draw(seed, number).standard_normal(exact.shape[1:])
+            fill = noise * removed * draw(seed, number).standard_normal(exact.shape[1:])
+            return imputed(exact[sample], removed) + fill
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
             made = [row(*place) for place in zip(sample.tolist(), point.tolist(), strict=True)]

@@ -27,7 +27,8 @@ _LOGGER = logging.getLogger("xaibench")
 #: the scores are what it makes, ``[n, K]``, of the outputs ``[n, K]`` in float64.
 Output: TypeAlias = Literal["softmax", "identity"] | Callable[[Tensor], Tensor]
 
-#: Makes the rows ``[n, C, H, W]`` from the indices ``[n]`` of samples in the group and of points.
+#: Makes the rows ``[n, C, H, W]`` from the indices ``[n]`` of samples in the group and of points. The indices are
+#: on the CPU, by which tensors of any device can be indexed: who reads them does not wait for a GPU.
 Rows: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 # Numbers that one forward pass takes by default: larger passes are slower on a CPU, because they leave the cache, and
@@ -107,7 +108,7 @@ class Classifier:
             for start in range(0, len(samples), size):
                 group = slice(start, min(start + size, len(samples)))
                 rows, targets = prepare(group), samples.targets[group]
-                flat = torch.arange(len(targets) * points, device=targets.device)
+                flat = torch.arange(len(targets) * points)
                 for chunk in torch.split(flat, size):
                     # Point by point: neighbouring rows share their point, and few points are in a pass.
                     scores[start + chunk % len(targets), chunk // len(targets)] = self._score(rows, targets, chunk)

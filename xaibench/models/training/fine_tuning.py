@@ -71,7 +71,7 @@ class _Learner:
     def learn(self, split: Samples, batches: list[list[int]], workers: int, seed: int) -> float:
         """One epoch; the mean loss, taken while the weights move."""
         self.model.train()
-        total = torch.zeros((), dtype=torch.float64)
+        lost: list[Tensor] = []  # of each step, on the device: to read one is to wait for the step
         for images, targets in read_batches(split, batches, workers=workers, seed=seed):
             x, y = images.to(self._like), targets.to(self._like.device)
 
@@ -80,23 +80,29 @@ class _Learner:
                 (losses.sum() / len(y)).backward()  # type: ignore[no-untyped-call]
                 return losses.detach()
 
-            total += self._rows.each(len(y), backward, again=self._adam.zero_grad).sum().cpu()
+            lost.append(self._rows.each(len(y), backward, again=self._adam.zero_grad).sum())
             self._adam.step()
-        return float(total) / len(split)
+        return _total(lost) / len(split)
 
     def test(self, split: Samples, workers: int) -> tuple[float, float]:
         """Mean loss, and the share of the samples whose target has the largest logit."""
         self.model.eval()
-        loss, correct = 0.0, 0
+        lost: list[Tensor] = []
+        correct: list[Tensor] = []
         in_order = list(range(len(split)))
         batches = [in_order[part] for part in Rows(2 * self._batch_size).parts(len(split))]
         with torch.no_grad():
             for images, targets in read_batches(split, batches, workers=workers):
                 x, y = images.to(self._like), targets.to(self._like.device)
                 logits = self._test_rows.each(len(y), lambda part, x=x: self.model(x[part]))  # type: ignore[misc]
-                loss += float(F.cross_entropy(logits, y, reduction="sum"))
-                correct += int((logits.argmax(1) == y).sum())
-        return loss / len(split), correct / len(split)
+                lost.append(F.cross_entropy(logits, y, reduction="sum"))
+                correct.append((logits.argmax(1) == y).sum())
+        return _total(lost) / len(split), _total(correct) / len(split)
+
+
+def _total(parts: list[Tensor]) -> float:
+    """The sum in float64, one after another."""
+    return float(sum(torch.stack(parts).tolist()))
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,197 @@
+"""Everything computes on the device that it is told, waits for it seldom, and leaves its generator alone.
+
+On a pretended device (:mod:`pretend_device`), so that it is seen without a GPU.
+"""
+
+import contextlib
+import copy
+import functools
+
+import pretend_device
+import pytest
+import torch
+from pretend_device import WrongPlaceError, pretended
+from torch import nn
+
+import xaibench as xb
+from xaibench.explainers import EXPLAINERS, build
+from xaibench.metrics import METRICS
+from xaibench.models import build as build_network
+from xaibench.models import fit_head, fit_many
+
+pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
+
+PARAMETERS = {
+    "lime": {"n_samples": 50, "alpha": 1e-4},
+    "kernel_shap": {"n_samples": 25},
+    "rise": {"N": 64},
+    "shapley_sampling": {"n_samples": 2},
+}
+#: Those that ask for a network of another kind.
+OTHER_NETWORKS = ["attention_rollout", "cam"]
+#: A call of ``explain`` waits at most four times: for two looks at the model's outputs, and for the maps. These methods
+#: look at each layer beside: whether it has inputs below zero, or whether its patterns are its.
+BY_LAYER = {"deep_taylor": 4, "lrp_gamma": 6, "lrp_alpha_beta": 6, "pattern_net": 3, "pattern_attribution": 3}
+#: The regressions are NumPy's: the masks' outputs come over once. Controls build on NumPy filters.
+ON_THE_HOST = {"lime": 3, "kernel_shap": 3, "sobel": 1, "laplace": 1}
+
+
+@pytest.fixture(scope="module")
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 2),
+        ).eval()  # fmt: skip
+
+
+def samples(count):
+    generator = torch.Generator().manual_seed(1)
+    images, maps = torch.randn(6, 3, 8, 8, generator=generator), torch.rand(6, 8, 8, generator=generator)
+    return images[:count], maps[:count], torch.arange(count) % 2
+
+
+def placed(*given):
+    """Copies on the pretended device."""
+    return [copy.deepcopy(one).to("pretend") for one in given]
+
+
+def held(found):
+    return getattr(found, "held", found)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name not in OTHER_NETWORKS])
+def test_explainers_compute_on_the_device(name, network):
+    part = build(name, **PARAMETERS.get(name, {}))
+    part = part.fit(network, [samples(6)[0]]) if hasattr(part, "fit") else part
+    waits = []
+    for count in (2, 6):
+        images, _, targets = samples(count)
+        expected = xb.explain(part, network, images, targets, device="cpu")
+        with pretended() as seen:
+            there = copy.deepcopy(network).to("pretend")
+            before = torch.pretend.get_rng_state(), seen.synchronisations
+            found = xb.explain(part, there, images, targets, device="pretend")
+            waits.append(seen.synchronisations - before[1])
+            assert torch.pretend.get_rng_state().equal(before[0])
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+    assert waits[0] == waits[1] <= 4 + BY_LAYER.get(name, 0) + ON_THE_HOST.get(name, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "model"])
+def test_metrics_ask_the_model_on_the_device(name, network):
+    metric = METRICS.resolve(name)
+    images, maps, targets = samples(6)
+    expected = metric(network, images, maps, targets, reduction="none")
+    waits = []
+    for count in (2, 6):
+        with pretended() as seen:
+            given = placed(network, *(each[:count] for each in (images, maps, targets)))
+            before = seen.synchronisations
+            found = metric(*given, reduction="none")
+            waits.append(seen.synchronisations - before)
+        torch.testing.assert_close(held(found), expected[:count], rtol=1e-5, atol=1e-7)
+    # Whatever the number of samples, points and disturbances.
+    assert waits[0] == waits[1] <= 8
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "explainer"])
+def test_metrics_ask_the_explainer_on_the_device(name, network):
+    metric = METRICS.resolve(name)
+    images, _, targets = samples(6)
+    here = functools.partial(xb.explain, "saliency", device="cpu")
+    expected = metric(here, network, images, targets, reduction="none")
+    with pretended():
+        before = torch.pretend.get_rng_state()
+        there = functools.partial(xb.explain, "saliency", device="pretend")
+        found = metric(there, *placed(network, images, targets), reduction="none")
+        assert torch.pretend.get_rng_state().equal(before)
+    torch.testing.assert_close(held(found), expected, rtol=1e-5, atol=1e-6)
+
+
+class Samples(torch.utils.data.Dataset):
+    """Samples in memory, as training cuts batches from them, and as ``fit_head`` reads them."""
+
+    def __init__(self, count, channels=1):
+        generator = torch.Generator().manual_seed(count)
+        self.images = torch.randn(count, channels, 8, 8, generator=generator)
+        self.targets = torch.arange(count) % 2
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        return self.images[index], self.targets[index]
+
+
+@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize("name", ["llr", "mlp", "cnn"])
+def test_no_training_step_waits(name, many):
+    waits = []
+    for count in (32, 128):  # two and eight steps an epoch
+        with pretended() as seen:
+            networks = [build_network(name, (1, 8, 8), 2, seed=seed) for seed in range(many)]
+            data = [Samples(count)] * many
+            fit_many(networks, data, data, epochs=2, batch_size=16, device="pretend", progress=False)
+            waits.append(seen.synchronisations)
+        assert all(weight.device.type == "cpu" for weight in networks[0].parameters())
+    assert waits[0] == waits[1]
+
+
+@pytest.mark.parametrize("finetune", ["head", "all"])
+def test_no_step_of_fine_tuning_waits(finetune):
+    waits = []
+    for count in (32, 64):
+        with pretended() as seen:
+            before = torch.pretend.get_rng_state()
+            model = nn.Sequential(
+                nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+                nn.Dropout(), nn.Linear(16, 2),
+            )  # fmt: skip
+            data = Samples(count, channels=3)
+            fit_head(model, data, data, epochs=2, finetune=finetune, batch_size=8, device="pretend", progress=False)
+            waits.append(seen.synchronisations)
+            assert torch.pretend.get_rng_state().equal(before)
+    assert waits[0] == waits[1]
+
+
+def captums(model, images, targets):
+    captum = pytest.importorskip("captum.attr")
+    return xb.explain(captum.GradientShap, model, images, targets, device="pretend", baselines=torch.zeros(2, 3, 8, 8))
+
+
+def test_captum_leaves_the_devices_generator_as_it_was(network):
+    images, _, targets = samples(2)
+    with pretended() as seen:
+        before = torch.pretend.get_rng_state()
+        captums(copy.deepcopy(network).to("pretend"), images, targets)
+        assert seen.seeded  # it draws on the device, so its generator is seeded
+        assert torch.pretend.get_rng_state().equal(before)
+
+
+def test_the_pretended_device_finds_faults(network):
+    """Each fault that it is there for is found, also where the library gets over the error."""
+
+    class Elsewhere(nn.Module):
+        def forward(self, images):
+            return images.flatten(1)[:, :2] + torch.ones(2)  # on the CPU
+
+    images, _, targets = samples(2)
+    with pytest.raises(ValueError, match="on the same device"), pretended():
+        xb.explain("saliency", Elsewhere(), images, targets, device="pretend")
+    there = functools.partial(torch.ones, 2, device="pretend")
+    for fault in (
+        lambda: there() + torch.ones(2),
+        lambda: torch.ones(2)[there().long()],
+        lambda: torch.rand(2, device="pretend").uniform_(generator=torch.Generator()),
+    ):
+        with pytest.raises(WrongPlaceError), pretended(), contextlib.suppress(WrongPlaceError):
+            fault()
+    with pretended() as seen:
+        float(there().sum())
+        there().cpu()
+        there()[there() > 0]
+        assert seen.synchronisations == 3
+        torch.manual_seed(0)
+        assert seen.seeded == [0]
