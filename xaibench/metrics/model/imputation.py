@@ -144,8 +144,8 @@ def road(
                 return whole
             most_first, number = points[point]
             removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
-            fill = noise * removed * draw(seed, number).standard_normal(exact.shape[1:])
-            return imputed(exact[sample], removed) + fill
+            shake: NDArray[np.float64] = noise * removed * draw(seed, number).standard_normal(exact.shape[1:])
+            return imputed(exact[sample], removed) + shake
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
             made = [row(*place) for place in zip(sample.tolist(), point.tolist(), strict=True)]
