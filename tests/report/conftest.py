@@ -1,6 +1,7 @@
 """A plausible small run folder, as the runner leaves it, with everything synthetic."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,10 @@ from safetensors.numpy import save_file
 
 from xaibench.report.draw import score_figures as figures
 from xaibench.report.draw.score_figures import save
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.summary_tables import summarise
 from xaibench.report.page import page_writing as page
+from xaibench.report.read.run_reading import Run, read_run
 
 METHODS = {
     "pfi": "PFI",
@@ -191,10 +195,16 @@ def annotated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_annotated_run(tmp_path_factory.mktemp("annotated") / "run")
 
 
+@pytest.fixture(scope="session")
+def small_annotated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``fresh_annotated_run`` is a copy of: writing takes longer than copying."""
+    return write_annotated_run(tmp_path_factory.mktemp("small_annotated") / "run", samples=24)
+
+
 @pytest.fixture
-def fresh_annotated_run(tmp_path: Path, no_figures: None) -> Path:
+def fresh_annotated_run(small_annotated_run: Path, tmp_path: Path, no_figures: None) -> Path:
     """A run on annotated sets of one's own, to change; its page has empty figures."""
-    return write_annotated_run(tmp_path / "annotated", samples=24)
+    return Path(shutil.copytree(small_annotated_run, tmp_path / "annotated"))
 
 
 @pytest.fixture(scope="session")
@@ -203,10 +213,39 @@ def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("run") / "run")
 
 
+def findings(folder: Path) -> tuple[Run, pd.DataFrame, pd.DataFrame]:
+    run = read_run(folder)
+    return run, *infer(run, summarise(run))
+
+
+@pytest.fixture(scope="session")
+def shared_findings(shared_run: Path) -> tuple[Run, pd.DataFrame, pd.DataFrame]:
+    """The run, its summary and its pairs, for tests that only look at them."""
+    return findings(shared_run)
+
+
+@pytest.fixture(scope="session")
+def annotated_findings(annotated_run: Path) -> tuple[Run, pd.DataFrame, pd.DataFrame]:
+    """The same, of the run on annotated sets."""
+    return findings(annotated_run)
+
+
+@pytest.fixture(scope="session")
+def all_cells_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``fresh_run`` is a copy of."""
+    return write_run(tmp_path_factory.mktemp("all_cells") / "run", samples=12)
+
+
+@pytest.fixture(scope="session")
+def few_cells_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``small_run`` and ``drawn_run`` are copies of."""
+    return write_run(tmp_path_factory.mktemp("few_cells") / "run", samples=12, cells=FEW_CELLS)
+
+
 @pytest.fixture
-def fresh_run(tmp_path: Path) -> Path:
+def fresh_run(all_cells_run: Path, tmp_path: Path) -> Path:
     """A run folder of one's own, to damage."""
-    return write_run(tmp_path / "run", samples=12)
+    return Path(shutil.copytree(all_cells_run, tmp_path / "run"))
 
 
 @pytest.fixture
@@ -225,12 +264,12 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_run(tmp_path: Path, no_figures: None) -> Path:
+def small_run(few_cells_run: Path, tmp_path: Path, no_figures: None) -> Path:
     """A run folder of few cells of one's own, whose page has empty figures."""
-    return write_run(tmp_path / "run", samples=12, cells=FEW_CELLS)
+    return Path(shutil.copytree(few_cells_run, tmp_path / "run"))
 
 
 @pytest.fixture
-def drawn_run(tmp_path: Path, empty_png: None) -> Path:
+def drawn_run(few_cells_run: Path, tmp_path: Path, empty_png: None) -> Path:
     """The same, with figures as SVG."""
-    return write_run(tmp_path / "run", samples=12, cells=FEW_CELLS)
+    return Path(shutil.copytree(few_cells_run, tmp_path / "run"))

@@ -19,11 +19,6 @@ CAT_AND_DOG = {
 }
 
 
-def scores_beside(folder):
-    run = read_run(folder)
-    return run, published.scores(run, infer(run, summarise(run))[0])
-
-
 def test_the_published_tables_are_whole():
     assert len(published.SCORES) == 5 * 8
     assert {key for key, _ in published.SCORES} == set(published.SETS) == set(published.ACCURACY)
@@ -51,8 +46,9 @@ def test_saliency_on_object_2_is_the_only_row_that_cannot_be():
     assert odd == [("object2", "saliency")]
 
 
-def test_ours_stand_beside_theirs(annotated_run):
-    run, rows = scores_beside(annotated_run)
+def test_ours_stand_beside_theirs(annotated_run, annotated_findings):
+    run, summary, _ = annotated_findings
+    rows = published.scores(run, summary)
     raw = pd.read_parquet(annotated_run / "scores.parquet")
     assert [(row["set"], row["explainer"]) for row in rows[:2]] == [("Scene", "cam"), ("Scene", "gradcam")]
     assert len(rows) == 2 * 8
@@ -79,15 +75,16 @@ def test_another_network_is_told_apart_and_other_sets_are_left_out(fresh_annotat
     scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
     scores = scores.assign(model="vgg16").replace({"scene": "lidc"})
     scores[scores["metric"] != "hit"].to_parquet(fresh_annotated_run / "scores.parquet")
-    _, rows = scores_beside(fresh_annotated_run)
+    run = read_run(fresh_annotated_run)
+    rows = published.scores(run, infer(run, summarise(run))[0])
     assert {row["set"] for row in rows} == {"Cat and Dog"}
     assert not any(row["same_network"] for row in rows)
     assert [len(row["cells"]) for row in rows] == [5] * 8
 
 
-def test_a_run_of_other_sets_has_nothing_beside(shared_run):
-    run, rows = scores_beside(shared_run)
-    assert rows == []
+def test_a_run_of_other_sets_has_nothing_beside(shared_findings):
+    run, summary, _ = shared_findings
+    assert published.scores(run, summary) == []
     assert published.accuracies(run) == []
 
 

@@ -1,15 +1,6 @@
 import pytest
 
-from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary_tables import summarise
 from xaibench.report.page.score_grids import Column, Grid, grids
-from xaibench.report.read.run_reading import read_run
-
-
-def made(folder):
-    run = read_run(folder)
-    summary, _ = infer(run, summarise(run))
-    return run, summary, grids(run, summary)
 
 
 def test_heads_span_what_they_share():
@@ -22,8 +13,9 @@ def test_heads_span_what_they_share():
     ]
 
 
-def test_of_many_cells_each_metric_has_a_table_of_medians(shared_run):
-    run, summary, found = made(shared_run)
+def test_of_many_cells_each_metric_has_a_table_of_medians(shared_findings):
+    run, summary, _ = shared_findings
+    found = grids(run, summary)
     assert [grid.title for grid in found] == ["EMD_perf", "Precision"]
     assert all(grid.first == "median" for grid in found)
     assert len(found[0].columns) == 18
@@ -37,8 +29,9 @@ def test_of_many_cells_each_metric_has_a_table_of_medians(shared_run):
     assert cell.strength == pytest.approx((row["median"] - medians.min()) / (medians.max() - medians.min()), abs=0.006)
 
 
-def test_of_many_metrics_each_cell_has_a_table_of_means(annotated_run):
-    run, _, found = made(annotated_run)
+def test_of_many_metrics_each_cell_has_a_table_of_means(annotated_findings):
+    run, summary, _ = annotated_findings
+    found = grids(run, summary)
     assert [grid.title for grid in found] == ["pet · ResNet-18", "scene · ResNet-18"]
     assert [column.head for column in found[0].columns] == [(part.label,) for part in run.metrics.values()]
     assert [column.lower for column in found[0].columns] == [not part.higher_is_better for part in run.metrics.values()]
@@ -50,8 +43,9 @@ def test_of_many_metrics_each_cell_has_a_table_of_means(annotated_run):
     assert max(deletion.values(), key=lambda cell: cell.mean).strength == 0
 
 
-def test_marks_say_how_a_method_stands_to_the_controls(annotated_run):
-    run, summary, found = made(annotated_run)
+def test_marks_say_how_a_method_stands_to_the_controls(annotated_findings):
+    run, summary, _ = annotated_findings
+    found = grids(run, summary)
     seen = set()
     for grid, dataset in zip(found, ("pet", "scene"), strict=True):
         for name, line in grid.rows.items():
