@@ -15,6 +15,15 @@ def test_spaces_and_dashes_make_no_difference():
     assert choose_classes("tvmonitor", KNOWN) == ("tv monitor",)
 
 
+def test_a_name_as_it_is_written_comes_first_and_nothing_is_guessed():
+    known = ("A b", "a-b", "caf\u00e9")
+    assert choose_classes(["A b"], known) == ("A b",)
+    assert choose_classes(["a-b"], known) == ("a-b",)
+    with pytest.raises(ValueError, match="Class 'ab' may be 'A b' or 'a-b'; write it as it is known"):
+        choose_classes(["ab"], known)
+    assert choose_classes(["cafe\u0301"], known) == ("caf\u00e9",)  # as macOS spells it
+
+
 def test_none_stands_for_all_or_the_default():
     assert choose_classes(None, KNOWN) == KNOWN
     assert choose_classes(None, KNOWN, default=("dog",)) == ("dog",)

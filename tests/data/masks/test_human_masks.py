@@ -81,7 +81,7 @@ GOOD = json.dumps(np.eye(SIDE, dtype=int).tolist())
         (GOOD.replace("1", "2", 1), "0 and 1"),
         (GOOD.replace("1", "0.5", 1), "0 and 1"),
         (GOOD.replace("1", "NaN", 1), "0 and 1"),
-        ("[[0, 1], [1, 0]]", "2×2, expected 224×224"),
+        ("[[0, 1], [1, 255]]", "0 and 1"),
         ("[0, 1]", "of shape [2]"),
         ("[[]]", "0 and 1"),
         ("{}", "no list of lists"),
@@ -207,11 +207,11 @@ def test_a_stopped_preparation_leaves_nothing(folder, tmp_path, monkeypatch):
     write_table(folder / "a.csv", drawn(3))
     calls = []
 
-    def stop(text, side=None):
+    def stop(text):
         calls.append(text)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return parse_mask(text, side)
+        return parse_mask(text)
 
     monkeypatch.setattr("xaibench.data.masks.mask_tables.parse_mask", stop)
     with pytest.raises(KeyboardInterrupt):

@@ -148,12 +148,16 @@ def test_no_tables_are_missed(tmp_path):
         load(f"published:{tmp_path}")
 
 
-def test_a_mask_of_another_size_is_a_broken_row(tmp_path, caplog):
+@pytest.mark.parametrize("marked", [1, 255])
+def test_masks_of_other_sizes_and_of_255_are_taken_and_the_first_counts(tmp_path, caplog, marked):
     write(tmp_path, per_class=False)
     table = tmp_path / PLACE / "attention_label" / "attention.csv"
-    table.write_text(table.read_text() + 'cat_unmarked.jpg,"[[0, 1], [1, 1]]"\n')
-    assert len(masks(opened(tmp_path))) == len(CLASSES) * EACH
-    assert "attention is 2×2, expected 224×224" in caplog.text
+    rows = [f'cat_unmarked.jpg,"[[0, {marked}], [0, 0]]"', 'cat_unmarked.jpg,"[[1, 1], [1, 1]]"']
+    table.write_text(table.read_text() + "\n".join(rows) + "\n")
+    found = masks(opened(tmp_path))
+    assert len(found) == len(CLASSES) * EACH + 1
+    assert found["image/cat/cat_unmarked.jpg"].tolist() == [[False, True], [False, False]]
+    assert "images with a further mask, of which the first counts: 1" in caplog.text
 
 
 def test_a_truncated_image_is_named(tmp_path):

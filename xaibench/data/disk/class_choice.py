@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xaibench.core.messages import folded, unknown
+from xaibench.data.disk.file_readers import composed
 
 
 def choose_classes(
@@ -16,7 +17,8 @@ def choose_classes(
 ) -> tuple[str, ...]:
     """The classes that are meant, in the order in which they were asked for.
 
-    Capitals, spaces, ``-`` and ``_`` make no difference.
+    A name as it is written comes first. Else capitals, spaces, ``-`` and ``_`` make no difference, as long as only one
+    class can be meant: what is not certain is not guessed.
 
     Args:
         wanted: ``"aeroplane,bicycle"``, a sequence of names, or None for all.
@@ -25,7 +27,8 @@ def choose_classes(
         default: What None stands for; all that are known, when left out.
 
     Raises:
-        ValueError: For a name that is not known (with the nearest), one given twice, or an empty list.
+        ValueError: For a name that is not known (with the nearest) or may mean several, one given twice, or an empty
+            list.
 
     Example:
         >>> choose_classes("Dog, cat", ("cat", "dog", "tv_monitor"))
@@ -41,13 +44,20 @@ def choose_classes(
     names = [name for name in names if name]
     if not names:
         raise ValueError(f"classes={wanted!r} names no class; known: {', '.join(known)}.")
-    spelt = {folded(name): name for name in known}
-    spelt |= {folded(alias): name for alias, name in (aliases or {}).items() if folded(alias) not in spelt}
+    exact = {composed(name): name for name in known}
+    spelt: dict[str, list[str]] = {}
+    for name in known:
+        spelt.setdefault(folded(composed(name)), []).append(name)
+    for alias, name in (aliases or {}).items():
+        spelt.setdefault(folded(alias), [name])
     chosen = []
-    for name in names:
-        if folded(name) not in spelt:
+    for name in map(composed, names):
+        meant = [exact[name]] if name in exact else spelt.get(folded(name), [])
+        if not meant:
             raise ValueError(unknown("Unknown class", name, known, aliases or ()))
-        chosen.append(spelt[folded(name)])
+        if len(meant) > 1:
+            raise ValueError(f"Class {name!r} may be {' or '.join(map(repr, meant))}; write it as it is known.")
+        chosen += meant
     twice = sorted({name for name in chosen if chosen.count(name) > 1})
     if twice:
         raise ValueError(f"classes={wanted!r} names {', '.join(twice)} more than once; name each once.")

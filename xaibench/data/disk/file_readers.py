@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from xml.etree.ElementTree import Element
@@ -10,6 +11,16 @@ from xml.etree.ElementTree import Element
 from defusedxml import ElementTree
 from defusedxml.common import DefusedXmlException
 from PIL import Image, UnidentifiedImageError
+
+
+def composed(name: str) -> str:
+    """A name with every accent in one character (NFC): macOS unpacks names with it in two, and both are one name.
+
+    Example:
+        >>> composed("cafe\u0301") == "caf\u00e9"
+        True
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 class MissingDataError(FileNotFoundError):

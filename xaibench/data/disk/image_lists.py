@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.file_readers import MissingDataError, naming
+from xaibench.data.disk.file_readers import MissingDataError, composed, naming
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, is_image, open_image
 from xaibench.data.disk.source import Source
 
@@ -127,15 +127,16 @@ class ListedSource(Source):
         return {"id": file, "file": file, "annotated": bool(self.annotated[index]), **self._notes}
 
 
-def match(name: str, images: Sequence[Listed], rows: Sequence[MaskRow]) -> NDArray[np.int64]:
+def match(set_name: str, images: Sequence[Listed], rows: Sequence[MaskRow]) -> NDArray[np.int64]:
     """``[N]``: the row of each image, -1 where it has none.
 
     A row belongs to the image of its class with its file name; where there is none such, to the one with its name but
     for the suffix. A row that names its class is never matched with another. What is not certain is not guessed: a row
-    that several images answer to is used for none of them. Of several rows of one image the last counts.
+    that several images answer to is used for none of them. Of several rows of one image the first counts, as in the
+    loader of the Saliency-Bench release.
 
     Args:
-        name: Name of the set; rows that are not used are logged under it.
+        set_name: Name of the set; rows that are not used are logged under it.
         images: The images.
         rows: The masks.
 
@@ -146,17 +147,20 @@ def match(name: str, images: Sequence[Listed], rows: Sequence[MaskRow]) -> NDArr
     """
     by_name: dict[str, list[int]] = {}
     by_stem: dict[str, list[int]] = {}
+    labels = [composed(image.label) for image in images]
     for number, image in enumerate(images):
-        by_name.setdefault(image.name, []).append(number)
-        by_stem.setdefault(stem(image.name), []).append(number)
+        name = composed(image.name)
+        by_name.setdefault(name, []).append(number)
+        by_stem.setdefault(stem(name), []).append(number)
     found = np.full(len(images), -1, dtype=np.int64)
     without: list[str] = []
     several: list[str] = []
     twice: list[str] = []
     for number, row in enumerate(rows):
         candidates: list[int] = []
-        for names, key in ((by_name, row.name), (by_stem, stem(row.name))):
-            candidates = [one for one in names.get(key, ()) if row.label in (None, images[one].label)]
+        label = None if row.label is None else composed(row.label)
+        for names, key in ((by_name, composed(row.name)), (by_stem, stem(composed(row.name)))):
+            candidates = [one for one in names.get(key, ()) if label in (None, labels[one])]
             if candidates:
                 break
         said = f"{row.where} ({row.name})"
@@ -165,10 +169,11 @@ def match(name: str, images: Sequence[Listed], rows: Sequence[MaskRow]) -> NDArr
             continue
         if found[candidates[0]] >= 0:
             twice.append(said)
-        found[candidates[0]] = number
-    warn_of(f"{name}: masks of which there is no image", without)
-    warn_of(f"{name}: masks that several images answer to, used for none", several)
-    warn_of(f"{name}: images with a further mask, which counts", twice)
+        else:
+            found[candidates[0]] = number
+    warn_of(f"{set_name}: masks of which there is no image", without)
+    warn_of(f"{set_name}: masks that several images answer to, used for none", several)
+    warn_of(f"{set_name}: images with a further mask, of which the first counts", twice)
     return found
 
 

@@ -1,10 +1,10 @@
 """Masks that people drew, as the tables ``attention_label/*.csv`` of Saliency-Bench and of the sets it took over.
 
 A row is an image: ``img_idx`` its file name, with or without suffix, ``attention`` the mask as a JSON list of lists of
-0 and 1, and perhaps ``img_check``, of which only ``good`` counts. A table with ``counterfactual`` in its name marks
-what must not matter for the class, every other what should; the two are never mixed. A row is 150 kB of text, a table
-hundreds of megabytes, so each is read once and kept in the cache as bits, 6 kB a mask, from where single masks are
-read.
+0 and 1 (or 0 and 255) of any size, which stretches over the whole image, and perhaps ``img_check``, of which only
+``good`` counts. A table with ``counterfactual`` in its name marks what must not matter for the class, every other what
+should; the two are never mixed. A row is 150 kB of text, a table hundreds of megabytes, so each is read once and kept
+in the cache as bits, 6 kB a mask, from where single masks are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import MissingDataError
+from xaibench.data.disk.file_readers import MissingDataError, composed
 from xaibench.data.disk.image_lists import MaskRow, warn_of
 from xaibench.data.masks.mask_tables import is_kept, read_bits, read_table
 
@@ -27,8 +27,6 @@ _LOGGER = logging.getLogger("xaibench")
 
 #: The folder of the tables.
 FOLDER = "attention_label"
-#: The side of the published masks.
-SIDE = 224
 
 
 class HumanMasks:
@@ -39,7 +37,6 @@ class HumanMasks:
         classes: All classes of the set. Where there is a table for each class, named after it (``cat.csv``,
             ``wild_cat-factual.csv``), its rows are of that class alone; so is a row that begins with ``cat/``.
         counterfactual: Take the masks of what must not matter instead of those of what should.
-        side: Side that the masks must have; None = any size.
 
     Attributes:
         rows: What each mask is of.
@@ -49,9 +46,7 @@ class HumanMasks:
         DataFileError: If a table lacks a column or cannot be read. A single row that is broken is logged and left out.
     """
 
-    def __init__(
-        self, folder: Path, classes: Sequence[str], *, counterfactual: bool = False, side: int | None = SIDE
-    ) -> None:
+    def __init__(self, folder: Path, classes: Sequence[str], *, counterfactual: bool = False) -> None:
         tables = list_tables(folder, counterfactual=counterfactual)
         if not tables:
             wanted = "with 'counterfactual' in its name" if counterfactual else "(without 'counterfactual' in its name)"
@@ -60,7 +55,7 @@ class HumanMasks:
         self.rows: list[MaskRow] = []
         self._places: list[tuple[Path, int, tuple[int, int]]] = []
         for table, label in zip(tables, labels, strict=True):
-            packed = read_table(table, side)
+            packed = read_table(table)
             warn_of(f"{table}: broken rows, left out", packed.broken)
             if packed.rejected:
                 _LOGGER.info("%s: %d rows whose img_check is not 'good' are left out.", table, packed.rejected)
@@ -79,9 +74,7 @@ def list_tables(folder: Path, *, counterfactual: bool | None = None) -> list[Pat
     return [file for file in tables if counterfactual in (None, "counterfactual" in file.name.casefold())]
 
 
-def prepare_masks(
-    folder: Path, *, side: int | None = SIDE, workers: int = 1, progress: Callable[[int, int], None] | None = None
-) -> None:
+def prepare_masks(folder: Path, *, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> None:
     """Read the tables of a folder that are not in the cache yet, several at a time with ``workers`` processes.
 
     Raises:
@@ -92,18 +85,18 @@ def prepare_masks(
     if workers < 1:
         raise ValueError(f"workers={workers!r}: expected 1 or more.")
     tables = list_tables(folder)
-    missing = [table for table in tables if not is_kept(table, side)]
+    missing = [table for table in tables if not is_kept(table)]
     report = progress or (lambda done, total: None)
     done = len(tables) - len(missing)
     report(done, len(tables))
     if workers == 1 or len(missing) < 2:
         for number, table in enumerate(missing, done + 1):
-            read_table(table, side)
+            read_table(table)
             report(number, len(tables))
         return
     # Fresh processes, not forked ones: a fork of a process with threads, as torch has, may hang.
     with ProcessPoolExecutor(min(workers, len(missing)), mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(read_table, table, side) for table in missing]
+        futures = [pool.submit(read_table, table) for table in missing]
         try:
             for number, future in enumerate(as_completed(futures), done + 1):
                 future.result()
@@ -116,7 +109,8 @@ def prepare_masks(
 def _row(name: str, where: str, label: str | None, classes: Sequence[str]) -> MaskRow:
     folder, _, file = name.rpartition("/")
     parent = folder.rpartition("/")[2]
-    return MaskRow(file, parent if parent in classes else label, where)
+    named = next((one for one in classes if composed(one) == composed(parent)), label)
+    return MaskRow(file, named, where)
 
 
 def _classes_of_tables(tables: Sequence[Path], classes: Sequence[str]) -> list[str | None]:
@@ -143,4 +137,4 @@ def _class_of(name: str, classes: Sequence[str]) -> str | None:
 
 
 def _words(name: str) -> list[str]:
-    return re.findall(r"\w+", name.casefold().replace("_", " "))
+    return re.findall(r"\w+", composed(name).casefold().replace("_", " "))

@@ -22,21 +22,17 @@ from xaibench.data.disk.kept_arrays import read_kept
 _LOGGER = logging.getLogger("xaibench")
 
 #: Bumped when tables are read otherwise, so that no cache of the old way is taken.
-_REVISION = 1
+_REVISION = 2
 _LARGEST_FIELD = 2**31 - 1
 #: Characters of a name, and of what is said of a broken row.
 _LONGEST = 250
 
 
-def parse_mask(text: str, side: int | None = None) -> NDArray[np.bool_]:
-    """A mask ``[h, w]`` from JSON: a list of lists of 0 and 1.
-
-    Args:
-        text: The JSON.
-        side: The height and width it must have; None = any.
+def parse_mask(text: str) -> NDArray[np.bool_]:
+    """A mask ``[h, w]`` from JSON: a list of lists of 0 and 1, or of 0 and 255.
 
     Raises:
-        ValueError: If it is not JSON, has rows of several lengths, other values or another size.
+        ValueError: If it is not JSON, has rows of several lengths, or other values.
 
     Example:
         >>> parse_mask("[[0, 1, 1], [0, 0, 0]]").astype(int).tolist()
@@ -48,11 +44,9 @@ def parse_mask(text: str, side: int | None = None) -> NDArray[np.bool_]:
             values = np.array(json.loads(text), dtype=np.float64)
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"attention is no list of lists of numbers, all of one length ({error})") from error
-        if values.ndim != 2 or not values.size or not np.isin(values, (0, 1)).all():
+        if values.ndim != 2 or not values.size or not any(np.isin(values, (0, one)).all() for one in (1, 255)):
             raise ValueError(f"attention of shape {list(values.shape)}: expected a list of lists of 0 and 1")
         mask = values.astype(np.bool_)
-    if side is not None and mask.shape != (side, side):
-        raise ValueError(f"attention is {mask.shape[0]}×{mask.shape[1]}, expected {side}×{side}")
     return mask
 
 
@@ -89,7 +83,7 @@ class MaskTable:
     rejected: int
 
 
-def read_table(table: Path, side: int | None) -> MaskTable:
+def read_table(table: Path) -> MaskTable:
     """A table from the cache, put there first if need be. The index is written last: where it is, all is.
 
     Raises:
@@ -97,12 +91,12 @@ def read_table(table: Path, side: int | None) -> MaskTable:
         DataFileError: If it lacks a column or cannot be read. A single row that is broken is told, not raised.
         OSError: If the cache cannot be written.
     """
-    bits, index = _kept(table, side)
+    bits, index = _kept(table)
     found = read_kept(index, lambda arrays: _table(arrays, bits))
     if found is None:
         _LOGGER.info("Reading the masks of %s; they are kept in %s.", table, bits.parent)
         try:
-            _pack(table, side, bits, index)
+            _pack(table, bits, index)
         except MissingDataError:
             raise
         except OSError as error:
@@ -116,23 +110,23 @@ def read_table(table: Path, side: int | None) -> MaskTable:
     return found
 
 
-def is_kept(table: Path, side: int | None) -> bool:
+def is_kept(table: Path) -> bool:
     """Whether a table is in the cache.
 
     Raises:
         MissingDataError: If there is no such table.
     """
-    return all(file.exists() for file in _kept(table, side))
+    return all(file.exists() for file in _kept(table))
 
 
-def _kept(table: Path, side: int | None) -> tuple[Path, Path]:
+def _kept(table: Path) -> tuple[Path, Path]:
     """The files of the bits and of their index, named so that they change when the table does."""
-    name = f"{table.stem}-{stamp([table])}-{_REVISION}-{side or 'any'}"
+    name = f"{table.stem}-{stamp([table])}-{_REVISION}"
     place = cache_folder("human-masks", table.parent)
     return place / f"{name}.bits", place / f"{name}.npz"
 
 
-def _pack(table: Path, side: int | None, bits: Path, index: Path) -> None:
+def _pack(table: Path, bits: Path, index: Path) -> None:
     names: list[str] = []
     lines: list[int] = []
     shapes: list[tuple[int, ...]] = []
@@ -146,7 +140,7 @@ def _pack(table: Path, side: int | None, bits: Path, index: Path) -> None:
                 if row.get("img_check", "good").strip().casefold() != "good":
                     rejected += 1
                     continue
-                name, mask = _name(row["img_idx"]), parse_mask(row["attention"], side)
+                name, mask = _name(row["img_idx"]), parse_mask(row["attention"])
             except ValueError as error:
                 broken.append(f"line {line} ({str(error)[:_LONGEST]})")
                 continue

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from xaibench.core.messages import listed
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, composed, naming
 from xaibench.data.disk.image_files import check_same_size, open_image
 from xaibench.data.disk.image_lists import (
     Listed,
@@ -55,9 +56,10 @@ class Folder(AnnotatedSet):
     image as it is seen. Grey of more than 8 bits keeps its depth, over the value that is white (``scale``), which does
     not depend on what is in the file. Through transparent pixels of an image ``ground`` is seen.
 
-    ``groups.csv``, with the columns ``file`` (``<class>/<file name>``, or the file name alone) and ``group``, names
-    images that must not go to two splits, such as those of one patient. An image that it does not name forms a group
-    with those of its own name in other classes.
+    ``groups.csv``, with the columns ``file`` (as in ``meta``: ``image/<class>/<file name>``; or ``<class>/<file
+    name>``, or the file name alone) and ``group``, names images that must not go to two splits, such as those of one
+    patient. A row that names no image is an error: whom it meant might be in two splits unseen. An image that the file
+    does not name forms a group with those of its own name in other classes.
 
     Args:
         directory: The folder; ``~`` is resolved. The parameter ``root`` is not used.
@@ -126,7 +128,7 @@ class Folder(AnnotatedSet):
             both = "both" if (folder / FOLDER).is_dir() else "neither"
             raise MissingDataError(f"folder: {folder} has {both} of {_MASKS} and {FOLDER}, expected one. {_LAYOUT}")
         if (folder / FOLDER).is_dir():
-            masks = HumanMasks(folder / FOLDER, known, counterfactual=counterfactual, side=None)
+            masks = HumanMasks(folder / FOLDER, known, counterfactual=counterfactual)
         elif counterfactual:
             raise ValueError(f"counterfactual=True: only tables in {FOLDER} hold such masks, and {folder} has none.")
         else:
@@ -143,7 +145,7 @@ class Folder(AnnotatedSet):
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
         """Keep the masks of tables as bits."""
-        prepare_masks(folder / FOLDER, side=None, workers=workers, progress=progress)
+        prepare_masks(folder / FOLDER, workers=workers, progress=progress)
 
 
 class _MaskFiles:
@@ -185,9 +187,34 @@ class _MaskFiles:
 
 
 def _grouped(images: list[Listed], file: Path) -> list[Listed]:
-    """The images with the groups that the file names; as they are, if there is none."""
+    """The images with the groups that the file names; as they are, if there is none.
+
+    Raises:
+        DataFileError: If it lacks a column, names an image that is not there, or gives one two groups.
+    """
     if not file.exists():
         return images
+    groups = _read_groups(file)
+    used: set[str] = set()
+    grouped = []
+    for image in images:
+        path = composed(image.file)
+        below = path.removeprefix(f"{_IMAGES}/")
+        name = below.rpartition("/")[2]
+        keys = [key for key in (path, below, name, stem(path), stem(below), stem(name)) if key in groups]
+        used.update(keys)
+        # A name and a group may be spelt the same; the slash keeps them apart, for no name has one.
+        grouped.append(dataclasses.replace(image, group=f"/{groups[keys[0]]}") if keys else image)
+    if strange := sorted(groups.keys() - used):
+        raise DataFileError(
+            f"{file} names what is no image of the set: {listed(strange, most=5)}; expected names such as "
+            f"{images[0].file}. Correct these rows, or remove them."
+        )
+    return grouped
+
+
+def _read_groups(file: Path) -> dict[str, str]:
+    """The group of each file name."""
     groups: dict[str, str] = {}
     with naming(file), open(file, encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream)
@@ -198,6 +225,7 @@ def _grouped(images: list[Listed], file: Path) -> list[Listed]:
         broken = []
         for row in reader:
             name, group = ((row[key] or "").strip() for key in ("file", "group"))
+            name = composed(name.replace("\\", "/")).removeprefix("./")
             if not name or not group:
                 broken.append(f"line {reader.line_num}")
             elif groups.setdefault(name, group) != group:
@@ -205,13 +233,4 @@ def _grouped(images: list[Listed], file: Path) -> list[Listed]:
                     f"{file}, line {reader.line_num}: {name} is in {groups[name]!r} and in {group!r}; give one group."
                 )
     warn_of(f"{file}: rows without a file or a group, left out", broken)
-    used: set[str] = set()
-    grouped = []
-    for image in images:
-        path = image.file.removeprefix(f"{_IMAGES}/")
-        key = next((key for key in (path, image.name, stem(path), stem(image.name)) if key in groups), None)
-        used |= {key} if key is not None else set()
-        # A name and a group may be spelt the same; the slash keeps them apart, for no name has one.
-        grouped.append(image if key is None else dataclasses.replace(image, group=f"/{groups[key]}"))
-    warn_of(f"{file}: files that are no image of the set", sorted(groups.keys() - used))
-    return grouped
+    return groups

@@ -25,9 +25,9 @@ class Published(AnnotatedSet):
     """A set of the processed release: ``Published("~/Benchmarks/pet")``, by name ``"published:~/Benchmarks/pet"``.
 
     The classes are the folders in ``image``, in sorted order; class indices follow the order of the ``classes`` asked
-    for. Masks are 224×224 and stretch over the image. An image without a mask is not annotated. A file name that occurs
-    in two classes is taken for one photograph that shows both: it stays in one split, and a mask is given to it only
-    where the table or the row says the class.
+    for. Masks, 224×224 as published, stretch over the image, which is taken as it is stored. An image without a mask is
+    not annotated. A file name that occurs in two classes is taken for one photograph that shows both: it stays in one
+    split, and a mask is given to it only where the table or the row says the class.
 
     Args:
         directory: ``Benchmarks/<dataset>``, or a folder that holds exactly one such; ``~`` is resolved. The parameter
