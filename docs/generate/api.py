@@ -39,6 +39,12 @@ def _explainers() -> tuple[str, ...]:
     return tuple(dict.fromkeys(EXPLAINERS.target(name).replace(":", ".") for name in EXPLAINERS))
 
 
+def _written_by_hand() -> tuple[str, ...]:
+    from xaibench.metrics import torchmetrics as ours
+
+    return tuple(name for name in ours.__all__ if getattr(ours, name).__module__ != ours.__name__)
+
+
 def _types() -> tuple[str, ...]:
     return ("Reduction", "Output", *public_names("xaibench.core.vocabulary"))
 
@@ -58,7 +64,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "models": ("Models", (Section("xaibench.models", paths=pretrained),)),
         "explainers": ("Explainers", (Section("xaibench.explainers", paths=_explainers()),)),
         "metrics": ("Metrics", (Section("xaibench.metrics"),)),
-        "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics"),)),
+        "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics", _written_by_hand()),)),
         "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.statistics.intervals"))),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
@@ -119,15 +125,21 @@ def linked(target: str, module: str = "") -> str | None:
 
 
 def _reference(path: str) -> str:
-    """``path``, or where its object is defined if a module of the same name hides it from who only reads the source."""
-    package = importlib.import_module(path.rpartition(".")[0])
+    """``path``, or where its object is defined if who only reads the source does not find it there.
+
+    A module of the same name may hide it, or the package may look it up in a table when it is asked for.
+    """
+    owner, _, name = path.rpartition(".")
+    package = importlib.import_module(owner)
     hidden = hasattr(package, "__path__") and importlib.util.find_spec(path) is not None
-    return _defined(path) if hidden else path
+    return _defined(path) if hidden or name not in vars(package) else path
 
 
 def pages() -> dict[str, str]:
     """File name (without ``.md``) to Markdown."""
-    return {"index": _index(), "cli": _commands()} | {name: _page(*content) for name, content in layout().items()}
+    made = {name: _page(*content) for name, content in layout().items()}
+    made["torchmetrics"] += _metric_classes()
+    return {"index": _index(), "cli": _commands()} | made
 
 
 def _page(title: str, sections: tuple[Section, ...]) -> str:
@@ -138,6 +150,30 @@ def _page(title: str, sections: tuple[Section, ...]) -> str:
         for path in section.objects():
             lines += _block(_reference(path), "heading_level: 3")
     return "\n".join(lines)
+
+
+_CLASSES = """
+## A class for each metric
+
+Made of the functions, whose parameters they take.
+
+| class | of | parameters |
+|---|---|---|
+"""
+
+
+def _metric_classes() -> str:
+    """The classes that are in no source: those of the registered metrics."""
+    from xaibench.metrics import METRICS, torchmetrics
+    from xaibench.metrics.torchmetrics.class_factory import class_name
+
+    rows = []
+    for metric in METRICS:
+        name = class_name(metric)
+        taken = inspect.signature(getattr(torchmetrics, name)).parameters.values()
+        given = ", ".join(f"`{one.name}={one.default!r}`" for one in taken) or "none"
+        rows.append(f"| `{name}` | [`xb.{metric}`][{linked(f'xaibench.{metric}')}] | {given} |")
+    return _CLASSES + "\n".join(rows) + "\n"
 
 
 def _block(path: str, *options: str) -> list[str]:

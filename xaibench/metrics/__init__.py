@@ -12,66 +12,39 @@ Conventions, kept by every metric of this package:
   that does not fit, a mask that is not binary) is an error.
 """
 
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xaibench.metrics.map.concentration import complexity, sparseness
-from xaibench.metrics.metric_agreement import Agreement, agreement
 from xaibench.metrics.metric_table import METRICS
-from xaibench.metrics.shared.undefined_scores import undefined_reasons
-from xaibench.metrics.truth.earth_mover import TransportError, emd, emd_perf
-from xaibench.metrics.truth.localization import mass_accuracy, topk_precision
-from xaibench.metrics.truth.overlap import f1, iou, precision, recall
-from xaibench.metrics.truth.pointing_game import hit
-from xaibench.metrics.truth.ranking import auc, average_precision
 
 if TYPE_CHECKING:
-    from xaibench.metrics.explainer.randomisation import parameter_randomisation
-    from xaibench.metrics.explainer.stability import data_consistency, sensitivity_max
-    from xaibench.metrics.model.attack import adversarial
-    from xaibench.metrics.model.confidence import average_drop, increase_in_confidence
-    from xaibench.metrics.model.disturbance import infidelity
-    from xaibench.metrics.model.erasure import comprehensiveness, sufficiency
-    from xaibench.metrics.model.imputation import road
-    from xaibench.metrics.model.insertion_deletion import deletion, insertion
+    from xaibench.metrics.metric_agreement import Agreement, agreement
+    from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+    from xaibench.metrics.shared.undefined_scores import undefined_reasons
+    from xaibench.metrics.truth.earth_mover import TransportError
 
-__all__ = [
-    "METRICS",
-    "Agreement",
-    "TransportError",
-    "adversarial",
-    "agreement",
-    "auc",
-    "average_drop",
-    "average_precision",
-    "complexity",
-    "comprehensiveness",
-    "data_consistency",
-    "deletion",
-    "emd",
-    "emd_perf",
-    "f1",
-    "hit",
-    "increase_in_confidence",
-    "infidelity",
-    "insertion",
-    "iou",
-    "mass_accuracy",
-    "parameter_randomisation",
-    "precision",
-    "recall",
-    "road",
-    "sensitivity_max",
-    "sparseness",
-    "sufficiency",
-    "topk_precision",
-    "undefined_reasons",
-]
+__all__ = ["METRICS", "Agreement", "TransportError", "agreement", "undefined_reasons"]
+__all__ += METRICS
+
+#: Public, but no metric -> the module that has it.
+_HOME = {
+    "Agreement": "metric_agreement",
+    "TransportError": "truth.earth_mover",
+    "agreement": "metric_agreement",
+    "undefined_reasons": "shared.undefined_scores",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # The metrics that ask a model load torch, which those against a ground truth do without.
-    if name in __all__ and name in METRICS:
+    # On first use, so that names cost nothing: the metrics that ask a model load torch, the others do without.
+    if name in METRICS:
         return METRICS.resolve(name)
+    if name in _HOME:
+        return getattr(importlib.import_module(f"xaibench.metrics.{_HOME[name]}"), name)
     # With name and obj, Python says what may be meant.
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,7 +4,8 @@
 
 They are thin: ``update`` calls the function of :mod:`xaibench.metrics` and keeps the scores, one float64 a sample;
 ``compute`` is their mean over the defined ones. So the result is that of the function on all samples at once, however
-they were split into batches (to the bit for what asks no model). Each class takes the parameters of its function.
+they were split into batches (to the bit for what asks no model). Each class takes the parameters of its function;
+a registered metric has one at once.
 
 ``update`` takes what the function takes, by place or by name. By name, metrics of all kinds share one collection, which
 hands each what it asks for:
@@ -13,66 +14,18 @@ hands each what it asks for:
     scores.update(maps=maps, masks=masks, model=model, images=images, targets=targets)
 """
 
-from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
-from xaibench.metrics.torchmetrics.maps import (
-    AUC,
-    EMD,
-    F1,
-    AveragePrecision,
-    Complexity,
-    EMDPerformance,
-    Hit,
-    IoU,
-    MassAccuracy,
-    Precision,
-    Recall,
-    Sparseness,
-    TopKPrecision,
-)
-from xaibench.metrics.torchmetrics.model import (
-    ROAD,
-    Adversarial,
-    AverageDrop,
-    Comprehensiveness,
-    DataConsistency,
-    Deletion,
-    IncreaseInConfidence,
-    Infidelity,
-    Insertion,
-    ParameterRandomisation,
-    SensitivityMax,
-    Sufficiency,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AUC",
-    "EMD",
-    "F1",
-    "ROAD",
-    "Adversarial",
-    "AverageDrop",
-    "AveragePrecision",
-    "Complexity",
-    "Comprehensiveness",
-    "DataConsistency",
-    "Deletion",
-    "EMDPerformance",
-    "ExplainerScore",
-    "Hit",
-    "IncreaseInConfidence",
-    "Infidelity",
-    "Insertion",
-    "IoU",
-    "MapScore",
-    "MassAccuracy",
-    "MeanScore",
-    "ModelScore",
-    "ParameterRandomisation",
-    "Precision",
-    "Recall",
-    "SensitivityMax",
-    "Sparseness",
-    "Sufficiency",
-    "TopKPrecision",
-    "TruthScore",
-]
+from xaibench.metrics.metric_table import METRICS
+from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
+from xaibench.metrics.torchmetrics.class_factory import make_class
+
+if TYPE_CHECKING:
+    from xaibench.metrics.torchmetrics.registered_classes import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+
+__all__ = ["ExplainerScore", "MapScore", "MeanScore", "ModelScore", "TruthScore"]
+
+for _metric in METRICS:
+    _class = make_class(_metric, __name__)
+    globals()[_class.__name__] = _class
+    __all__ += [_class.__name__]

@@ -1,0 +1,26 @@
+# Written by docs/generate/typing_stubs.py from the table of metrics.
+from xaibench.metrics.explainer.randomisation import parameter_randomisation as parameter_randomisation
+from xaibench.metrics.explainer.stability import data_consistency as data_consistency
+from xaibench.metrics.explainer.stability import sensitivity_max as sensitivity_max
+from xaibench.metrics.map.concentration import complexity as complexity
+from xaibench.metrics.map.concentration import sparseness as sparseness
+from xaibench.metrics.model.attack import adversarial as adversarial
+from xaibench.metrics.model.confidence import average_drop as average_drop
+from xaibench.metrics.model.confidence import increase_in_confidence as increase_in_confidence
+from xaibench.metrics.model.disturbance import infidelity as infidelity
+from xaibench.metrics.model.erasure import comprehensiveness as comprehensiveness
+from xaibench.metrics.model.erasure import sufficiency as sufficiency
+from xaibench.metrics.model.imputation import road as road
+from xaibench.metrics.model.insertion_deletion import deletion as deletion
+from xaibench.metrics.model.insertion_deletion import insertion as insertion
+from xaibench.metrics.truth.earth_mover import emd as emd
+from xaibench.metrics.truth.earth_mover import emd_perf as emd_perf
+from xaibench.metrics.truth.localization import mass_accuracy as mass_accuracy
+from xaibench.metrics.truth.localization import topk_precision as topk_precision
+from xaibench.metrics.truth.overlap import f1 as f1
+from xaibench.metrics.truth.overlap import iou as iou
+from xaibench.metrics.truth.overlap import precision as precision
+from xaibench.metrics.truth.overlap import recall as recall
+from xaibench.metrics.truth.pointing_game import hit as hit
+from xaibench.metrics.truth.ranking import auc as auc
+from xaibench.metrics.truth.ranking import average_precision as average_precision

@@ -1,0 +1,74 @@
+"""The class of each registered metric, made of the metric's own signature and docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+from xaibench.core.messages import unknown
+from xaibench.core.part_info import MetricInfo
+from xaibench.metrics.metric_table import METRICS
+from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
+
+_BASES: dict[str, type[MeanScore]] = {
+    "ground-truth": TruthScore,
+    "map": MapScore,
+    "model": ModelScore,
+    "explainer": ExplainerScore,
+}
+#: Parameters that decide what form the result of a function has, which is settled here: one score a sample.
+_OF_FORM = ("reduction", "return_curves", "exact")
+
+
+def class_name(metric: str) -> str:
+    """What the class of a metric is called: as its record says, else as its name in capitals.
+
+    Example:
+        >>> class_name("mass_accuracy"), class_name("iou")
+        ('MassAccuracy', 'IoU')
+    """
+    info: MetricInfo = METRICS.resolve(metric).info
+    return info.class_name or "".join(word.capitalize() for word in metric.split("_"))
+
+
+def make_class(metric: str, module: str) -> type[MeanScore]:
+    """The class of a registered metric.
+
+    Args:
+        metric: Its name.
+        module: Where the class is found by its name, so that its objects travel.
+
+    Returns:
+        A sub-class of the one for its kind, whose parameters are the keyword parameters of the function.
+    """
+    function = METRICS.resolve(metric)
+    name, base = class_name(metric), _BASES[function.info.kind]
+    taken = inspect.signature(function).parameters.values()
+    own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
+
+    def initialise(self: MeanScore, **parameters: Any) -> None:
+        for given in parameters:
+            if given not in defaults:
+                raise TypeError(unknown(f"{name} has no parameter", given, defaults))
+        base.__init__(self, metric, defaults | parameters)
+
+    defaults = {one.name: one.default for one in own}
+    initialise.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *own], return_annotation=None
+    )
+    initialise.__name__, initialise.__qualname__ = "__init__", f"{name}.__init__"
+    members = {"__init__": initialise, "__doc__": _docstring(metric, function, list(defaults)), "__module__": module}
+    return types.new_class(name, (base,), exec_body=lambda namespace: namespace.update(members))
+
+
+def _docstring(metric: str, function: Callable[..., Any], parameters: list[str]) -> str:
+    doc = inspect.getdoc(function) or ""
+    told = re.search(r"^Args:\n((?: +.*\n|\n)*)", doc + "\n", re.MULTILINE)
+    entries = re.split(r"^    (?=\w)", told[1].rstrip() + "\n", flags=re.MULTILINE) if told else []
+    own = "".join(f"    {entry}" for entry in entries if entry.partition(":")[0] in parameters)
+    summary = doc.partition("\n")[0]
+    head = f"Mean :func:`xaibench.metrics.{metric}` over all samples since the last reset.\n\n{summary}"
+    return f"{head}\n\nArgs:\n{own}" if own else f"{head}\n"
