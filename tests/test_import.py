@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import xaibench
+from xaibench.metrics import METRICS
 
 HEAVY = ("torch", "torchvision", "captum", "numpy", "scipy", "pandas", "sklearn", "matplotlib", "ot", "ray", "typer")
 
@@ -57,6 +58,11 @@ def test_metrics_do_not_load_torch_for_numpy_users():
 def test_every_public_name_is_there(name):
     assert name in dir(xaibench)
     assert getattr(xaibench, name) is not None
+
+
+def test_every_metric_is_a_public_name():
+    assert set(METRICS) <= set(xaibench.__all__) & set(xaibench.metrics.__all__) & set(dir(xaibench.metrics))
+    assert all(getattr(xaibench, name) is METRICS.resolve(name) for name in METRICS)
 
 
 def test_unknown_names_are_attribute_errors():

@@ -7,8 +7,9 @@ import pytest
 import torch
 from oracles.networks import small_cnn
 from oracles.simple_explainers import saliency
+from part_cases import MetricCase, case
 
-from xaibench.metrics import METRICS
+from xaibench.metrics import METRICS, undefined_reasons
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 KIND = {name: METRICS.resolve(name).info.kind for name in METRICS}
@@ -18,18 +19,7 @@ TAKES = {
     "model": ("model", "images", "maps", "targets"),
     "explainer": ("explainer", "model", "images", "targets"),
 }
-#: Whose score is the same for a map and its negative: they say that they take the magnitude.
-OF_MAGNITUDE = {"emd", "emd_perf", "topk_precision", "mass_accuracy", "sparseness", "complexity"}
-#: The parameters that keep this file fast.
-FEW = {
-    "deletion": {"steps": 3},
-    "insertion": {"steps": 3},
-    "adversarial": {"steps": 2},
-    "infidelity": {"n_samples": 20},
-    "road": {"percentiles": (50,)},
-    "data_consistency": {"n_samples": 2},
-    "sensitivity_max": {"n_samples": 2},
-}
+CASE = {name: case(METRICS, name, MetricCase()) for name in METRICS}
 
 
 def good():
@@ -46,11 +36,16 @@ def good():
 
 
 def call(name, inputs, **parameters):
-    return METRICS.resolve(name)(*(inputs[part] for part in TAKES[KIND[name]]), **FEW.get(name, {}), **parameters)
+    return METRICS.resolve(name)(*(inputs[part] for part in TAKES[KIND[name]]), **CASE[name].quick, **parameters)
 
 
 def applies(argument):
     return [name for name in METRICS if argument in TAKES[KIND[name]]]
+
+
+def undefined(name, inputs):
+    """In which samples the metric has no score, as its record has it."""
+    return [reason != "" for reason in undefined_reasons(inputs["maps"], inputs["masks"], name)]
 
 
 def put(array, index, value):
@@ -167,25 +162,6 @@ def test_an_empty_mask_is_nan_and_leaves_the_others_alone(name):
     assert np.array_equal(np.delete(scores, 1), np.delete(whole, 1))
 
 
-#: The score of a constant map, where it has one, in an image of 30 pixels with the mask below.
-CONSTANT = {
-    "emd": None,  # a distance that depends on the mask
-    "emd_perf": None,
-    "topk_precision": 6 / 30,
-    "mass_accuracy": 6 / 30,
-    "iou": 6 / 30,
-    "precision": 6 / 30,
-    "recall": 1.0,
-    "f1": 2 * 6 / 36,
-    "hit": 6 / 30,
-    "auc": 0.5,
-    "average_precision": 6 / 30,
-    "sparseness": 0.0,
-    "complexity": math.log(30),
-    "infidelity": None,  # which asks for no order
-}
-
-
 @pytest.mark.parametrize("name", applies("maps"))
 def test_a_constant_map_ranks_nothing(name):
     inputs = good()
@@ -193,12 +169,9 @@ def test_a_constant_map_ranks_nothing(name):
     inputs["masks"][1] = False
     inputs["masks"][1, 2] = True
     scores = call(name, inputs, reduction="none")
-    if name not in CONSTANT:
-        assert np.isnan(scores).tolist() == [False, True, False, False]
-    elif CONSTANT[name] is None:
-        assert np.isfinite(scores).all()
-    else:
-        assert scores[1] == pytest.approx(CONSTANT[name], rel=1e-12)
+    assert np.isnan(scores).tolist() == undefined(name, inputs)
+    if CASE[name].constant is not None:
+        assert scores[1] == pytest.approx(CASE[name].constant, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", applies("maps"))
@@ -207,10 +180,11 @@ def test_released_scoring_drops_zero_maps_and_ours_keeps_them_as_nan(name):
     inputs = good()
     inputs["maps"][1] = 0
     scores = call(name, inputs, reduction="none")
-    if name in ("iou", "recall", "f1"):  # which ask only what is above the threshold
+    assert np.isnan(scores).tolist() == undefined(name, inputs)
+    if METRICS.resolve(name).info.thresholded and not np.isnan(scores[1]):  # it asks only what is above the threshold
         assert scores[1] == 0
     else:
-        assert np.isnan(scores).tolist() == [False, True, False, False]
+        assert np.isnan(scores[1])
 
 
 @pytest.mark.parametrize("name", applies("maps"))
@@ -220,9 +194,7 @@ def test_negative_maps(name):
     turned = inputs | {"maps": -inputs["maps"]}
     scores, others = call(name, inputs, reduction="none"), call(name, turned, reduction="none")
     assert np.isfinite(others).all()
-    if name in OF_MAGNITUDE:
-        assert np.array_equal(scores, others)
-    elif name == "infidelity":  # the best scale undoes the sign as well
+    if CASE[name].takes_magnitude is None:
         np.testing.assert_allclose(scores, others, rtol=1e-9)
     else:
-        assert (scores != others).any()
+        assert np.array_equal(scores, others) == CASE[name].takes_magnitude

@@ -75,3 +75,20 @@ def test_every_case_that_went_wrong_elsewhere_is_a_test(generator):
     assert len({test for *_, test in cases}) == len(cases) > 20
     for *_, test in cases:
         assert f"def {test}(" in tests, test
+
+
+def test_type_checkers_see_what_is_registered():
+    pytest.importorskip("torchmetrics")
+    for path, text in load("typing_stubs").stubs().items():
+        assert path.read_text(encoding="utf-8") == text, "run python docs/generate/typing_stubs.py"
+        assert text.count("\nclass ") + text.count("\nfrom xaibench.metrics.") >= len(METRICS)
+
+
+def test_a_metric_without_a_drawing_of_its_own_has_the_one_of_its_kind(generator):
+    pictures = load("pictures")
+    shown = pictures.example()
+    first = {METRICS.resolve(name).info.kind: METRICS.resolve(name) for name in reversed(list(METRICS))}
+    for kind, metric in first.items():
+        svg = pictures.plain_picture(shown, metric)
+        assert f">{metric.info.label}</text>" in svg, kind
+        assert svg.count("<rect") > 64

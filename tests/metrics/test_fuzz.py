@@ -5,6 +5,7 @@ pytest tests/metrics/test_fuzz.py --hypothesis-profile=fuzz -k "model and road" 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,8 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from part_cases import MetricCase, case
 
 from xaibench.metrics import METRICS, undefined_reasons
+
+CASE = {name: case(METRICS, name, MetricCase()) for name in METRICS}
 
 METRICS_OF_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
 METRICS_OF_MAPS = [name for name in METRICS if METRICS.resolve(name).info.kind == "map"]
@@ -58,14 +62,13 @@ def test_any_maps_and_masks_give_a_score_a_reason_or_an_error(name, pair, data):
     parameters = {}
     if metric.info.thresholded:
         parameters["threshold"] = data.draw(st.one_of(st.sampled_from([0.0, 0.5]), numbers))
-    elif name == "hit":
-        parameters["tolerance"] = data.draw(st.one_of(st.integers(0, 9), st.floats(0, 1e300)))
+    parameters |= data.draw(st.fixed_dictionaries(CASE[name].drawn))
     if not np.isin(masks, (0, 1)).all() or not np.isfinite(maps).all():
         with pytest.raises(ValueError, match=r"masks must be binary|maps must be finite"):
             metric(maps, masks, **parameters)
         return
     scores = metric(maps, masks, reduction="none", **parameters)
-    threshold = parameters if name == "precision" else {}
+    threshold = {key: value for key, value in parameters.items() if key == "threshold"}
     reasons = undefined_reasons(maps, masks, name, **threshold)
     assert scores.dtype == np.float64
     assert len(scores) == len(reasons) == (len(maps) if maps.ndim == 3 else 1)
@@ -86,52 +89,9 @@ def test_any_maps_give_a_score_a_reason_or_an_error(name, maps):
         return
     scores = metric(maps, reduction="none")
     reasons = undefined_reasons(maps, np.ones_like(maps, dtype=bool), name)
-    largest = math.log(maps.shape[-1] * maps.shape[-2]) if name == "complexity" else 1.0
+    largest = CASE[name].largest(maps.shape[-1] * maps.shape[-2])
     for score, reason in zip(scores, reasons, strict=True):
         assert math.isnan(score) if reason else in_range(score, metric) and score <= largest
-
-
-baselines = st.sampled_from([0.0, -1.5, "blur"])
-fractions = st.floats(0, 1, exclude_min=True)
-several = st.lists(st.floats(0, 100, exclude_min=True, exclude_max=True), min_size=1, max_size=3)
-seeds = st.integers(0, 5)
-
-#: The parameters of each metric that asks; ``batch_size`` and ``output`` come to all of the model's.
-PARAMETERS = {
-    "deletion": {"steps": st.integers(1, 20), "baseline": baselines},
-    "insertion": {"steps": st.integers(1, 20), "baseline": baselines},
-    "comprehensiveness": {"fraction": fractions, "baseline": baselines},
-    "sufficiency": {"fraction": st.lists(fractions, min_size=1, max_size=3), "baseline": baselines},
-    "average_drop": {},
-    "increase_in_confidence": {},
-    "adversarial": {
-        "fraction": fractions,
-        "epsilon": st.floats(1e-6, 1e3),
-        "steps": st.integers(1, 3),
-        "pixels": st.sampled_from(["top", "random"]),
-        "seed": seeds,
-    },
-    "infidelity": {
-        "perturbation": st.sampled_from(["square", "gaussian"]),
-        "n_samples": st.integers(1, 20),
-        "sigma": st.floats(1e-3, 1e3),
-        "seed": seeds,
-    },
-    "road": {
-        "percentiles": several,
-        "order": st.sampled_from(["both", "morf", "lerf"]),
-        "noise": st.floats(0, 10),
-        "seed": seeds,
-    },
-    "data_consistency": {
-        "fraction": fractions,
-        "n_samples": st.integers(1, 3),
-        "relative": st.booleans(),
-        "seed": seeds,
-    },
-    "sensitivity_max": {"radius": st.floats(1e-6, 10), "n_samples": st.integers(1, 3), "seed": seeds},
-    "parameter_randomisation": {"magnitude": st.booleans(), "seed": seeds},
-}
 
 
 class Steep(torch.nn.Module):
@@ -161,6 +121,23 @@ def draw_samples(data):
     return images, targets, error
 
 
+class Trial(NamedTuple):
+    """What a metric was given and gave: maps ``[N, H, W]``, scores ``[N]``, and the model's of the whole images."""
+
+    maps: np.ndarray
+    scores: np.ndarray
+    parameters: dict
+    whole: np.ndarray | None = None
+
+
+def undefined_of(name, trial):
+    if CASE[name].undefined:
+        return CASE[name].undefined(trial)
+    if METRICS.resolve(name).info.kind == "explainer":
+        return [not one.any() for one in trial.maps]
+    return [reason != "" for reason in undefined_reasons(trial.maps, np.ones_like(trial.maps, dtype=bool), name)]
+
+
 def check_scores(scores, count, undefined, metric):
     assert scores.shape == (count,)
     assert scores.dtype == np.float64
@@ -176,20 +153,15 @@ def test_any_map_of_a_model_gives_a_score_a_reason_or_an_error(name, data):
     metric = METRICS.resolve(name)
     images, targets, error = draw_samples(data)
     maps = data.draw(arrays((len(images), *images.shape[2:])))
-    parameters = data.draw(st.fixed_dictionaries(PARAMETERS[name] | {"batch_size": st.sampled_from([None, 1, 2])}))
+    parameters = data.draw(st.fixed_dictionaries(CASE[name].drawn | {"batch_size": st.sampled_from([None, 1, 2])}))
     if error or not np.isfinite(maps).all():
         with pytest.raises(ValueError, match=error if error and "images" in error else "maps must be|targets must"):
             metric(Steep(), images, maps, targets, **parameters)
         return
     scores = metric(Steep(), images, maps, targets, reduction="none", **parameters)
-    exact = maps.astype(np.float64) if name in ("average_drop", "increase_in_confidence") else maps
-    undefined = [reason != "" for reason in undefined_reasons(exact, np.ones_like(maps, dtype=bool), name)]
-    if name == "infidelity" and parameters["perturbation"] == "square" and parameters["n_samples"] < 16:
-        undefined = [u or math.isnan(s) for u, s in zip(undefined, scores, strict=True)]  # no square met the map
-    if name == "average_drop":  # from a score of 0 nothing can drop
-        with torch.no_grad():
-            whole = Steep()(torch.from_numpy(images)).double().softmax(1).numpy()[np.arange(len(images)), targets]
-        undefined = [u or score == 0 for u, score in zip(undefined, whole, strict=True)]
+    with torch.no_grad():
+        whole = Steep()(torch.from_numpy(images)).double().softmax(1).numpy()[np.arange(len(images)), targets]
+    undefined = undefined_of(name, Trial(maps, scores, parameters, whole))
     check_scores(scores, len(images), undefined, metric)
     mean = metric(Steep(), images, maps, targets, **parameters)
     assert math.isnan(mean) if all(undefined) else in_range(mean, metric)
@@ -216,7 +188,7 @@ def test_any_explainer_gives_a_score_a_reason_or_an_error(name, data):
             maps = maps * (inputs[:, 0] > 0)
         return maps
 
-    parameters = data.draw(st.fixed_dictionaries(PARAMETERS[name] | {"batch_size": st.sampled_from([None, 1, 2])}))
+    parameters = data.draw(st.fixed_dictionaries(CASE[name].drawn | {"batch_size": st.sampled_from([None, 1, 2])}))
     if error or not np.isfinite(whole).all():
         with pytest.raises(ValueError, match=error or "maps of the explainer must be finite"):
             metric(explainer, Steep(), images, targets, **parameters)
@@ -224,11 +196,5 @@ def test_any_explainer_gives_a_score_a_reason_or_an_error(name, data):
     scores = metric(explainer, Steep(), images, targets, reduction="none", **parameters)
     with torch.no_grad():
         maps = explainer(Steep(), torch.from_numpy(images), targets).numpy()
-    if name == "parameter_randomisation":  # which draws other parameters, and whose maps may then have no ranks
-        ranked = np.abs(maps) if parameters["magnitude"] else maps
-        undefined = [bool((one == one.flat[0]).all()) for one in ranked]
-    elif name == "data_consistency" and not parameters["relative"]:
-        undefined = [False] * len(images)
-    else:
-        undefined = [not one.any() for one in maps]
+    undefined = undefined_of(name, Trial(maps, scores, parameters))
     check_scores(scores, len(images), undefined, metric)

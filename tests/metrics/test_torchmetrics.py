@@ -11,6 +11,7 @@ import pytest
 import torch
 from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
+from part_cases import MetricCase, case
 
 from xaibench import metrics
 
@@ -18,50 +19,18 @@ pytest.importorskip("torchmetrics")
 from torchmetrics import MetricCollection
 
 from xaibench.metrics import torchmetrics as ours
+from xaibench.metrics.torchmetrics.class_factory import class_name
 
-#: Each class, built with few steps where there are any, and the metric behind it.
-CLASSES = {
-    "iou": ours.IoU,
-    "precision": ours.Precision,
-    "recall": ours.Recall,
-    "f1": ours.F1,
-    "hit": ours.Hit,
-    "topk_precision": ours.TopKPrecision,
-    "mass_accuracy": ours.MassAccuracy,
-    "emd": ours.EMD,
-    "emd_perf": ours.EMDPerformance,
-    "auc": ours.AUC,
-    "average_precision": ours.AveragePrecision,
-    "sparseness": ours.Sparseness,
-    "complexity": ours.Complexity,
-    "deletion": ours.Deletion,
-    "insertion": ours.Insertion,
-    "comprehensiveness": ours.Comprehensiveness,
-    "sufficiency": ours.Sufficiency,
-    "average_drop": ours.AverageDrop,
-    "increase_in_confidence": ours.IncreaseInConfidence,
-    "adversarial": ours.Adversarial,
-    "infidelity": ours.Infidelity,
-    "road": ours.ROAD,
-    "data_consistency": ours.DataConsistency,
-    "sensitivity_max": ours.SensitivityMax,
-    "parameter_randomisation": ours.ParameterRandomisation,
-}
-SMALL = {
-    "deletion": {"steps": 4},
-    "insertion": {"steps": 4},
-    "adversarial": {"steps": 2},
-    "infidelity": {"n_samples": 5},
-    "road": {"percentiles": (50,)},
-    "data_consistency": {"n_samples": 2},
-    "sensitivity_max": {"n_samples": 2},
-}
+#: Each class, by the metric behind it.
+CLASSES = {name: getattr(ours, class_name(name)) for name in metrics.METRICS}
+SMALL = {name: case(metrics.METRICS, name, MetricCase()).quick for name in metrics.METRICS}
 TAKES = {
     "ground-truth": ("maps", "masks"),
     "map": ("maps",),
     "model": ("model", "images", "maps", "targets"),
     "explainer": ("explainer", "model", "images", "targets"),
 }
+KIND = {name: metrics.METRICS.resolve(name).info.kind for name in metrics.METRICS}
 every_class = pytest.mark.parametrize("name", CLASSES)
 
 
@@ -96,11 +65,11 @@ def some(everything, rows):
 def expected(name, everything):
     function = metrics.METRICS.resolve(name)
     inputs = (everything[argument] for argument in TAKES[function.info.kind])
-    return function(*inputs, **SMALL.get(name, {}), reduction="none")
+    return function(*inputs, **SMALL[name], reduction="none")
 
 
 def build(name):
-    return CLASSES[name](**SMALL.get(name, {}))
+    return CLASSES[name](**SMALL[name])
 
 
 @every_class
@@ -124,8 +93,8 @@ def test_batches_give_the_function_on_all_samples(name, everything):
 
 
 def test_every_metric_has_a_class():
-    assert set(CLASSES) == set(metrics.METRICS)
-    assert {build.__name__ for build in CLASSES.values()} < set(ours.__all__)
+    assert {made.__name__ for made in CLASSES.values()} < set(ours.__all__)
+    assert len(set(CLASSES.values())) == len(metrics.METRICS)
 
 
 @every_class
@@ -134,12 +103,17 @@ def test_the_class_takes_the_parameters_of_the_function(name):
     own = inspect.signature(CLASSES[name]).parameters
     assert {p.kind for p in own.values()} <= {inspect.Parameter.KEYWORD_ONLY}
     assert {n: p.default for n, p in own.items()} == {n: function[n].default for n in own}
-    if metrics.METRICS.resolve(name).info.kind != "ground-truth":  # those of EMD say how it is solved
-        assert set(function) - set(own) <= {
-            *TAKES[metrics.METRICS.resolve(name).info.kind],
-            "reduction",
-            "return_curves",
-        }
+    form = {"reduction", "return_curves", "exact"}  # which decide what the result looks like
+    assert set(function) - set(own) <= {*TAKES[KIND[name]], *form}
+
+
+@every_class
+def test_the_class_says_what_it_is(name):
+    made = CLASSES[name]
+    assert f":func:`xaibench.metrics.{name}`" in made.__doc__
+    assert all(f"\n    {parameter}: " in made.__doc__ for parameter in inspect.signature(made).parameters)
+    assert pickle.loads(pickle.dumps(made)) is made
+    assert pickle.loads(pickle.dumps(build(name))).n_valid == 0
 
 
 @pytest.mark.parametrize(
@@ -159,35 +133,22 @@ def test_parameters_reach_the_function(mean, function, parameters, pairs):
     assert mean.compute().item() == function(*pairs, **parameters) != function(*pairs)
 
 
-#: For each class of a metric that asks, values other than the defaults, one by one.
-OTHER = {
-    "deletion": {"steps": 3, "baseline": 1.0, "output": "identity", "batch_size": 2},
-    "insertion": {"steps": 3, "baseline": 0.0, "output": "identity", "batch_size": 2},
-    "comprehensiveness": {"fraction": 0.5, "baseline": "blur", "output": "identity", "batch_size": 2},
-    "sufficiency": {"fraction": (0.1, 0.5), "baseline": "blur", "output": "identity", "batch_size": 2},
-    "average_drop": {"output": "identity", "batch_size": 2},
-    "increase_in_confidence": {"output": lambda z: -z, "batch_size": 2},
-    "adversarial": {"fraction": 0.5, "epsilon": 0.3, "steps": 3, "step_size": 0.01, "bounds": (-9.0, 9.0)}
-    | {"pixels": "random", "seed": 1, "output": "identity", "batch_size": 2},
-    "infidelity": {"perturbation": "gaussian", "n_samples": 4, "sigma": 0.1, "rescale": False, "seed": 1}
-    | {"output": "identity", "batch_size": 2},
-    "road": {"percentiles": (20, 30), "order": "morf", "noise": 0.5, "seed": 1, "output": "identity", "batch_size": 2},
-    "data_consistency": {"fraction": 0.5, "n_samples": 3, "relative": True, "seed": 1, "batch_size": 2},
-    "sensitivity_max": {"radius": 0.1, "n_samples": 3, "seed": 1, "batch_size": 2},
-    "parameter_randomisation": {"magnitude": True, "seed": 1, "batch_size": 2},
-}
-
-
-@pytest.mark.parametrize("name", OTHER)
-def test_parameters_of_what_asks_reach_the_function(name, monkeypatch):
+@every_class
+def test_every_parameter_reaches_the_function(name, monkeypatch):
     seen = []
-    target = metrics.METRICS.target(name)
-    module, _, attribute = target.partition(":")
+    module, _, attribute = metrics.METRICS.target(name).partition(":")
     monkeypatch.setattr(sys.modules[module], attribute, lambda *inputs, **given: seen.append(given) or torch.zeros(1))
-    mean = CLASSES[name](**OTHER[name])
-    assert set(OTHER[name]) == set(inspect.signature(CLASSES[name]).parameters)
-    mean.update(*([None] * 4))
-    assert seen == [OTHER[name] | {"reduction": "none"}]
+    given = {parameter: object() for parameter in inspect.signature(CLASSES[name]).parameters}
+    mean = CLASSES[name](**given)
+    mean.update(*([None] * len(TAKES[KIND[name]])))
+    assert seen == [given | {"reduction": "none"}]
+
+
+def test_a_parameter_that_is_none_is_refused_with_the_nearest():
+    with pytest.raises(TypeError, match="Deletion has no parameter 'stps'; did you mean 'steps'"):
+        ours.Deletion(stps=3)
+    with pytest.raises(TypeError, match=r"IoU.__init__\(\) takes 1 positional argument"):
+        ours.IoU(0.5)
 
 
 def test_forward_gives_the_batch_and_keeps_the_whole(pairs):

@@ -3,13 +3,28 @@ import copy
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 from oracles import robustness as oracle
 from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
+from part_cases import MetricCase
 from torch import nn
 
 from xaibench.metrics import parameter_randomisation
 from xaibench.metrics.shared.model_inputs import draw
+
+
+def without_ranks(trial):
+    """A constant map; one of zeros has other maps once the parameters are drawn anew, and yet no ranks."""
+    ranked = np.abs(trial.maps) if trial.parameters["magnitude"] else trial.maps
+    return [bool((one == one.flat[0]).all()) for one in ranked]
+
+
+CASES = {
+    "parameter_randomisation": MetricCase(
+        drawn={"magnitude": st.booleans(), "seed": st.integers(0, 5)}, undefined=without_ranks
+    )
+}
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,37 @@ import captum.metrics
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 from oracles import robustness as oracle
 from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
+from part_cases import MetricCase
 
 from xaibench.metrics import data_consistency, sensitivity_max
 from xaibench.metrics.shared.model_inputs import draw
+
+
+def without_a_size(trial):
+    """Only the change relative to the map needs one."""
+    return [trial.parameters["relative"] and not one.any() for one in trial.maps]
+
+
+CASES = {
+    "data_consistency": MetricCase(
+        quick={"n_samples": 2},
+        drawn={
+            "fraction": st.floats(0, 1, exclude_min=True),
+            "n_samples": st.integers(1, 3),
+            "relative": st.booleans(),
+            "seed": st.integers(0, 5),
+        },
+        undefined=without_a_size,
+    ),
+    "sensitivity_max": MetricCase(
+        quick={"n_samples": 2},
+        drawn={"radius": st.floats(1e-6, 10), "n_samples": st.integers(1, 3), "seed": st.integers(0, 5)},
+    ),
+}
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracles import concentration as oracle
+from part_cases import MetricCase
 from scipy.stats import entropy
 
 from xaibench.metrics import complexity, sparseness
@@ -13,6 +14,10 @@ from xaibench.metrics import complexity, sparseness
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 BOTH = [sparseness, complexity]
 both = pytest.mark.parametrize("metric", BOTH, ids=["sparseness", "complexity"])
+CASES = {
+    "sparseness": MetricCase(constant=0.0, takes_magnitude=True, largest=lambda pixels: 1.0),
+    "complexity": MetricCase(constant=math.log(30), takes_magnitude=True, largest=math.log),
+}
 
 
 @st.composite

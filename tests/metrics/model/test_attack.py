@@ -1,11 +1,26 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
+from part_cases import MetricCase
 from torch import nn
 
 from xaibench.metrics.model.attack import adversarial
+
+CASES = {
+    "adversarial": MetricCase(
+        quick={"steps": 2},
+        drawn={
+            "fraction": st.floats(0, 1, exclude_min=True),
+            "epsilon": st.floats(1e-6, 1e3),
+            "steps": st.integers(1, 3),
+            "pixels": st.sampled_from(["top", "random"]),
+            "seed": st.integers(0, 5),
+        },
+    )
+}
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,25 @@ import pytest
 import torch
 from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
+from part_cases import MetricCase
 
 from xaibench.metrics import average_drop, increase_in_confidence
+
+
+def constant(trial):
+    """Whose order float64 does not show: the map is scaled in it."""
+    return [bool((one == one.flat[0]).all()) for one in trial.maps.astype(np.float64)]
+
+
+def constant_or_sure_of_nothing(trial):
+    """From a score of 0 nothing can drop."""
+    return [found or score == 0 for found, score in zip(constant(trial), trial.whole, strict=True)]
+
+
+CASES = {
+    "average_drop": MetricCase(undefined=constant_or_sure_of_nothing),
+    "increase_in_confidence": MetricCase(undefined=constant),
+}
 
 
 @pytest.fixture(scope="module")

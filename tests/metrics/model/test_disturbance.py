@@ -2,11 +2,34 @@ import captum.metrics
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 from oracles import perturbation, robustness
 from oracles.networks import batch, small_cnn
+from part_cases import MetricCase
 
 from xaibench.metrics.model.disturbance import infidelity
 from xaibench.metrics.shared.model_inputs import draw
+
+
+def without_disturbance(trial):
+    """A zero map; and where squares are few, maybe none that met the map."""
+    few = trial.parameters["perturbation"] == "square" and trial.parameters["n_samples"] < 16
+    return [not one.any() or (few and np.isnan(score)) for one, score in zip(trial.maps, trial.scores, strict=True)]
+
+
+CASES = {
+    "infidelity": MetricCase(
+        quick={"n_samples": 20},
+        drawn={
+            "perturbation": st.sampled_from(["square", "gaussian"]),
+            "n_samples": st.integers(1, 20),
+            "sigma": st.floats(1e-3, 1e3),
+            "seed": st.integers(0, 5),
+        },
+        takes_magnitude=None,  # the best scale undoes the sign as well
+        undefined=without_disturbance,
+    )
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,19 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
+from part_cases import MetricCase
 
 from xaibench.metrics import comprehensiveness, sufficiency
+
+FRACTIONS = st.floats(0, 1, exclude_min=True)
+BASELINES = st.sampled_from([0.0, -1.5, "blur"])
+CASES = {
+    "comprehensiveness": MetricCase(drawn={"fraction": FRACTIONS, "baseline": BASELINES}),
+    "sufficiency": MetricCase(drawn={"fraction": st.lists(FRACTIONS, min_size=1, max_size=3), "baseline": BASELINES}),
+}
 
 
 @pytest.fixture(scope="module")

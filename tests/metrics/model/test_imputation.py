@@ -7,9 +7,22 @@ from hypothesis.extra import numpy as hnp
 from oracles import perturbation
 from oracles import road as oracle
 from oracles.networks import batch, small_cnn
+from part_cases import MetricCase
 
 from xaibench.metrics.model.imputation import imputed, road
 from xaibench.metrics.shared.model_inputs import draw
+
+CASES = {
+    "road": MetricCase(
+        quick={"percentiles": (50,)},
+        drawn={
+            "percentiles": st.lists(st.floats(0, 100, exclude_min=True, exclude_max=True), min_size=1, max_size=3),
+            "order": st.sampled_from(["both", "morf", "lerf"]),
+            "noise": st.floats(0, 10),
+            "seed": st.integers(0, 5),
+        },
+    )
+}
 
 
 @settings(deadline=None)

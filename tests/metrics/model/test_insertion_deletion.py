@@ -3,10 +3,17 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
+from part_cases import MetricCase
 
 from xaibench.metrics import deletion, insertion
+
+CURVE = MetricCase(
+    quick={"steps": 3}, drawn={"steps": st.integers(1, 20), "baseline": st.sampled_from([0.0, -1.5, "blur"])}
+)
+CASES = {"deletion": CURVE, "insertion": CURVE}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracles import transport as oracle
+from part_cases import MetricCase
 from scipy.ndimage import gaussian_filter
 
 from xaibench.metrics import TransportError, emd, emd_perf
@@ -20,6 +21,7 @@ from xaibench.metrics.w1 import multiscale
 
 KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "constant"]
 ROUTES = {"POT": 10**9, "levels": -1}
+CASES = {"emd": MetricCase(takes_magnitude=True), "emd_perf": MetricCase(takes_magnitude=True)}
 
 
 def some_maps(kind, size, rng):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracles import overlap as oracle
+from part_cases import MetricCase
 
 from xaibench.metrics import f1, iou, precision, recall
 
@@ -15,6 +16,12 @@ pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is
 AT_THRESHOLD = [iou, precision, recall, f1]
 at_threshold = pytest.mark.parametrize("metric", AT_THRESHOLD, ids=lambda metric: metric.__name__)
 values = st.sampled_from([0.0, 0.5, 1.0, -1.0, 0.3])
+CASES = {
+    "iou": MetricCase(constant=6 / 30),
+    "precision": MetricCase(constant=6 / 30),
+    "recall": MetricCase(constant=1.0),
+    "f1": MetricCase(constant=2 * 6 / 36),
+}
 
 
 @st.composite

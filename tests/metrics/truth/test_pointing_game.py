@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracles import overlap as oracle
+from part_cases import MetricCase
 
 from xaibench.metrics import hit
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
+CASES = {"hit": MetricCase(constant=6 / 30, drawn={"tolerance": st.one_of(st.integers(0, 9), st.floats(0, 1e300))})}
 
 
 @st.composite

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracles import ranking as oracle
+from part_cases import MetricCase
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from xaibench.metrics import auc, average_precision
@@ -16,6 +17,7 @@ METRICS = [auc, average_precision]
 both = pytest.mark.parametrize("metric", METRICS, ids=["auc", "average_precision"])
 PEER = {auc: roc_auc_score, average_precision: average_precision_score}
 values = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 2.0, -0.0]), st.floats(-1e9, 1e9))
+CASES = {"auc": MetricCase(constant=0.5), "average_precision": MetricCase(constant=6 / 30)}
 
 
 @both

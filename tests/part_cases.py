@@ -1,0 +1,101 @@
+"""What the tests that run over every part need to know of one, kept in the part's own test file as ``CASES``.
+
+``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/model/test_attack.py is the case of the
+metric in xaibench/metrics/model/attack.py. A part without a case is tried with what follows from its record.
+"""
+
+import functools
+import importlib.util
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    """A metric.
+
+    Attributes:
+        quick: Parameters that keep it fast.
+        drawn: Strategies for its parameters, by which it meets whatever there is.
+        constant: Score of a constant map on 30 pixels, 6 of which are in the mask; None = whatever its range has.
+        largest: Its largest score on maps of so many pixels, for a metric of the map alone.
+        takes_magnitude: Whether a map and its negative score the same; None = to the digits that rounding leaves.
+        undefined: Where it has no score, beside what map and mask show: ``undefined(trial) -> [N] bools``.
+    """
+
+    quick: dict[str, Any] = field(default_factory=dict)
+    drawn: dict[str, Any] = field(default_factory=dict)
+    constant: float | None = None
+    largest: Callable[[int], float] = lambda pixels: math.inf
+    takes_magnitude: bool | None = False
+    undefined: Callable[[Any], list[bool]] | None = None
+
+
+@dataclass(frozen=True)
+class ExplainerCase:
+    """An explainer.
+
+    Attributes:
+        parameters: Under which it is fast, and an untrained network has a map.
+        network: What it explains: ``"cnn"``, ``"pooled"`` (global average pooling), or ``"module:name"`` where it takes
+            none of the small ones and its own tests hold it to what all promise.
+        sample_by_sample: Parameters under which the first three maps do not depend on the samples that follow.
+    """
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    network: str = "cnn"
+    sample_by_sample: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model.
+
+    Attributes:
+        shapes: The images it is tried on.
+        big: Too many weights to be made again for every test; what it shares with others is tested on them.
+        needs: The package that it is of.
+    """
+
+    shapes: tuple[tuple[int, int, int], ...] = ((3, 64, 64),)
+    big: bool = False
+    needs: str | None = None
+
+
+@dataclass(frozen=True)
+class DatasetCase:
+    """A data set.
+
+    Attributes:
+        write: Of a set on disk: writes a tiny tree in its official layout, returns the samples that are in it.
+        needs: The packages that the tree is written with.
+        small: Of a generated set: ``small(folder) -> parameters`` that make it small, given a folder of photographs.
+    """
+
+    write: Callable[[Path], Any] | None = None
+    needs: tuple[str, ...] = ()
+    small: Callable[[Path, Path], dict[str, Any]] | None = None
+
+
+def case(registry: Any, name: str, default: Any) -> Any:
+    """The case of a registered part, or ``default``."""
+    return _cases(registry.target(name).partition(":")[0]).get(name, default)
+
+
+@functools.cache
+def _cases(module: str) -> dict[str, Any]:
+    _, *rooms, last = module.split(".")
+    path = TESTS.joinpath(*rooms, f"test_{last}.py")
+    if not path.exists():
+        return {}
+    spec = importlib.util.spec_from_file_location(f"part_cases_of_{last}", path)
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return getattr(found, "CASES", {})
