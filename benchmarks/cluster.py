@@ -24,11 +24,11 @@ import torch
 
 from xaibench.runner import load_suite
 from xaibench.runner.costs.calibration import calibrate
-from xaibench.runner.costs.job_amounts import disk_mb, kind, memory_mb, shares
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local_engines import Processes, Serial
 from xaibench.runner.engines.scheduling import Schedule
-from xaibench.runner.plan.jobs import STAGES, Job, make_plan
+from xaibench.runner.plan.job_base import STAGES, Job
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import LocalFiles
 
@@ -92,24 +92,24 @@ def _count_bytes() -> Counter[str]:
 def traffic_mb(job: Job) -> float:
     """MiB that a job reads and writes, by what it needs (a worker keeps the last few data sets in memory)."""
     if job.stage == "data":
-        return disk_mb(job)
+        return job.disk_mb
     if job.stage == "train":
-        return disk_mb(job.data) + disk_mb(job)
+        return job.data.disk_mb + job.disk_mb
     if job.stage == "explain":
-        weights = disk_mb(job.network.trainings[0]) / len(job.network.trainings[0].seeds) if job.network else 0.0
-        return shares(job.data)[2] * disk_mb(job.data) + weights + disk_mb(job)
-    return shares(job.explain.data)[2] * disk_mb(job.explain.data) + disk_mb(job.explain) + disk_mb(job)
+        weights = job.network.trainings[0].disk_mb / len(job.network.trainings[0].seeds) if job.network else 0.0
+        return job.data.shares[2] * job.data.disk_mb + weights + job.disk_mb
+    return job.explain.data.shares[2] * job.explain.data.disk_mb + job.explain.disk_mb + job.disk_mb
 
 
 def model(name: str, dispatch: float) -> None:
     """The table of one suite."""
     plan = make_plan(load_suite(name)[0])
     costs = calibrate(plan)
-    seconds = {job: costs[kind(job)].of(job) if kind(job) in costs else 0.0 for job in plan.jobs}
+    seconds = {job: costs[job.kind()].of(job) if job.kind() in costs else 0.0 for job in plan.jobs}
     work = sum(seconds.values())
     passed = sum(traffic_mb(job) for job in plan.jobs)
     count = Counter(job.stage for job in plan.jobs)
-    longest, memory = max(seconds.values()) / 60, max(map(memory_mb, plan.jobs))
+    longest, memory = max(seconds.values()) / 60, max(job.memory_mb for job in plan.jobs)
     print(f"\n{name}: {', '.join(f'{count[stage]} {stage}' for stage in STAGES)} jobs; {work / 3600:.1f} h of work,")
     print(f"longest job {longest:.1f} min, most memory of a job {memory:.0f} MiB, {passed:,.0f} MiB through the store")
     for stage in STAGES:

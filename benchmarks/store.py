@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from xaibench.runner.plan.jobs import CellPlan, make_plan
+from xaibench.runner.plan.planning import CellPlan, make_plan
 from xaibench.runner.stages.gathering import _score_schema, cell_scores
 from xaibench.runner.store.result_store import CorruptResultError, Store
 from xaibench.runner.suites.suite_files import parse_suite

@@ -8,7 +8,7 @@ import pytest
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local_engines import Processes
 from xaibench.runner.engines.scheduling import Schedule
-from xaibench.runner.plan.jobs import make_plan
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_files import parse_suite
 

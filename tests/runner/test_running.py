@@ -15,7 +15,8 @@ import xaibench as xb
 from xaibench.core.frozen import Frozen
 from xaibench.metrics import METRICS
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
-from xaibench.runner.plan.jobs import DataJob, make_plan
+from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.network_training import network_seed
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "examples.safetensors")

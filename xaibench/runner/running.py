@@ -17,7 +17,8 @@ from xaibench.core.messages import unknown
 from xaibench.runner.costs.calibration import learn
 from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus
 from xaibench.runner.engines.scheduling import Schedule
-from xaibench.runner.plan.jobs import STAGES, Job, Plan, Stage, make_plan
+from xaibench.runner.plan.job_base import STAGES, Job, Stage
+from xaibench.runner.plan.planning import Plan, make_plan
 from xaibench.runner.run_environment import environment
 from xaibench.runner.stages.gathering import collect
 from xaibench.runner.store.job_records import Records

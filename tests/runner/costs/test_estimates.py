@@ -8,9 +8,8 @@ from xaibench.runner import load_suite, run
 from xaibench.runner.costs import calibration as module
 from xaibench.runner.costs.calibration import Cost, known_costs, learn, remember
 from xaibench.runner.costs.estimates import estimate
-from xaibench.runner.costs.job_amounts import amount, disk_mb, kind, samples, shares
 from xaibench.runner.engines.local_engines import Outcome
-from xaibench.runner.plan.jobs import make_plan
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.job_records import COLUMNS, read_records
 from xaibench.runner.store.store_files import write_atomic
 
@@ -68,18 +67,18 @@ def test_a_run_teaches_what_its_jobs_cost(tiny_suite, fresh_cache, tmp_path):
     run(tiny_suite, tmp_path / "run", engine="serial", device="cpu")
     known = known_costs()
     jobs = make_plan(load_suite(tiny_suite)[0]).jobs
-    assert {kind(job) for job in jobs} == set(known)
+    assert {job.kind() for job in jobs} == set(known)
     assert all(cost.measured == "run" and cost.each > 0 for cost in known.values())
 
 
 def test_a_tiny_run_does_not_unteach_what_a_large_one_taught(tiny_suite, fresh_cache):
     job = make_plan(load_suite(tiny_suite)[0]).jobs[-1]
-    remember({kind(job): Cost(0.01, 1e-3, 1000.0, "run")})
+    remember({job.kind(): Cost(0.01, 1e-3, 1000.0, "run")})
     learn([Outcome(job, cpu_seconds=0.02)], "cpu")
-    assert known_costs()[kind(job)].each == 1e-3, "six maps in 20 ms, which are mostly fixed"
-    remember({kind(job): Cost(0.01, 1e-3, 5.0, "small job")})
+    assert known_costs()[job.kind()].each == 1e-3, "six maps in 20 ms, which are mostly fixed"
+    remember({job.kind(): Cost(0.01, 1e-3, 5.0, "small job")})
     learn([Outcome(job, cpu_seconds=0.04), Outcome(job, error="broke", cpu_seconds=9.0)], "cpu")
-    assert known_costs()[kind(job)] == Cost(0.01, pytest.approx(0.03 / 6), 6.0, "run")
+    assert known_costs()[job.kind()] == Cost(0.01, pytest.approx(0.03 / 6), 6.0, "run")
 
 
 def test_every_job_is_written_down_once(tiny_run):
@@ -103,17 +102,17 @@ def test_amounts_are_those_of_the_suite():
     jobs = make_plan(load_suite("xai-tris-64x64-paper")[0]).jobs
     by_stage = {job.stage: job for job in jobs}
     data, train, explain = by_stage["data"], by_stage["train"], by_stage["explain"]
-    assert samples(data) == 40_000
-    assert disk_mb(data) == pytest.approx(40_000 * (4096 * 5 + 8) / 2**20)
+    assert data.amount == 40_000
+    assert data.disk_mb == pytest.approx(40_000 * (4096 * 5 + 8) / 2**20)
     white = next(job for job in jobs if job.stage == "data" and "lin-white" in job.name)
-    assert shares(white) == pytest.approx((0.9, 0.05, 0.05))
-    assert amount(next(job for job in jobs if job.stage == "train")) == 500 * 36_000
+    assert white.shares == pytest.approx((0.9, 0.05, 0.05))
+    assert next(job for job in jobs if job.stage == "train").amount == 500 * 36_000
     assert len(train.seeds) == 5
-    assert amount(next(job for job in jobs if job.stage == "score")) == 2_000
-    assert amount(next(job for job in jobs if job.stage == "explain" and job.part)) == 100
-    assert kind(explain) != kind(explain, "cuda")
+    assert next(job for job in jobs if job.stage == "score").amount == 2_000
+    assert next(job for job in jobs if job.stage == "explain" and job.part).amount == 100
+    assert explain.kind() != explain.kind("cuda")
     control = next(job for job in jobs if job.stage == "explain" and job.network is None)
-    assert kind(control) == kind(control, "cuda"), "a control is made on the CPU"
+    assert control.kind() == control.kind("cuda"), "a control is made on the CPU"
 
 
 def test_a_cache_that_cannot_be_written_is_passed_over(fresh_cache, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 
 from xaibench.runner.engines.local_engines import Outcome
 from xaibench.runner.engines.scheduling import TRIES, Schedule
-from xaibench.runner.plan.jobs import Job
+from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store, StoreError
 
 
@@ -17,6 +17,20 @@ class Pretend(Job):
     name: str
     after: tuple[Job, ...] = ()
     stage: ClassVar[str] = "data"
+    can_be_small, amount, disk_mb, memory_mb = False, 1, 0.0, 0.0
+
+    @property
+    def needs(self):
+        return self.after
+
+    def _alike(self):
+        return [self.name]
+
+    def about(self):
+        return {}
+
+    def small(self, size, perturbations=None):
+        return self
 
     def __str__(self) -> str:
         return self.name

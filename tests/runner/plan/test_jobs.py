@@ -4,8 +4,8 @@ import pytest
 
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.registry import UnknownNameError
-from xaibench.runner.costs.job_amounts import amount
-from xaibench.runner.plan.jobs import STAGES, make_plan
+from xaibench.runner.plan.job_base import STAGES
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.suites.suite_files import load_suite, parse_suite
 from xaibench.runner.suites.suite_tables import SuiteError
 
@@ -70,7 +70,7 @@ def test_explaining_is_cut_into_jobs_of_so_many_samples():
     scores = [job for job in cut.jobs if job.stage == "score" and job.explain.explainer.name == "saliency"]
     assert len(scores) == 2 * 2
     assert all(set(score.needs) == set(score.explain.parts) for score in scores)
-    assert [amount(part) for part in scores[0].explain.parts] == [100, 100, 50]
+    assert [part.amount for part in scores[0].explain.parts] == [100, 100, 50]
     assert "samples 100 to 199" in str(scores[0].explain.parts[1])
 
 
@@ -123,7 +123,7 @@ def test_a_name_of_the_suites_own_decides_nothing():
 
 
 def test_a_revision_changes_the_keys(monkeypatch):
-    from xaibench.runner.plan import jobs as module
+    from xaibench.runner.plan import planning as module
 
     before = plan()
     old = module.revision

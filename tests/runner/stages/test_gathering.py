@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from xaibench.runner import load_suite, run
-from xaibench.runner.plan.jobs import make_plan
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.gathering import collect
 from xaibench.runner.store.result_store import Store
 

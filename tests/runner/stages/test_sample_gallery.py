@@ -8,7 +8,7 @@ import pytest
 from safetensors import safe_open
 
 from xaibench.runner import load_suite
-from xaibench.runner.plan.jobs import make_plan
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.sample_data import read_test_split
 from xaibench.runner.stages.sample_gallery import _levels, _picture, choose
 from xaibench.runner.store.result_store import Store

@@ -12,28 +12,23 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from xaibench.core.frozen import Frozen
-from xaibench.runner.costs.job_amounts import amount, data_of, kind, stated_samples, takes_n_samples
 from xaibench.runner.engines.local_engines import Outcome, available_cpus, run_job
-from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, Plan, ScoreJob, TrainJob
+from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job
+from xaibench.runner.plan.planning import Plan
 from xaibench.runner.run_environment import processor
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import StoreError, write_atomic
-from xaibench.runner.suites.suite_tables import NamedPart
 
 log = logging.getLogger("xaibench")
 
 #: Seconds that the measurement of one kind of job should take; more where a single sample takes longer.
 _ENOUGH = 0.1
 
-#: Samples of the small data sets. Two batches of 512 to train on, and some to explain.
-_SAMPLES = 1300
-
-#: Perturbations of an explainer that would take long with all of its own (its time grows with their number).
-_FEW = 3
+#: The fewest and the most epochs or samples of a small job; of other stages, samples.
+_SIZES = {"data": (SMALL_SAMPLES, SMALL_SAMPLES), "train": (1, 50)}
 
 #: Score jobs measured for a metric: what a score costs depends on the map.
 _MAPS = 4
@@ -57,7 +52,7 @@ class Cost:
 
     def of(self, job: Job) -> float:
         """Seconds that ``job`` will take one worker."""
-        return self.fixed + self.each * amount(job)
+        return self.fixed + self.each * job.amount
 
 
 def known_costs() -> dict[str, Cost]:
@@ -83,8 +78,9 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
     """Remember what the jobs of a run really cost, by kind."""
     spent: dict[str, list[tuple[float, int]]] = {}
     for outcome in outcomes:
-        if not outcome.error and amount(outcome.job):
-            spent.setdefault(kind(outcome.job, device), []).append((_seconds(outcome, device), amount(outcome.job)))
+        job = outcome.job
+        if not outcome.error and job.amount:
+            spent.setdefault(job.kind(device), []).append((_seconds(outcome, device), job.amount))
     known = known_costs()
     learned = {}
     for name, pairs in spent.items():
@@ -113,7 +109,7 @@ def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lamb
     known = known_costs()
     unknown: dict[str, list[Job]] = {}
     for job in plan.jobs:
-        name = kind(job, device)
+        name = job.kind(device)
         if name not in known:
             unknown.setdefault(name, []).append(job)
     if unknown:
@@ -136,7 +132,7 @@ class _Calibration:
         costs: dict[str, Cost] = {}
         for name, jobs in kinds.items():
             # What a score costs depends on the map: look at some of different explainers.
-            some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if isinstance(jobs[0], ScoreJob) else jobs[:1]
+            some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if jobs[0].stage == "score" else jobs[:1]
             found = [cost for job in some if (cost := self._cost(job)) is not None]
             if found:
                 fixed = statistics.fmean(cost.fixed for cost in found)
@@ -146,29 +142,24 @@ class _Calibration:
 
     def _cost(self, job: Job) -> Cost | None:
         """First the smallest job, which also warms up; then one that takes long enough to be measured."""
-        if not takes_n_samples(data_of(job).name):
+        if not job.can_be_small:
             return None
-        if isinstance(job, DataJob):
-            few, most = _SAMPLES, _SAMPLES
-        elif isinstance(job, TrainJob):
-            few, most = 1, 50
-        else:
-            few, most = 2, max(2, min(64, amount(job)))
-        times = stated_samples(job) if isinstance(job, ExplainJob) else 1
-        if times > _FEW:
-            part = self._warm(_small(job, few, perturbations=_FEW))
-            if part is not None and part * times / _FEW > 20 * _ENOUGH:  # all of them would take seconds
-                return Cost(0.0, part * times / _FEW / few)
-        first = self._warm(_small(job, few))
+        few, most = _SIZES.get(job.stage) or (2, max(2, min(64, job.amount)))
+        times = job.perturbations / SMALL_PERTURBATIONS
+        if times > 1:
+            part = self._warm(job.small(few, SMALL_PERTURBATIONS))
+            if part is not None and part * times > 20 * _ENOUGH:  # all of them would take seconds
+                return Cost(0.0, part * times / few)
+        first = self._warm(job.small(few))
         if first is None:
             return None
         more = max(few, min(most, round(few * _ENOUGH / max(first, 1e-4))))
-        again = self._seconds(_small(job, more), fresh=more == few) if first < 10 * _ENOUGH else first
-        small, large = _small(job, few), _small(job, more)
+        again = self._seconds(job.small(more), fresh=more == few) if first < 10 * _ENOUGH else first
+        small, large = job.small(few), job.small(more)
         if again is None or more == few:
-            return Cost(0.0, (again or first) / amount(small), amount(small))
-        each = max(again - first, 0.3 * again) / (amount(large) - amount(small))
-        return Cost(max(0.0, again - each * amount(large)), each, amount(large))
+            return Cost(0.0, (again or first) / small.amount, small.amount)
+        each = max(again - first, 0.3 * again) / (large.amount - small.amount)
+        return Cost(max(0.0, again - each * large.amount), each, large.amount)
 
     def _warm(self, job: Job) -> float | None:
         """Seconds of the job once everything is loaded; where it takes long, that does not matter."""
@@ -196,41 +187,6 @@ def _needs_of_all(job: Job) -> list[Job]:
     for need in job.needs:
         found.update(dict.fromkeys([*_needs_of_all(need), need]))
     return list(found)
-
-
-def _small(job: Job, size: int, perturbations: int | None = None) -> Job:
-    """The job with so many epochs or samples, on few samples, its explainer with so many perturbations."""
-    if isinstance(job, DataJob):
-        few = {"n_samples": _SAMPLES} if takes_n_samples(job.name) else {}
-        return replace(job, parameters=Frozen.keywords(job.parameters, few))
-    if isinstance(job, TrainJob):
-        return replace(job, data=_small_data(job.data), parameters=Frozen.keywords(job.parameters, {"epochs": size}))
-    if isinstance(job, ExplainJob):
-        part = job.explainer
-        if perturbations is not None:
-            changed = Frozen.keywords(part.parameters, {"n_samples": perturbations})
-            part = NamedPart(part.name, part.use, changed)
-        data = _small_data(job.data)
-        network = _small_network(job.network)
-        return replace(job, data=data, network=network, explainer=part, samples=size, cut=0, part=None)
-    assert isinstance(job, ScoreJob)
-    explain = _small(job.explain, size, _FEW if stated_samples(job.explain) > _FEW else None)
-    assert isinstance(explain, ExplainJob)
-    return replace(job, explain=explain, network=_small_network(job.network))
-
-
-def _small_data(job: DataJob) -> DataJob:
-    data = _small(job, 0)
-    assert isinstance(data, DataJob)
-    return data
-
-
-def _small_network(network: Network | None) -> Network | None:
-    if network is None:
-        return None
-    training = _small(network.trainings[0], 1)
-    assert isinstance(training, TrainJob)
-    return Network((training,), training.seeds[0])
 
 
 def _seconds(outcome: Outcome, device: str) -> float:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from xaibench.core.compute.device import devices_of
 from xaibench.runner.costs.calibration import calibrate, known_costs
-from xaibench.runner.costs.job_amounts import disk_mb, kind, memory_mb
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local_engines import available_cpus
-from xaibench.runner.plan.jobs import STAGES, make_plan
+from xaibench.runner.plan.job_base import STAGES
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_files import load_suite
 
@@ -96,7 +96,7 @@ def estimate(
     keys = {stage: results.keys(stage) for stage in STAGES}
     done = {job for job in plan.jobs if job.key in keys[job.stage]}
 
-    names = {job: kind(job, on) for job in plan.jobs}
+    names = {job: job.kind(on) for job in plan.jobs}
     seconds = {job: costs[name].of(job) if name in costs else 0.0 for job, name in names.items()}
     workers = workers or max(1, available_cpus() - drivers)
     rows = []
@@ -109,8 +109,8 @@ def estimate(
                 "done": len(jobs) - len(left),
                 "work_seconds": sum(seconds[job] for job in left),
                 "longest_seconds": max((seconds[job] for job in left), default=0.0),
-                "memory_mb": max((memory_mb(job) for job in left), default=0.0),
-                "disk_mb": sum(disk_mb(job) for job in jobs),
+                "memory_mb": max((job.memory_mb for job in left), default=0.0),
+                "disk_mb": sum(job.disk_mb for job in jobs),
             }
         )
     table = pd.DataFrame(rows, index=pd.Index(STAGES, name="stage"))

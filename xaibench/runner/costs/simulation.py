@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 
-from xaibench.runner.plan.jobs import STAGES, Job
+from xaibench.runner.plan.job_base import STAGES, Job
 
 
 def simulate(

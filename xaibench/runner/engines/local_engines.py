@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from xaibench.core.compute.device import devices_of
 from xaibench.runner.engines.freed_memory import keep_freed_memory
-from xaibench.runner.plan.jobs import Job
+from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store, StoreError
 
 log = logging.getLogger("xaibench")

@@ -19,10 +19,9 @@ from typing import Any
 import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
-from xaibench.runner.costs.job_amounts import memory_mb
 from xaibench.runner.engines.freed_memory import keep_freed_memory
 from xaibench.runner.engines.local_engines import Outcome, available_cpus, run_job
-from xaibench.runner.plan.jobs import Job
+from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import is_remote
 
@@ -109,7 +108,7 @@ class Ray:
 
     def submit(self, job: Job) -> None:
         """Hand the job to Ray with what it takes."""
-        memory = round(memory_mb(job) * (1 << 20)) << self._grown.get(job.key, 0)
+        memory = round(job.memory_mb * (1 << 20)) << self._grown.get(job.key, 0)
         # More than the largest machine has would wait for ever.
         options: dict[str, Any] = {"memory": min(memory, self._most_memory), "num_cpus": 1}
         if self._takes_gpu(job):

@@ -1,51 +1,17 @@
-"""Suite -> jobs: frozen, hashable, and each with a key that names its result.
-
-The jobs refer to one another (a score job has its explain job, that has its train jobs, and so on), so the graph is
-in the objects themselves. The key of a job is a hash of its own parameters, of the revisions of the parts it uses and
-of the keys of the jobs it needs: change a parameter and only what depends on it is computed again.
-"""
+"""The four kinds of jobs: make a data set, train networks, explain, score."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from xaibench.core.frozen import Frozen
-from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
-from xaibench.runner.plan.part_facts import has_convolution, is_fitted, part_info, revision
-from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
+from xaibench.runner.plan import part_facts
+from xaibench.runner.plan.job_base import BASE_MB, SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Stage
+from xaibench.runner.suites.suite_tables import NamedPart
 
-Stage = Literal["data", "train", "explain", "score"]
-STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all jobs share: a stage, the jobs it needs, and the key of its result."""
-
-    stage: ClassVar[Stage]
-
-    @property
-    def uses_device(self) -> bool:
-        """Whether a GPU would be used: the job trains or asks a network."""
-        return False
-
-    @property
-    def needs(self) -> tuple[Job, ...]:
-        """The jobs that this one refers to: they come first."""
-        return tuple(_jobs_in([getattr(self, f.name) for f in dataclasses.fields(self)]))
-
-    @functools.cached_property
-    def key(self) -> str:
-        """Hash of all that decides the result; the name under which the result is stored."""
-        # A field at its default is left out, so that a new option leaves the old results their names.
-        own = {f.name: _plain(value) for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != f.default}
-        return hashlib.sha256(json.dumps([self.stage, own], sort_keys=True).encode()).hexdigest()[:20]
+_MB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,6 +23,56 @@ class DataJob(Job):
     seed: int
     parameters: Frozen
     revision: str
+
+    @property
+    def needs(self) -> tuple[Job, ...]:
+        """None."""
+        return ()
+
+    def _alike(self) -> list[Any]:
+        return [self.name]
+
+    @property
+    def can_be_small(self) -> bool:
+        """Whether its data set can be made small."""
+        return part_facts.takes_n_samples(self.name)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """``(C, H, W)``."""
+        return part_facts.image_shape(self.name, self.parameters)
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Shares of the training, validation and test samples."""
+        split = self.parameters.get("split")
+        return part_facts.shares(self.name, None if split is None else tuple(split))
+
+    @property
+    def amount(self) -> int:
+        """Samples."""
+        return part_facts.samples(self.name, self.parameters)
+
+    @property
+    def disk_mb(self) -> float:
+        """Images, masks and targets; of a set that lies on disk, the targets alone."""
+        channels, height, width = self.image_shape
+        pixels = height * width if self.can_be_small else 0
+        return self.amount * (4 * channels * pixels + pixels + 8) / _MB
+
+    @property
+    def memory_mb(self) -> float:
+        """The samples as they are made and written."""
+        return BASE_MB + 3 * self.disk_mb
+
+    def about(self) -> dict[str, object]:
+        """See :meth:`Job.about`."""
+        return {"dataset": self.name, "data_seed": self.seed, "model": "", "explainer": "", "metric": ""}
+
+    def small(self, size: int = SMALL_SAMPLES, perturbations: int | None = None) -> Self:
+        """A set of ``SMALL_SAMPLES``, whatever ``size``, where such can be made."""
+        few = {"n_samples": SMALL_SAMPLES} if self.can_be_small else {}
+        return dataclasses.replace(self, parameters=Frozen.keywords(self.parameters, few))
 
     def __str__(self) -> str:
         return f"{self.name} (seed {self.seed})"
@@ -75,9 +91,49 @@ class TrainJob(Job):
     revision: str
 
     @property
+    def needs(self) -> tuple[Job, ...]:
+        """The data."""
+        return (self.data,)
+
+    @property
     def uses_device(self) -> bool:
         """Always."""
         return True
+
+    def _alike(self) -> list[Any]:
+        shape, parameters = self.data.image_shape, self.parameters
+        how = [parameters.get("batch_size"), parameters.get("method"), self.build.as_json()]
+        return [self.model, shape, len(self.seeds), *how]
+
+    @property
+    def can_be_small(self) -> bool:
+        """Whether its data set can be made small."""
+        return self.data.can_be_small
+
+    @property
+    def amount(self) -> int:
+        """Samples trained on, in all epochs."""
+        return max(1, round(int(self.parameters["epochs"]) * self.data.shares[0] * self.data.amount))
+
+    @property
+    def disk_mb(self) -> float:
+        """The weights of all networks."""
+        facts = part_facts.network_facts(self.model, self.data.name, self.data.parameters, self.build)
+        return len(self.seeds) * facts.weights * 4 / _MB
+
+    @property
+    def memory_mb(self) -> float:
+        """The samples, and the weights with what Adam keeps of each."""
+        return BASE_MB + 2 * self.data.disk_mb + 4 * self.disk_mb
+
+    def about(self) -> dict[str, object]:
+        """See :meth:`Job.about`."""
+        return self.data.about() | {"model": self.model}
+
+    def small(self, size: int, perturbations: int | None = None) -> Self:
+        """So many epochs on a small data set."""
+        parameters = Frozen.keywords(self.parameters, {"epochs": size})
+        return dataclasses.replace(self, data=self.data.small(), parameters=parameters)
 
     def __str__(self) -> str:
         return f"{self.model} on {self.data}, seeds {', '.join(map(str, self.seeds))}"
@@ -95,8 +151,22 @@ class Network:
     trainings: tuple[TrainJob, ...]
     seed: int | Literal["best"]
 
+    def as_json(self) -> list[Any]:
+        """What decides it, for the keys of the jobs that it is given to."""
+        return [[training.key for training in self.trainings], self.seed]
+
+    @property
+    def model(self) -> str:
+        """Its architecture."""
+        return self.trainings[0].model
+
+    def small(self) -> Network:
+        """One network after one epoch."""
+        training = self.trainings[0].small(1)
+        return Network((training,), training.seeds[0])
+
     def __str__(self) -> str:
-        return f"{self.trainings[0].model} (seed {self.seed})"
+        return f"{self.model} (seed {self.seed})"
 
 
 @dataclass(frozen=True)
@@ -131,9 +201,66 @@ class ExplainJob(Job):
         return tuple(dataclasses.replace(self, cut=0, part=span) for span in spans)
 
     @property
+    def needs(self) -> tuple[Job, ...]:
+        """The data, and the trainings that the network is chosen from."""
+        return (self.data, *(self.network.trainings if self.network else ()))
+
+    @property
     def uses_device(self) -> bool:
         """All but the controls, which know no network."""
         return self.network is not None
+
+    def _alike(self) -> list[Any]:
+        own = [self.explainer.use, self.explainer.parameters.as_json(), self.data.image_shape]
+        return [*own, self.network.model if self.network else "", self.output]
+
+    @property
+    def can_be_small(self) -> bool:
+        """Whether its data set can be made small."""
+        return self.data.can_be_small
+
+    @property
+    def amount(self) -> int:
+        """Samples explained."""
+        test = max(1, round(self.data.shares[2] * self.data.amount))
+        start, stop = self.part or (0, test if self.samples == "all" else self.samples)
+        return max(0, min(test, stop) - start)
+
+    @property
+    def disk_mb(self) -> float:
+        """The maps."""
+        _, height, width = self.data.image_shape
+        return self.amount * height * width * part_facts.map_bytes(self.network.model if self.network else None) / _MB
+
+    @property
+    def memory_mb(self) -> float:
+        """The test samples and the maps; the other samples too where the explainer learns from them."""
+        fitted = 2 if part_facts.is_fitted(self.explainer.use) else 0
+        return self.held_mb + fitted * self.data.disk_mb
+
+    @property
+    def held_mb(self) -> float:
+        """MiB of a worker with the test samples and the maps."""
+        return BASE_MB + 2 * self.data.shares[2] * self.data.disk_mb + 3 * self.disk_mb
+
+    @property
+    def perturbations(self) -> int:
+        """As the suite states it; else 1."""
+        return int(self.explainer.parameters.get("n_samples", 1))
+
+    def about(self) -> dict[str, object]:
+        """See :meth:`Job.about`."""
+        model = self.network.model if self.network else ""
+        return self.data.about() | {"model": model, "explainer": self.explainer.name}
+
+    def small(self, size: int, perturbations: int | None = None) -> Self:
+        """So many samples."""
+        few = {} if perturbations is None else {"n_samples": perturbations}
+        explainer = dataclasses.replace(self.explainer, parameters=Frozen.keywords(self.explainer.parameters, few))
+        data, network = self.data.small(), self.network.small() if self.network else None
+        return dataclasses.replace(
+            self, data=data, network=network, explainer=explainer, samples=size, cut=0, part=None
+        )
 
     def __str__(self) -> str:
         network = f"{self.network} on " if self.network else ""
@@ -155,140 +282,48 @@ class ScoreJob(Job):
     @property
     def needs(self) -> tuple[Job, ...]:
         """The jobs of the maps, and of the network where one is asked."""
-        return (*self.explain.parts, *_jobs_in(self.network))
+        return (*self.explain.parts, *(self.network.trainings if self.network else ()))
 
     @property
     def uses_device(self) -> bool:
         """Only a metric that asks the model."""
         return self.network is not None
 
-    def __str__(self) -> str:
-        return f"{self.metric.name} of {self.explain}"
-
-
-@dataclass(frozen=True)
-class CellPlan:
-    """One data set with one architecture: all its trainings, and the scores of every explained network.
-
-    ``label`` names the set in tables; empty = its own name.
-    """
-
-    data: DataJob
-    model: str
-    trainings: tuple[TrainJob, ...]
-    scores: tuple[tuple[Network, ScoreJob], ...]
-    label: str = ""
+    def _alike(self) -> list[Any]:
+        asks = part_facts.metric_kind(self.metric.use) == "explainer"
+        own = [self.metric.use, self.metric.parameters.as_json(), self.explain.data.image_shape]
+        return [*own, self.network.model if self.network else "", self.explain.explainer.use if asks else ""]
 
     @property
-    def networks(self) -> tuple[Network, ...]:
-        """The explained networks."""
-        return tuple(dict.fromkeys(network for network, _ in self.scores))
+    def can_be_small(self) -> bool:
+        """Whether its data set can be made small."""
+        return self.explain.data.can_be_small
 
+    @property
+    def amount(self) -> int:
+        """Maps scored."""
+        return self.explain.amount
 
-@dataclass(frozen=True)
-class Plan:
-    """All jobs of a suite.
+    @property
+    def disk_mb(self) -> float:
+        """A Parquet file of three short columns."""
+        return (2_250 + 15 * self.amount) / _MB
 
-    Attributes:
-        cells: In the order of the suite.
-        jobs: Every job once, each after those it needs.
-    """
+    @property
+    def memory_mb(self) -> float:
+        """The test samples and the maps."""
+        return self.explain.held_mb
 
-    suite: Suite
-    cells: tuple[CellPlan, ...]
-    jobs: tuple[Job, ...]
+    def about(self) -> dict[str, object]:
+        """See :meth:`Job.about`."""
+        return self.explain.about() | {"metric": self.metric.name}
 
+    def small(self, size: int, perturbations: int | None = None) -> Self:
+        """So many maps, of an explainer that is not asked for many perturbations."""
+        if perturbations is None and self.explain.perturbations > SMALL_PERTURBATIONS:
+            perturbations = SMALL_PERTURBATIONS
+        network = self.network.small() if self.network else None
+        return dataclasses.replace(self, explain=self.explain.small(size, perturbations), network=network)
 
-def make_plan(suite: Suite) -> Plan:
-    """All jobs of ``suite``.
-
-    Raises:
-        UnknownNameError: If a data set, model, explainer or metric is not known (did you mean).
-    """
-    cells = tuple(
-        _plan_cell(suite, cell, dataset, model, data_seed)
-        for cell in suite.cells
-        for dataset in cell.datasets
-        for data_seed in suite.data.seeds
-        for model in cell.models
-    )
-    jobs: dict[Job, None] = {}
-    for cell_plan in cells:
-        for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
-            _add(job, jobs)
-    return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
-
-
-def _add(job: Job, jobs: dict[Job, None]) -> None:
-    if job not in jobs:
-        for need in job.needs:
-            _add(need, jobs)
-        jobs[job] = None
-
-
-def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
-    made = Frozen.keywords(suite.data.parameters, cell.data)
-    data = DataJob(dataset, data_seed, made, revision("dataset", dataset))
-    training = _training(suite, cell)
-    stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
-    parameters = Frozen({name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")})
-    trainings = tuple(
-        TrainJob(data, model, seeds, parameters, cell.build, revision("model", model)) for seeds in stacks
-    )
-    networks = [Network(trainings, "best")]
-    if suite.explaining.trainings == "all":
-        networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
-    scores = tuple(
-        (network, score)
-        for network in networks
-        for explainer in suite.explainers
-        for score in _plan_scores(suite, data, network, explainer)
-    )
-    return CellPlan(data, model, trainings, scores, cell.label)
-
-
-def _training(suite: Suite, cell: Cell) -> Training:
-    return dataclasses.replace(suite.training, **dict(cell.training))
-
-
-def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> Iterator[ScoreJob]:
-    info = part_info("explainer", explainer.use)
-    if getattr(info, "needs_convolution", False) and not has_convolution(network.trainings[0].model, data.name):
-        return
-    # A control's maps are the same for every network of the data set, so they are made and scored once.
-    explained = None if getattr(info, "control", False) else network
-    how = suite.explaining
-    revised = revision("explainer", explainer.use)
-    # What is fitted first would be fitted for each part; a control takes no time.
-    cut = how.samples_per_job if explained and not is_fitted(explainer.use) else 0
-    explain = ExplainJob(data, explained, explainer, how.samples, how.output, how.seed, revised, cut)
-    for metric in suite.metrics:
-        kind = getattr(part_info("metric", metric.use), "kind", "ground-truth")
-        asked = network if kind in ("model", "explainer") else None
-        scored = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"
-        yield ScoreJob(explain, asked, metric, how.protocol, scored)
-
-
-def _jobs_in(value: Any) -> Iterator[Job]:
-    if isinstance(value, Job):
-        yield value
-    elif isinstance(value, Network):
-        yield from value.trainings
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _jobs_in(item)
-
-
-def _plain(value: Any) -> Any:
-    """A field of a job as JSON: other jobs by their key, parts and parameters as lists."""
-    if isinstance(value, Job):
-        return value.key
-    if isinstance(value, Network):
-        return [_plain(value.trainings), value.seed]
-    if isinstance(value, NamedPart):  # its name in the suite decides nothing
-        return [value.use, value.parameters.as_json()]
-    if isinstance(value, Frozen):
-        return value.as_json()
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value
+    def __str__(self) -> str:
+        return f"{self.metric.name} of {self.explain}"

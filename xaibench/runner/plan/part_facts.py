@@ -6,11 +6,16 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from xaibench.core.frozen import Frozen
 from xaibench.core.registry import Registry, import_target
 
 Kind = Literal["dataset", "model", "explainer", "metric"]
+
+#: Samples of a data set whose parameters do not say how many it has.
+_UNKNOWN_SAMPLES = 10_000
 
 _REGISTRIES: dict[Kind, str] = {
     "dataset": "xaibench.data:DATASETS",
@@ -56,24 +61,106 @@ def is_fitted(explainer: str) -> bool:
     return hasattr(registry("explainer").resolve(explainer), "fit")
 
 
+def metric_kind(metric: str) -> str:
+    """What the metric is called with; one that says nothing of itself takes maps and masks."""
+    return getattr(part_info("metric", metric), "kind", "ground-truth")
+
+
 @functools.cache
-def has_convolution(model: str, dataset: str) -> bool:
-    """Whether the network has a convolution, which some explainers need."""
+def takes_n_samples(dataset: str) -> bool:
+    """Whether a small form of the data set can be made."""
+    return "n_samples" in _taken(registry("dataset").resolve(dataset))
+
+
+@functools.cache
+def samples(dataset: str, parameters: Frozen) -> int:
+    """How many samples the data set has, as far as its parameters or its publication say."""
+    published = getattr(part_info("dataset", dataset), "published", ())
+    return int(parameters.get("n_samples") or sum(count for _, count in published) or _UNKNOWN_SAMPLES)
+
+
+@functools.cache
+def shares(dataset: str, split: tuple[float, ...] | None) -> tuple[float, float, float]:
+    """Shares of the training, validation and test samples."""
+    if split is None and takes_n_samples(dataset) and not getattr(part_info("dataset", dataset), "how_to_get", ""):
+        from xaibench.data import load
+
+        few = load(dataset, n_samples=200)
+        split = tuple(len(part) / 200 for part in (few.train, few.val, few.test))
+    train, val, test = split or (0.8, 0.1, 0.1)
+    return float(train), float(val), float(test)
+
+
+@functools.cache
+def image_shape(dataset: str, parameters: Frozen) -> tuple[int, int, int]:
+    """``(C, H, W)`` of the images, as far as it can be known."""
+    shape: tuple[int, int, int] = getattr(part_info("dataset", dataset), "image_shape", (3, 224, 224))
+    size = parameters.get("size")
+    return (shape[0], size, size) if isinstance(size, int) else shape
+
+
+@functools.cache
+def class_count(dataset: str, parameters: Frozen) -> int | None:
+    """How many classes a network has to tell apart; None where only the opened set says."""
+    from xaibench.data.annotated import AnnotatedSet
+    from xaibench.data.disk.class_choice import choose_classes
+
+    part, info = registry("dataset").resolve(dataset), part_info("dataset", dataset)
+    if info is None or not isinstance(part, AnnotatedSet):
+        return len(info.classes) if info else None
+    chosen = choose_classes(parameters.get("classes"), info.classes, aliases=part.aliases, default=part.default_classes)
+    return len(chosen)
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """What the untrained network tells.
+
+    Attributes:
+        weights: How many numbers it has.
+        convolution: Whether it has a convolution, which some explainers need.
+    """
+
+    weights: int
+    convolution: bool
+
+
+@functools.cache
+def network_facts(model: str, dataset: str, parameters: Frozen, build: Frozen) -> NetworkFacts:
+    """What the untrained network for the images of a data set tells.
+
+    Raises:
+        TypeError: If a parameter of the model is not known.
+        ValueError: If a model of ours takes no such images, or tells other classes apart.
+    """
     from torch import nn
 
-    from xaibench.models import build
+    import xaibench.models
 
-    info = part_info("dataset", dataset)
+    classes = class_count(dataset, parameters)
+    if classes is None:
+        return NetworkFacts(0, True)  # whose shapes are not known is built in its job
     # Weights decide nothing here, and may have to be downloaded.
-    untrained: dict[str, Any] = {"weights": None} if "weights" in _taken(registry("model").resolve(model)) else {}
+    untrained = {"weights": None} if "weights" in _taken(registry("model").resolve(model)) else {}
+    shape = image_shape(dataset, parameters)
     try:
-        network = build(model, info.image_shape, len(info.classes), **untrained)
+        network = xaibench.models.build(model, shape, classes, **{**build, **untrained})
     except ValueError:
-        return True  # the job that needs the network says what is wrong with it, and the others go on
-    return any(isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in network.modules())
+        if registry("model").target(model) != model:
+            raise
+        return NetworkFacts(0, True)  # a user's own: its job says what is wrong with it, and the others go on
+    convolution = any(isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in network.modules())
+    return NetworkFacts(sum(weight.numel() for weight in network.parameters()), convolution)
+
+
+def map_bytes(model: str | None) -> int:
+    """Bytes of a pixel of a map of the network, or of no network."""
+    own = getattr(registry("model").resolve(model), "explain_dtype", None) if model is not None else None
+    return 4 if own is None else int(own.itemsize)
 
 
 def _taken(part: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters that a part takes."""
     try:
         return inspect.signature(part).parameters
     except (TypeError, ValueError):  # what is no function has none

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xaibench.runner.plan.jobs import CellPlan, ScoreJob
+from xaibench.runner.plan.jobs import ScoreJob
+from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import has_maps, read_maps
 from xaibench.runner.stages.sample_data import read_test_split, sample_rows
 from xaibench.runner.store.result_store import Store, to_parquet

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
 from xaibench.evaluation.protocol import Protocol
-from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, Network, ScoreJob, TrainJob
+from xaibench.runner.plan.job_base import Job, Stage
+from xaibench.runner.plan.jobs import ExplainJob, Network, ScoreJob, TrainJob
 from xaibench.runner.stages.network_training import make_network, train
 from xaibench.runner.stages.sample_data import batches, make_data, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
@@ -32,16 +33,7 @@ def execute(job: Job, store: Store, device: str = "auto") -> None:
         Exception: Whatever the part raises; nothing is stored then.
     """
     with _one_thread():
-        if isinstance(job, DataJob):
-            make_data(job, store)
-        elif isinstance(job, TrainJob):
-            train(job, store, device)
-        elif isinstance(job, ExplainJob):
-            _explain(job, store, device)
-        elif isinstance(job, ScoreJob):
-            _score(job, store, device)
-        else:
-            raise TypeError(f"Expected a data, train, explain or score job, got {type(job).__name__}.")
+        _OF_STAGE[job.stage](job, store, device)
 
 
 @contextlib.contextmanager
@@ -102,6 +94,15 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
         tables.append(table)
         start += len(table)
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
+
+
+#: What each stage does with a job of its own.
+_OF_STAGE: dict[Stage, Callable[[Any, Store, str], None]] = {
+    "data": make_data,
+    "train": train,
+    "explain": _explain,
+    "score": _score,
+}
 
 
 # What later stages read of earlier ones. Many small jobs in a row read the same data set and the same networks, so

@@ -15,8 +15,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.runner.plan.jobs import CellPlan, DataJob, ExplainJob, Job, Network, Plan, ScoreJob
+from xaibench.runner.plan.job_base import Job
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, ScoreJob
 from xaibench.runner.plan.part_facts import part_info
+from xaibench.runner.plan.planning import CellPlan, Plan
 from xaibench.runner.stages.disk_samples import is_on_disk, write_visual
 from xaibench.runner.stages.execution import (
     chosen_training,

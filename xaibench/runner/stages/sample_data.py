@@ -27,8 +27,11 @@ class DataChangedError(RuntimeError):
     """A set on disk is not what it was when the run began; what was computed is kept."""
 
 
-def make_data(job: DataJob, store: Store) -> None:
-    """Make or open the data set, and keep its samples; of a set on disk, only which samples they are."""
+def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
+    """Make or open the data set, and keep its samples; of a set on disk, only which samples they are.
+
+    It is made on the CPU, whatever the device, so that it is the same everywhere.
+    """
     dataset = _load(job)
     import torch
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.runner.plan.jobs import CellPlan, ExplainJob
+from xaibench.runner.plan.jobs import ExplainJob
+from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
 from xaibench.runner.stages.sample_data import read_test_split
 from xaibench.runner.store.result_store import Store

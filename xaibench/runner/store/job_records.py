@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import functools
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from xaibench.runner.engines.local_engines import Outcome
-from xaibench.runner.plan.jobs import DataJob, ExplainJob, Job, ScoreJob, TrainJob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,9 +38,10 @@ class Records:
 
     def add(self, outcome: Outcome) -> None:
         """Write one line, at once: what comes after may be a crash."""
+        job = outcome.job
         self.outcomes.append(outcome)
         cost = (f"{outcome.seconds:.4f}", f"{outcome.cpu_seconds:.4f}", f"{outcome.peak_mb:.0f}", outcome.worker)
-        self._line((*describe(outcome.job).values(), *cost, int(bool(outcome.error))))
+        self._line((job.stage, job.key, *job.about().values(), *cost, int(bool(outcome.error))))
 
     def _line(self, values: tuple[object, ...]) -> None:
         csv.writer(self._file, lineterminator="\n").writerow(values)
@@ -77,31 +76,3 @@ def read_records(folder: Path) -> pd.DataFrame:
     table = table[table["failed"].isin(("0", "1"))]
     numbers = dict.fromkeys(("seconds", "cpu_seconds", "peak_mb"), float) | {"failed": int}
     return table.astype(numbers).reset_index(drop=True)
-
-
-@functools.singledispatch
-def describe(job: Job) -> dict[str, object]:
-    """What a job is about: the first columns of ``jobs.csv``."""
-    return {"stage": job.stage, "key": job.key, **dict.fromkeys(COLUMNS[2:7], "")}
-
-
-@describe.register
-def _(job: DataJob) -> dict[str, object]:
-    return {**describe.dispatch(Job)(job), "dataset": job.name, "data_seed": job.seed}
-
-
-@describe.register
-def _(job: TrainJob) -> dict[str, object]:
-    return {**describe(job.data), "stage": job.stage, "key": job.key, "model": job.model}
-
-
-@describe.register
-def _(job: ExplainJob) -> dict[str, object]:
-    model = job.network.trainings[0].model if job.network else ""
-    about = {"stage": job.stage, "key": job.key, "model": model, "explainer": job.explainer.name}
-    return {**describe(job.data), **about}
-
-
-@describe.register
-def _(job: ScoreJob) -> dict[str, object]:
-    return {**describe(job.explain), "stage": job.stage, "key": job.key, "metric": job.metric.name}

@@ -39,8 +39,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
@@ -66,6 +66,10 @@ class NamedPart:
     name: str
     use: str
     parameters: Frozen = field(default_factory=Frozen)
+
+    def as_json(self) -> list[object]:
+        """What decides what it does, for the keys of jobs; its name in the suite decides nothing."""
+        return [self.use, self.parameters.as_json()]
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,20 @@ class Suite:
     training: Training = field(default_factory=Training)
     explaining: Explaining = field(default_factory=Explaining)
     citation: str = ""
+
+    def training_of(self, cell: Cell) -> Training:
+        """How the networks of a cell are trained.
+
+        Args:
+            cell: One of its cells.
+
+        Returns:
+            The suite's training with what the cell changes.
+        """
+        own: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in cell.training.items()
+        }
+        return replace(self.training, **own)
 
 
 def check_variables(suite: Suite) -> None:

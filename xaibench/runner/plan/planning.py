@@ -1,0 +1,116 @@
+"""From a suite to its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xaibench.core.frozen import Frozen
+from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
+from xaibench.runner.plan.job_base import STAGES, Job
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, ScoreJob, TrainJob
+from xaibench.runner.plan.part_facts import is_fitted, metric_kind, network_facts, part_info, revision
+from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One data set with one architecture: all its trainings, and the scores of every explained network.
+
+    ``label`` names the set in tables; empty = its own name.
+    """
+
+    data: DataJob
+    model: str
+    trainings: tuple[TrainJob, ...]
+    scores: tuple[tuple[Network, ScoreJob], ...]
+    label: str = ""
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The explained networks."""
+        return tuple(dict.fromkeys(network for network, _ in self.scores))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of a suite.
+
+    Attributes:
+        cells: In the order of the suite.
+        jobs: Every job once, each after those it needs.
+    """
+
+    suite: Suite
+    cells: tuple[CellPlan, ...]
+    jobs: tuple[Job, ...]
+
+
+def make_plan(suite: Suite) -> Plan:
+    """All jobs of ``suite``.
+
+    Raises:
+        UnknownNameError: If a data set, model, explainer or metric is not known (did you mean).
+    """
+    cells = tuple(
+        _plan_cell(suite, cell, dataset, model, data_seed)
+        for cell in suite.cells
+        for dataset in cell.datasets
+        for data_seed in suite.data.seeds
+        for model in cell.models
+    )
+    jobs: dict[Job, None] = {}
+    for cell_plan in cells:
+        for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
+            _add(job, jobs)
+    return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
+
+
+def _add(job: Job, jobs: dict[Job, None]) -> None:
+    if job not in jobs:
+        for need in job.needs:
+            _add(need, jobs)
+        jobs[job] = None
+
+
+def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
+    made = Frozen.keywords(suite.data.parameters, cell.data)
+    data = DataJob(dataset, data_seed, made, revision("dataset", dataset))
+    training = suite.training_of(cell)
+    stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
+    parameters = Frozen({name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")})
+    trainings = tuple(
+        TrainJob(data, model, seeds, parameters, cell.build, revision("model", model)) for seeds in stacks
+    )
+    networks = [Network(trainings, "best")]
+    if suite.explaining.trainings == "all":
+        networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
+    scores = tuple(
+        (network, score)
+        for network in networks
+        for explainer in suite.explainers
+        for score in _plan_scores(suite, data, network, explainer)
+    )
+    return CellPlan(data, model, trainings, scores, cell.label)
+
+
+def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> Iterator[ScoreJob]:
+    info = part_info("explainer", explainer.use)
+    if getattr(info, "needs_convolution", False) and not _convolves(network):
+        return
+    # A control's maps are the same for every network of the data set, so they are made and scored once.
+    explained = None if getattr(info, "control", False) else network
+    how = suite.explaining
+    revised = revision("explainer", explainer.use)
+    # What is fitted first would be fitted for each part; a control takes no time.
+    cut = how.samples_per_job if explained and not is_fitted(explainer.use) else 0
+    explain = ExplainJob(data, explained, explainer, how.samples, how.output, how.seed, revised, cut)
+    for metric in suite.metrics:
+        asked = network if metric_kind(metric.use) in ("model", "explainer") else None
+        scored = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"
+        yield ScoreJob(explain, asked, metric, how.protocol, scored)
+
+
+def _convolves(network: Network) -> bool:
+    training = network.trainings[0]
+    return network_facts(training.model, training.data.name, training.data.parameters, training.build).convolution
