@@ -14,3 +14,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     Each worker imports torch and collects for itself, which takes longer than what a few tests would save.
     """
     return 0 if config.option.keyword or any(".py" in given for given in config.args) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Names that differ from process to process are refused at once, and not only where several compare them."""
+    for item in items:
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid}: a test's name holds an address; give the parameters ids without.")

@@ -31,7 +31,7 @@ def split():
 
 
 @pytest.mark.parametrize(
-    "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.truth.overlap:iou", "xaibench:iou", xb.iou], ids=str
+    "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.truth.overlap:iou", "xaibench:iou", xb.iou]
 )
 @pytest.mark.parametrize(("protocol", "score"), [("scaled", 1.0), ("published", 0.25)])
 def test_the_protocol_goes_by_the_metric_and_not_by_its_name(metric, protocol, score):
