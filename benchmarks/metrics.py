@@ -39,9 +39,9 @@ from metrics_ground_truth import compare_scores
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.compute.row_memory import default_rows
 from xaibench.metrics.model.imputation import road
 from xaibench.metrics.model.insertion_deletion import deletion, insertion
-from xaibench.metrics.shared.asked_model import default_rows
 from xaibench.metrics.shared.replaced_pixels import blurred
 
 Case = tuple[nn.Module, Tensor, Tensor, Tensor]

@@ -188,12 +188,15 @@ class Outputs(nn.Module):
     [
         (
             lambda n: torch.zeros(n, 3),
-            r"model returns \[1, 3\] for one image; expected \[N, 2\], a logit for each of T, L",
+            r"model returns 3 logits for 2 classes \(T, L\)\. Build it with 2 outputs",
         ),
-        (lambda n: torch.zeros(n), r"returns \[1\] for one image"),
-        (lambda n: torch.full((n, 2), torch.nan), "returns NaN or infinity"),
-        (lambda n: (torch.zeros(n, 2),), r"returns tuple for one image; expected \[N, 2\]"),
-        (lambda n: torch.zeros(n, 2) @ torch.zeros(3), r"cannot take images of shape \[1, 1, 8, 8\]: "),
+        (lambda n: torch.zeros(n), r"returns \[1\] for 1 image, expected logits \[1, K\]"),
+        (lambda n: torch.full((n, 2), torch.nan), "returns NaN or infinite logits"),
+        (lambda n: (torch.zeros(n, 2),), r"returns tuple for 1 image, expected logits \[1, K\]"),
+        (
+            lambda n: torch.zeros(n, 2) @ torch.zeros(3),
+            r"cannot take images of shape \[1, 1, 8, 8\], float32, on cpu",
+        ),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(make, message):

@@ -117,7 +117,7 @@ def draw_samples(data):
     targets = data.draw(hnp.arrays(np.int64, count, elements=classes))
     error = "images must be finite" if not np.isfinite(images).all() else None
     if error is None and not np.isin(targets, (0, 1)).all():
-        error = "targets must lie in 0 to 1"
+        error = "the model has classes 0 to 1"
     return images, targets, error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
-from xaibench.evaluation.evaluation_checks import check_maps, check_model, check_numbers, check_outputs
+from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
 from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
 
@@ -83,6 +83,8 @@ def evaluate(
         >>> result.summary()[["metric", "method", "mean", "beats_controls"]].head(1).to_numpy().tolist()
         [['iou', 'truth', 1.0, True]]
     """
+    from xaibench.core.compute.model_probe import check_module, probe
+
     check_numbers(samples, batch_size)
     split, classes, training = _opened(dataset)
     count = len(split) if samples is None else min(samples, len(split))
@@ -93,13 +95,13 @@ def evaluate(
     scorers = _scorers(metrics, model, protocol, device)
     makers = _makers(methods, controls, model, count, seed, device, training)
     if model is not None:
-        check_model(model)
+        check_module(model)
         model = placed(model, device)
     tables: list[pd.DataFrame] = []
     for start in range(0, count, batch_size):
         batch = split[start : min(start + batch_size, count)]
         if start == 0 and model is not None:
-            check_outputs(model, batch[0], classes)
+            probe(model, batch[0][:1], classes=classes)
         tables += _score_batch(makers, scorers, model, batch, start)
         if progress is not None:
             progress(min(start + batch_size, count), count)

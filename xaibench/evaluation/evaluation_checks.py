@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.messages import kind_of, unknown
+from xaibench.core.messages import unknown
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from xaibench.core.part_info import MetricInfo
 
@@ -79,47 +79,3 @@ def check_scores(values: NDArray[np.float64], name: str, count: int) -> None:
             f"Metric {name!r} returned {list(values.shape)} for {count} samples with reduction='none', expected "
             f"[{count}], one score for each."
         )
-
-
-def check_model(model: object) -> None:
-    """Refuse what is no network.
-
-    Raises:
-        TypeError: Says what it is.
-    """
-    from torch import nn
-
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K].")
-
-
-def check_outputs(model: nn.Module, images: Tensor, classes: tuple[str, ...] | None) -> None:
-    """Try the model on the first image, in evaluation mode; its modules come back in their own.
-
-    Raises:
-        ValueError: If it does not take it, or returns anything else than finite logits, one for each class.
-    """
-    import torch
-
-    parameter = next(model.parameters(), images)
-    one = images[:1].to(parameter.device, parameter.dtype)
-    training = {module: module.training for module in model.modules()}
-    try:
-        with torch.inference_mode():
-            outputs = model.eval()(one)
-    except torch.cuda.OutOfMemoryError:
-        raise
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"The model cannot take images of shape {list(one.shape)}: {error}") from error
-    finally:
-        for module, mode in training.items():
-            module.training = mode
-    got = list(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-    if not isinstance(got, list) or len(got) != 2 or (classes is not None and got[1] != len(classes)):
-        expected = "[N, K]" if classes is None else f"[N, {len(classes)}], a logit for each of {', '.join(classes)}"
-        raise ValueError(
-            f"The model returns {got} for one image; expected {expected}. Train a head for these classes "
-            "(xaibench.models), or fold the model's own classes to them."
-        )
-    if not outputs.isfinite().all():
-        raise ValueError("The model returns NaN or infinity for the first image; nothing can be explained or scored.")

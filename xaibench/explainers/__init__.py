@@ -8,8 +8,9 @@ import sys
 from typing import Any
 
 from xaibench.core.registry import import_target
-from xaibench.explainers.api import build, explain
+from xaibench.explainers.api import explain
 from xaibench.explainers.backward.pattern_methods import NotFittedError, NotFittedForModelError
+from xaibench.explainers.explainer_building import build
 from xaibench.explainers.explainer_table import EXPLAINERS
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import (

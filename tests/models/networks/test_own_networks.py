@@ -120,10 +120,10 @@ def test_parameters_are_passed_on(own):
             ValueError,
             "returns 1000 logits for 2 classes. Build it with 2 outputs, replace its last",
         ),
-        ("Map", ValueError, r"returns \[2, 2, 1, 1\] for 2 images, expected logits \[2, 2\]"),
-        ("Pair", ValueError, r"returns tuple for 2 images, expected logits \[2, 2\]"),
+        ("Map", ValueError, r"returns \[2, 2, 1, 1\] for 2 images, expected logits \[2, K\]"),
+        ("Pair", ValueError, r"returns tuple for 2 images, expected logits \[2, K\]"),
         ("One", ValueError, "returns 1 logits for 2 classes"),
-        ("Nan", ValueError, "returns NaN or infinite logits for random images"),
+        ("Nan", ValueError, "returns NaN or infinite logits; check its weights, and that random images"),
     ],
 )
 def test_what_does_not_fit_is_refused(own, name, kind, message):
@@ -132,7 +132,9 @@ def test_what_does_not_fit_is_refused(own, name, kind, message):
 
 
 def test_images_it_does_not_take_are_named(own):
-    with pytest.raises(ValueError, match=r"own_models:instance does not take images \[N, 3, 9, 9\]"):
+    with pytest.raises(
+        ValueError, match=r"own_models:instance cannot take random images in \[0, 1\] of shape \[2, 3, 9, 9\]"
+    ):
         build("own_models:instance", (3, 9, 9), 2)
 
 

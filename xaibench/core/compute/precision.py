@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
+from torch import Tensor, nn
 
 #: ``"float64"`` and ``"float32"``: stored and multiplied so. ``"tf32"``: stored in float32, multiplied with ten bits of
 #: mantissa where the machine can (GPUs since Ampere; elsewhere the same as float32). ``"bfloat16"``: stored in float32,
@@ -82,6 +83,51 @@ def check_precision(precision: object) -> None:
     """Refuse anything but a :data:`Precision`."""
     if precision not in get_args(Precision):
         raise ValueError(f"precision={precision!r}: expected one of {', '.join(map(repr, get_args(Precision)))}.")
+
+
+def kept_dtype(
+    model: nn.Module | None,
+    images: Tensor,
+    dtype: torch.dtype | Literal["auto"],
+    precision: Precision | None,
+    device: torch.device,
+) -> torch.dtype:
+    """The dtype in which a model is computed with, and its images and maps are kept.
+
+    Args:
+        model: A module; ``explain_dtype``, where it has one, is its own choice, else that of its parameters counts.
+            None = there is no model, and the images decide.
+        images: ``[N, C, H, W]``.
+        dtype: As asked for; ``"auto"``: what ``precision`` is kept in, without one the model's own.
+        precision: As asked for; None: as the innermost :func:`computing` block states it.
+        device: Where it is computed.
+
+    Raises:
+        ValueError: If dtype and precision contradict each other, or the device has no float64 and it is needed.
+    """
+    if precision is not None:
+        check_precision(precision)
+        if dtype not in ("auto", torch.float64) and precision == "float64":
+            raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
+    chosen = precision or stated()
+    kept = dtype
+    if kept == "auto":
+        kept = stored_dtype(chosen) if chosen else _own_dtype(model, images)
+    if kept == torch.float64 and device.type == "mps":
+        raise ValueError(
+            "device 'mps' has no float64, in which this model is explained; pass precision='float32', or device='cpu'."
+        )
+    return kept
+
+
+def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
+    if model is None:
+        return images.dtype
+    own = getattr(model, "explain_dtype", None)
+    if isinstance(own, torch.dtype):
+        return own
+    floating = (parameter.dtype for parameter in getattr(model, "parameters", tuple)() if parameter.is_floating_point())
+    return next(floating, images.dtype)
 
 
 @contextmanager

@@ -26,6 +26,11 @@ class ExplainedOutput(nn.Module):
         output: ``"probability"``: the softmax of the logits. ``"logit"``: the logits as they are. ``"margin"``: each
             logit minus the log-sum-exp of the others; its gradient is the probability's up to a factor a sample.
 
+    Attributes:
+        network: The network.
+        output: As given.
+        largest: Rows of the largest pass so far.
+
     Example:
         >>> import torch
         >>> network = torch.nn.Identity()
@@ -39,6 +44,7 @@ class ExplainedOutput(nn.Module):
             raise ValueError(f"output={output!r}: expected one of {', '.join(map(repr, get_args(Output)))}.")
         self.network = network
         self.output = output
+        self.largest = 0
 
     def forward(self, images: Tensor) -> Tensor:
         """What is explained.
@@ -49,6 +55,7 @@ class ExplainedOutput(nn.Module):
         Returns:
             ``[N, K]``: probabilities, logits or margins.
         """
+        self.largest = max(self.largest, images.shape[0])
         logits: Tensor = self.network(images)
         logits = logits.to(torch.promote_types(logits.dtype, images.dtype))  # under autocast they come in bfloat16
         if self.output == "probability":

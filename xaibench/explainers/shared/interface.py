@@ -9,11 +9,10 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.row_memory import default_rows
+
 #: How the attributions of the channels become one map (see :func:`reduce_channels`).
 Channels: TypeAlias = Literal["sum", "abs_sum", "max_abs"]
-
-# Numbers that one forward pass takes by default: larger passes are slower on a CPU, because they leave the cache.
-_CPU_NUMBERS, _GPU_NUMBERS = 2**17, 2**24
 
 
 class Explainer(Protocol):
@@ -76,8 +75,7 @@ class Attribution:
         Returns:
             ``batch_size``, or what suits them; at least 1.
         """
-        numbers = _CPU_NUMBERS if images.device.type == "cpu" else _GPU_NUMBERS
-        return self.batch_size or max(1, numbers // images[0].numel())
+        return self.batch_size or default_rows(images, least=1)
 
     def by_chunk(
         self, attribute: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor, rows_per_image: int = 1

@@ -16,14 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import pooling
 
+from xaibench.core.compute.row_memory import default_rows
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
+from xaibench.explainers.shared.interface import UnsupportedModelError
 
 #: How a map becomes as large as the image: bilinear without aligned corners, or nearest neighbour by pixel centres.
 Resize: TypeAlias = Literal["bilinear", "nearest"]
-
-# Fewer rows than this leave a CPU's convolutions idle, whatever the size of the images.
-_MIN_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -261,7 +259,7 @@ def resized(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tensor:
 
 def forward_rows(images: Tensor, batch_size: int | None) -> int:
     """Rows ``[C, H, W]`` that one forward pass takes; ``None`` chooses by the size of the images."""
-    return batch_size or max(_MIN_ROWS, Attribution().rows(images))
+    return batch_size or default_rows(images)
 
 
 def fastest_layout(model: nn.Module, images: Tensor) -> torch.memory_format:

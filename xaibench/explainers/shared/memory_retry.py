@@ -1,38 +1,39 @@
-"""Going on when the GPU's memory does not do."""
+"""Explaining with fewer rows in a pass when the GPU's memory does not do."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
+from xaibench.core.compute.row_memory import Rows
 from xaibench.explainers.shared.interface import Explainer
 from xaibench.explainers.shared.layer_activations import forward_rows
 
-_LOGGER = logging.getLogger("xaibench")
 
-
-def within_memory(part: Explainer, images: Tensor, run: Callable[[Explainer], Tensor]) -> Tensor:
+def within_memory(
+    part: Explainer, images: Tensor, run: Callable[[Explainer], Tensor], largest: Callable[[], int]
+) -> Tensor:
     """What ``run(part)`` returns; tried again with half as many rows in a pass as long as the GPU's memory is short.
+
+    Args:
+        part: The explainer.
+        images: ``[N, C, H, W]``, of which the size and the device count.
+        run: Explains them with the explainer it is given.
+        largest: Rows of the largest pass so far.
 
     Raises:
         torch.cuda.OutOfMemoryError: If a single row is too many, or the explainer has no ``batch_size``.
     """
-    while True:
-        try:
-            return run(part)
-        except torch.cuda.OutOfMemoryError:
-            rows = _rows(part, images)
-            if rows < 2:
-                raise
-            _LOGGER.warning("out of GPU memory with %d rows in a pass; going on with %d", rows, rows // 2)
-            part = cast(Explainer, dataclasses.replace(cast(Any, part), batch_size=rows // 2))
-        # Only here, after the error has let go of the tensors of the failed pass.
-        torch.cuda.empty_cache()
+    start = _rows(part, images)
+    rows = Rows(start)
+
+    def attempt() -> Tensor:
+        return run(part if rows.size == start else dataclasses.replace(cast(Any, part), batch_size=rows.size))
+
+    return rows.until_it_fits(attempt, largest)
 
 
 def _rows(part: Any, images: Tensor) -> int:

@@ -136,14 +136,15 @@ def adversarial(
     values = check_maps(maps, samples)
     low, high = _check_bounds(bounds, samples.images)
     alpha, k = step_size or 2.5 * epsilon / steps, share_of(fraction, samples.pixels)
-    drops = []
     with torch.inference_mode(False), asked(model, samples, 1, output=output, batch_size=batch_size) as classifier:
-        for start in range(0, len(samples), classifier.batch_size):
-            group = slice(start, start + classifier.batch_size)
+
+        def drops(group: slice) -> Tensor:
             place = ranks(values[group]) if pixels == "top" else _random_ranks(seed, values[group])
             asked_of = samples.images[group], samples.targets[group], (place < k)[:, None]
-            drops.append(_attack(classifier, *asked_of, epsilon, alpha, steps, bounds=(low, high)))
-    return reduced(torch.cat(drops).masked_fill(constant(values), math.nan), reduction, maps)
+            return _attack(classifier, *asked_of, epsilon, alpha, steps, bounds=(low, high))
+
+        found = classifier.rows.each(len(samples), drops)
+    return reduced(found.masked_fill(constant(values), math.nan), reduction, maps)
 
 
 def _attack(

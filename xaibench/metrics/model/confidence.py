@@ -14,7 +14,7 @@ from torch import Tensor
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output, Rows, asked
+from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, check_common, check_maps, check_samples, reduced
 from xaibench.metrics.shared.replaced_pixels import unit_scaled
@@ -167,7 +167,7 @@ def _dimmed(
     values = check_maps(maps, samples)
     undefined = torch.zeros(len(samples), dtype=torch.bool, device=values.device)
 
-    def prepare(group: slice) -> Rows:
+    def prepare(group: slice) -> MakeRows:
         image, weight = samples.images[group], unit_scaled(values[group])
         undefined[group] = weight.isnan().flatten(1).any(1)
         dimmed = image * weight.nan_to_num()[:, None].to(image)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output, Rows, asked
+from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -135,7 +135,7 @@ def infidelity(
     values = check_maps(maps, samples)
     number, field = (_squares if perturbation == "square" else _noise)(samples, n_samples, seed, sigma)
 
-    def prepare(group: slice) -> Rows:
+    def prepare(group: slice) -> MakeRows:
         image = samples.images[group]
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output, Rows, asked
+from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
@@ -133,7 +133,7 @@ def road(
     turns = {"both": (True, False), "morf": (True,), "lerf": (False,)}[order]
     points = [(most_first, number) for most_first in turns for number in range(len(counts))]
 
-    def prepare(group: slice) -> Rows:
+    def prepare(group: slice) -> MakeRows:
         # The solver is SciPy's: all that a group needs there comes over at once.
         image, rank = samples.images[group], ranks(values[group]).cpu().numpy()
         exact: NDArray[np.float64] = image.double().cpu().numpy()

@@ -7,7 +7,6 @@ normalisation is folded into the convolution before it.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.model_probe import check_classes, check_logits, probe
 from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import computing
+from xaibench.core.compute.row_memory import Rows, default_rows
 from xaibench.metrics.shared.model_inputs import Model, Samples
-
-_LOGGER = logging.getLogger("xaibench")
 
 #: What is done with the outputs of the model. ``"softmax"``: they are logits, and the scores are their softmax, taken
 #: in float64. ``"identity"``: the scores are the outputs (probabilities already, or logits on purpose). A callable:
@@ -29,11 +28,7 @@ Output: TypeAlias = Literal["softmax", "identity"] | Callable[[Tensor], Tensor]
 
 #: Makes the rows ``[n, C, H, W]`` from the indices ``[n]`` of samples in the group and of points. The indices are
 #: on the CPU, by which tensors of any device can be indexed: who reads them does not wait for a GPU.
-Rows: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-
-# Numbers that one forward pass takes by default: larger passes are slower on a CPU, because they leave the cache, and
-# fewer rows than _MIN_ROWS leave its convolutions idle, whatever the size of the images.
-_CPU_NUMBERS, _GPU_NUMBERS, _MIN_ROWS = 2**17, 2**24, 8
+MakeRows: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 # From so many rows on, the time that folding saves (a seventh of each pass) exceeds what it costs (some five passes).
 _FOLD_ROWS = 64
@@ -43,12 +38,12 @@ class Classifier:
     """A model as a metric sees it; made by :func:`asked`.
 
     Attributes:
-        batch_size: Rows in one forward pass.
+        rows: How many of them one forward pass takes.
         classes: K.
     """
 
     def __init__(self, model: Model, output: Output, batch_size: int) -> None:
-        self.batch_size = batch_size
+        self.rows = Rows(batch_size)
         self.classes = 0
         self._model = model
         self._output = output
@@ -56,14 +51,7 @@ class Classifier:
 
     def outputs(self, rows: Tensor) -> Tensor:
         """What the model returns, ``[n, K]`` float64."""
-        found: object = self._model(rows.contiguous(memory_format=self._layout))
-        shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != len(rows):
-            raise ValueError(
-                f"The model must return [N, K] for images [N, C, H, W], got {shape} for images {list(rows.shape)}. "
-                "Wrap a model with one output z a sample so that it returns torch.stack([0 * z, z], 1)."
-            )
-        return found.double()
+        return check_logits(self._model(rows.contiguous(memory_format=self._layout)), len(rows)).double()
 
     def read(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The scores ``[n]`` of the targets, given what the model returned."""
@@ -91,11 +79,11 @@ class Classifier:
         others = outputs.scatter(1, targets[:, None], -torch.inf)
         return logits[:, 0] - others.logsumexp(1)
 
-    def ask(self, samples: Samples, points: int, prepare: Callable[[slice], Rows]) -> Tensor:
+    def ask(self, samples: Samples, points: int, prepare: Callable[[slice], MakeRows]) -> Tensor:
         """The scores ``[N, points]`` of rows that are made as they are needed.
 
-        A group of ``batch_size`` samples is prepared at a time, so that the memory is bounded by ``batch_size``; within
-        a group every pass is full, whatever the number of points.
+        A group of as many samples as a pass takes rows is prepared at a time, so that the memory is bounded; within a
+        group every pass is full, whatever the number of points.
 
         Args:
             samples: Whose targets are scored.
@@ -103,32 +91,23 @@ class Classifier:
             prepare: Called with the group of samples, returns what makes its rows.
         """
         scores = torch.empty((len(samples), points), dtype=torch.float64, device=samples.images.device)
-        size = self.batch_size
         with torch.inference_mode():
-            for start in range(0, len(samples), size):
-                group = slice(start, min(start + size, len(samples)))
-                rows, targets = prepare(group), samples.targets[group]
+            for group in self.rows.parts(len(samples)):
+                size, rows, targets = self.rows.size, prepare(group), samples.targets[group]
                 flat = torch.arange(len(targets) * points)
                 for chunk in torch.split(flat, size):
                     # Point by point: neighbouring rows share their point, and few points are in a pass.
-                    scores[start + chunk % len(targets), chunk // len(targets)] = self._score(rows, targets, chunk)
+                    sample, point = chunk % len(targets), chunk // len(targets)
+                    scores[group.start + sample, point] = self._score(rows, targets, sample, point)
         return checked_scores(scores)
 
-    def _score(self, rows: Rows, targets: Tensor, chunk: Tensor) -> Tensor:
-        """The scores of some rows of a group, in halves when the GPU's memory does not do."""
-        if len(chunk) > self.batch_size:
-            return torch.cat([self._score(rows, targets, part) for part in torch.split(chunk, self.batch_size)])
-        sample, point = chunk % len(targets), chunk // len(targets)
-        try:
-            return self.read(self.outputs(rows(sample, point)), targets[sample])
-        except torch.cuda.OutOfMemoryError:
-            if len(chunk) == 1:
-                raise
-            self.batch_size = len(chunk) // 2
-            _LOGGER.warning("out of GPU memory with %d rows in a pass; going on with %d", len(chunk), self.batch_size)
-        # Only here, after the error has let go of the tensors of the failed pass.
-        torch.cuda.empty_cache()
-        return self._score(rows, targets, chunk)
+    def _score(self, rows: MakeRows, targets: Tensor, sample: Tensor, point: Tensor) -> Tensor:
+        """The scores ``[n]`` of some rows of a group, in halves when the GPU's memory does not do."""
+
+        def work(part: slice) -> Tensor:
+            return self.read(self.outputs(rows(sample[part], point[part])), targets[sample[part]])
+
+        return self.rows.each(len(sample), work)
 
     def examine(self, samples: Samples, rows: int) -> None:
         """Look at what the model returns for the first image, and choose how to run it.
@@ -146,26 +125,10 @@ class Classifier:
         Raises:
             ValueError: If the model cannot take it, returns no ``[N, K]``, or a target is no class of it.
         """
-        one = samples.images[:1]
-        try:
-            with torch.no_grad():
-                outputs = self.outputs(one)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise ValueError(
-                f"The model cannot take images of shape {list(one.shape)}, {one.dtype}, on {one.device}: {error}"
-            ) from error
-        self.classes = outputs.shape[1]
-        targets = samples.targets
-        wrong = (targets < 0) | (targets >= self.classes)
-        if wrong.any():
-            where = int(wrong.int().argmax())
-            raise ValueError(
-                f"targets must lie in 0 to {self.classes - 1}, since the model returns {self.classes} output(s), "
-                f"got {int(targets[where])} for sample {where}."
-            )
-        return outputs
+        logits = probe(self._model, samples.images[:1], finite=False)
+        self.classes = logits.shape[1]
+        check_classes(samples.targets, self.classes)
+        return logits.double()
 
     def _check_output(self, outputs: Tensor) -> None:
         if self._output != "softmax":
@@ -224,12 +187,6 @@ def asked(
         classifier = Classifier(model, output, batch_size or default_rows(samples.images))
         classifier.examine(samples, len(samples) * points)
         yield classifier
-
-
-def default_rows(images: Tensor) -> int:
-    """Rows in one forward pass when the caller names none."""
-    numbers = _CPU_NUMBERS if images.device.type == "cpu" else _GPU_NUMBERS
-    return max(_MIN_ROWS, numbers // images[0].numel())
 
 
 def checked_scores(scores: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from xaibench.core.compute.model_probe import computes_in
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
 
@@ -63,7 +64,7 @@ def check_samples(model: Model, images: Array, targets: Array | int) -> Samples:
     if y.shape != x.shape[:1]:
         raise ValueError(f"targets must be [N], one for each image, got {list(y.shape)} for images {list(x.shape)}.")
     check_finite(x, "images")
-    device, dtype = _place(model, x)
+    device, dtype = computes_in(model, x)
     with torch.inference_mode(False):
         return Samples(x.to(device, dtype), y.to(device, torch.int64))
 
@@ -168,12 +169,3 @@ def _tensor(array: object, name: str) -> Tensor:
             return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))
         raise TypeError(f"{name} must hold real numbers, got {found.dtype}.")
     raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")
-
-
-def _place(model: Model, images: Tensor) -> tuple[torch.device, torch.dtype]:
-    """Where the model computes, and in which precision; that of the images for a function without parameters."""
-    if isinstance(model, nn.Module):
-        for parameter in model.parameters():
-            if parameter.is_floating_point():
-                return parameter.device, parameter.dtype
-    return images.device, images.dtype

@@ -10,7 +10,7 @@ import torch
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
-from xaibench.metrics.shared.asked_model import Output, Rows, asked
+from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.model_inputs import Model, Samples
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def ask_replaced(
     number = torch.tensor(counts, device=maps.device)[:, None, None]
     base_of = _baselines(baseline, samples.images)
 
-    def prepare(group: slice) -> Rows:
+    def prepare(group: slice) -> MakeRows:
         image, base, rank = samples.images[group], base_of(group), ranks(maps[group])
         top, rest = (image, base) if reveal else (base, image)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from xaibench.core.compute.modes import evaluating
+from xaibench.core.compute.model_probe import probe
 from xaibench.core.messages import unknown
 
 _GIVEN = ("in_shape", "num_classes")
@@ -77,24 +77,4 @@ def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, int, int], n
     Raises:
         ValueError: If it does not take them, or returns anything else than finite logits ``[2, num_classes]``.
     """
-    like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
-    images = torch.rand(2, *in_shape).to(like.device, like.dtype)
-    try:
-        with torch.no_grad(), evaluating(model):
-            logits = model(images)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise ValueError(f"{name} does not take images [N, {', '.join(map(str, in_shape))}]: {error}") from error
-    got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
-        raise ValueError(
-            f"{name} returns {got} for 2 images, expected logits [2, {num_classes}]. Wrap it so that it returns one "
-            "row of logits an image."
-        )
-    if logits.shape[1] != num_classes:
-        raise ValueError(
-            f"{name} returns {logits.shape[1]} logits for {num_classes} classes. Build it with {num_classes} outputs, "
-            "replace its last layer and train it (xaibench.models.fit_head), or put its classes together "
-            "(xaibench.models.Folded)."
-        )
-    if not logits.isfinite().all():
-        raise ValueError(f"{name} returns NaN or infinite logits for random images in [0, 1]; check its weights.")
+    probe(model, torch.rand(2, *in_shape), name=name, what="random images in [0, 1]", classes=num_classes)

@@ -33,7 +33,7 @@ from xaibench.models.training.batches import (
 )
 from xaibench.models.training.epochs import LossFunction, Training, TrainingDivergedError, run_epochs
 from xaibench.models.training.network_stack import Single, Stack
-from xaibench.models.training.training_checks import check_arguments, check_precision_of, check_ranges, probe
+from xaibench.models.training.training_checks import check_arguments, check_data, check_precision_of, check_ranges
 
 __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
 
@@ -169,7 +169,7 @@ def fit_many(
     seeds = list(range(count)) if seeds is None else list(seeds)
     check_arguments(models, {"trains": trains, "vals": vals, "lr": rates, "seeds": seeds}, loss, _LOSSES)
     check_ranges(epochs=epochs, patience=patience, batch_size=batch_size, stack=stack, lr=min(rates))
-    in_shapes = [probe(*one) for one in zip(models, trains, vals, strict=True)]
+    in_shapes = [check_data(*one) for one in zip(models, trains, vals, strict=True)]
     where = resolve_device(device)
     check_precision_of(models, precision)
     together = (

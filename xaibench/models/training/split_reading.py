@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from xaibench.core.compute.modes import evaluating
+from xaibench.core.compute.model_probe import check_classes, probe
 from xaibench.core.messages import listed
+from xaibench.models.training.training_checks import check_targets, check_trainable
 
 
 class Samples(Protocol):
@@ -62,39 +63,12 @@ def check_samples(model: nn.Module, train: Samples, val: Samples) -> None:
         ValueError: If a split is empty, a target is no class, a class has no training sample, or the model does not
             take the images, does not return ``[N, K]`` or returns NaN.
     """
-    like = next(model.parameters(), None)
-    if like is None:
-        raise ValueError("The model has no weights to train.")
+    check_trainable(model)
     for name, split in (("training", train), ("validation", val)):
-        if len(split) == 0:
-            raise ValueError(f"The {name} split holds no sample.")
-        if split.targets.dtype != torch.int64:
-            raise ValueError(f"{name} targets are {split.targets.dtype}, expected int64 class indices (.long()).")
-    images = train[[0]][0]
-    try:
-        with torch.no_grad(), evaluating(model):
-            logits = model(images.to(like))
-    except RuntimeError as error:
-        raise ValueError(f"The model does not take images of shape {list(images.shape[1:])}: {error}") from error
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
-        got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"Expected logits [1, K] from the model for one image, got {got}.")
-    if not logits.isfinite().all():
-        raise ValueError(
-            "The model returns NaN or infinite logits for the first training image. Check its weights, and that images "
-            "are in [0, 1]."
-        )
-    _check_classes(train, val, logits.shape[1])
-
-
-def _check_classes(train: Samples, val: Samples, classes: int) -> None:
+        check_targets(split.targets[: len(split)], name)
+    classes = probe(model, train[[0]][0], what="the training images").shape[1]
     for name, split in (("training", train), ("validation", val)):
-        lowest, highest = int(split.targets.min()), int(split.targets.max())
-        if lowest < 0 or highest >= classes:
-            raise ValueError(
-                f"{name} targets go from {lowest} to {highest}, but the model has {classes} outputs. Build it with "
-                "num_classes= the number of classes of the set."
-            )
+        check_classes(split.targets, classes, f"{name} targets")
     counts = torch.bincount(train.targets, minlength=classes)
     missing = (counts == 0).nonzero().flatten().tolist()
     if missing:

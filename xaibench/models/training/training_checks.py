@@ -9,36 +9,40 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.modes import evaluating
+from xaibench.core.compute.model_probe import check_classes, probe
 from xaibench.core.compute.precision import Precision, check_precision, stored_dtype
 from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.messages import unknown
 from xaibench.models.training.batches import Data, in_memory, loader_of
 
 
-def probe(model: nn.Module, train: Data, val: Data) -> tuple[int, ...]:
-    """Shape ``(C, H, W)`` of the images, after trying the model on one of each data set."""
-    like = next(model.parameters(), None)
-    if like is None:
-        raise ValueError("The model has no weights to train.")
+def check_data(model: nn.Module, train: Data, val: Data) -> tuple[int, ...]:
+    """Shape ``(C, H, W)`` of the images, after trying the model on one of each data set.
+
+    Raises:
+        ValueError: If data hold no sample, targets are no int64 classes of the model, or it does not take the images.
+    """
+    check_trainable(model)
     for name, data in (("training", train), ("validation", val)):
         images, targets = in_memory(data, shuffled=False) or _first_batch(data)
-        if len(targets) == 0:
-            raise ValueError(f"The {name} data hold no sample.")
-        if targets.dtype != torch.int64:
-            raise ValueError(f"{name} targets are {targets.dtype}, expected int64 class indices; convert with .long().")
-        try:
-            with torch.no_grad(), evaluating(model):
-                logits = model(images[:1].to(like))
-        except RuntimeError as error:
-            shape = list(images.shape[1:])
-            raise ValueError(f"The model does not take the {name} images of shape {shape}: {error}") from error
-        if logits.ndim != 2:
-            raise ValueError(f"Expected logits [N, K] from the model, got {list(logits.shape)} for one image.")
-        lowest, highest, classes = int(targets.min()), int(targets.max()), logits.shape[1]
-        if lowest < 0 or highest >= classes:
-            raise ValueError(f"{name} targets go from {lowest} to {highest}, but the model has {classes} classes.")
+        check_targets(targets, name)
+        logits = probe(model, images[:1], what=f"the {name} images", finite=False)
+        check_classes(targets, logits.shape[1], f"{name} targets")
     return tuple(images.shape[1:])
+
+
+def check_trainable(model: nn.Module) -> None:
+    """Refuse a model without weights."""
+    if next(model.parameters(), None) is None:
+        raise ValueError("The model has no weights to train; give one that has.")
+
+
+def check_targets(targets: Tensor, name: str) -> None:
+    """Refuse no targets at all, and any but int64; ``name``: training or validation."""
+    if len(targets) == 0:
+        raise ValueError(f"The {name} data hold no sample, expected at least one.")
+    if targets.dtype != torch.int64:
+        raise ValueError(f"{name} targets are {targets.dtype}, expected int64 class indices; convert with .long().")
 
 
 def _first_batch(data: Data) -> tuple[Tensor, Tensor]:

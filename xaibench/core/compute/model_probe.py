@@ -1,0 +1,141 @@
+"""One look at a model before anything is computed with it: does it take such images, and what does it return?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.compute.modes import evaluating
+from xaibench.core.compute.row_memory import is_out_of_memory
+from xaibench.core.messages import kind_of, listed
+
+
+def check_module(model: object) -> None:
+    """Refuse what is no network.
+
+    Raises:
+        TypeError: Says what it is.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K].")
+
+
+def probe(
+    model: Callable[[Tensor], object],
+    images: Tensor,
+    *,
+    name: str = "The model",
+    what: str = "images",
+    classes: int | Sequence[str] | None = None,
+    finite: bool = True,
+) -> Tensor:
+    """What a model returns for a few images, in evaluation mode and without gradients.
+
+    Args:
+        model: A module, which comes back in its own mode, or any function.
+        images: ``[n, C, H, W]``, one or two; moved to where the model computes.
+        name: What the model is called in errors.
+        what: What the images are called in errors.
+        classes: How many there must be, or their names; None = any number.
+        finite: Whether NaN and infinity are refused.
+
+    Returns:
+        Logits ``[n, K]``.
+
+    Raises:
+        ValueError: If the model does not take the images, or returns anything else.
+        torch.cuda.OutOfMemoryError: If the memory does not do; this is never said to be a wrong shape.
+
+    Example:
+        >>> probe(lambda images: images.sum(1), torch.rand(2, 1, 3, 3))
+        Traceback (most recent call last):
+            ...
+        ValueError: The model returns [2, 3, 3] for 2 images, expected logits [2, K]. Wrap a model with one output z \
+for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
+    """
+    images = images.to(*computes_in(model, images))
+    try:
+        with torch.no_grad(), evaluating(model):
+            found = model(images)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        if is_out_of_memory(error):
+            raise
+        kind = str(images.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"{name} cannot take {what} of shape {list(images.shape)}, {kind}, on {images.device}: {error}"
+        ) from error
+    logits = check_logits(found, len(images), name)
+    if classes is not None:
+        _check_number(logits.shape[1], classes, name)
+    if finite and not logits.isfinite().all():
+        raise ValueError(
+            f"{name} returns NaN or infinite logits; check its weights, and that {what} are scaled as it expects."
+        )
+    return logits
+
+
+def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
+    """What a model returned for ``count`` images, once it has been seen to be ``[count, K]``.
+
+    Raises:
+        ValueError: If it is not; says what to do for a model with one output.
+    """
+    if isinstance(found, Tensor) and found.ndim == 2 and len(found) == count:
+        return found
+    got = list(found.shape) if isinstance(found, Tensor) else kind_of(found)
+    raise ValueError(
+        f"{name} returns {got} for {count} image{'s' if count != 1 else ''}, expected logits [{count}, K]. Wrap a "
+        "model with one output z for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2."
+    )
+
+
+def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:
+    """Refuse a target that is no class of the model.
+
+    Args:
+        targets: ``[N]``, integers.
+        classes: How many the model has.
+        what: What the targets are called in the error.
+
+    Raises:
+        ValueError: Names the class and the samples.
+
+    Example:
+        >>> check_classes(torch.tensor([0, 2, 1, 2]), 2)
+        Traceback (most recent call last):
+            ...
+        ValueError: targets: class 2 in samples 1, 3; the model has classes 0 to 1. Number the classes from 0, or ...
+    """
+    wrong = (targets < 0) | (targets >= classes)
+    if wrong.any():
+        samples = listed(wrong.nonzero().flatten().tolist(), most=5)
+        raise ValueError(
+            f"{what}: class {int(targets[wrong][0])} in samples {samples}; the model has classes 0 to {classes - 1}. "
+            "Number the classes from 0, or build the model with more outputs."
+        )
+
+
+def computes_in(model: object, images: Tensor) -> tuple[torch.device, torch.dtype]:
+    """Where a model computes, and in which precision: that of its first floating parameter.
+
+    Args:
+        model: A module or any function.
+        images: Theirs count for what has no such parameter.
+    """
+    if isinstance(model, nn.Module):
+        for parameter in model.parameters():
+            if parameter.is_floating_point():
+                return parameter.device, parameter.dtype
+    return images.device, images.dtype
+
+
+def _check_number(found: int, classes: int | Sequence[str], name: str) -> None:
+    count = classes if isinstance(classes, int) else len(classes)
+    if found != count:
+        named = "" if isinstance(classes, int) else f" ({listed(classes, most=5)})"
+        raise ValueError(
+            f"{name} returns {found} logits for {count} classes{named}. Build it with {count} outputs, replace its "
+            "last layer and train it (xaibench.models.fit_head), or put its classes together (xaibench.models.Folded)."
+        )

@@ -1,0 +1,82 @@
+"""What goes into an explanation and what comes out, checked: images and targets, maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xaibench.core.messages import listed
+from xaibench.explainers.shared.interface import Channels, reduce_channels
+
+
+def check_images(images: Any) -> Tensor:
+    """The images as a tensor ``[N, C, H, W]``.
+
+    Raises:
+        ValueError: For another shape, no image, or numbers that are not finite.
+        TypeError: For anything but floating tensors and arrays.
+    """
+    x = _as_tensor(images, "images").detach()
+    if x.ndim != 4 or x.numel() == 0:
+        raise ValueError(f"images: got {list(x.shape)}, expected [N, C, H, W] with at least one image.")
+    if not x.is_floating_point():
+        raise TypeError(f"images: got {x.dtype}, expected floating numbers, scaled as the model expects them.")
+    finite = x.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(f"images: NaN or infinite numbers in samples {_some(~finite)}; expected finite numbers.")
+    return x
+
+
+def check_targets(targets: Any, samples: int) -> Tensor:
+    """The targets as a tensor ``[samples]`` int64.
+
+    Raises:
+        ValueError: For another shape.
+        TypeError: For anything but tensors and arrays of integers.
+    """
+    y = _as_tensor(targets, "targets").detach()
+    if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
+        raise TypeError(f"targets: got {y.dtype}, expected integers, the class index of each sample.")
+    if tuple(y.shape) != (samples,):
+        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index for each image.")
+    return y.long()
+
+
+def _as_tensor(values: Any, what: str) -> Tensor:
+    if not isinstance(values, Tensor | np.ndarray):
+        raise TypeError(
+            f"{what}: got {type(values).__name__}, expected a torch tensor or a numpy array; torch.as_tensor makes one."
+        )
+    if isinstance(values, Tensor):
+        return values
+    return torch.from_numpy(np.array(values))  # a copy: a read-only or reversed array cannot be shared with torch
+
+
+def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str) -> Tensor:
+    """What an explainer returned as maps ``[N, H, W]`` on the CPU; channels that it left are reduced.
+
+    Raises:
+        ValueError: For another shape, or numbers that are not finite; names the explainer.
+    """
+    result: Tensor = torch.as_tensor(maps).detach().cpu()
+    if result.ndim == 4 and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
+        result = reduce_channels(result, channels or "sum")
+    expected = (len(images), *images.shape[2:])
+    if tuple(result.shape) != expected:
+        raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ([N, H, W]).")
+    finite = result.isfinite().flatten(1).all(1)
+    if not finite.all():
+        hint = (
+            ""
+            if result.dtype == torch.float64
+            else f" They may have left the range of {result.dtype}: try dtype=torch.float64."
+        )
+        raise ValueError(f"{name} returned NaN or infinite numbers for samples {_some(~finite)}.{hint}")
+    return result.contiguous()
+
+
+def _some(which: Tensor) -> str:
+    return listed(which.nonzero().flatten().tolist(), most=5)
