@@ -24,8 +24,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from xaibench.runfolder.tables import SCORES
 from xaibench.runner.plan.planning import CellPlan, make_plan
-from xaibench.runner.stages.gathering import _score_schema, cell_scores
+from xaibench.runner.stages.merged_scores import cell_scores
 from xaibench.runner.store.result_store import CorruptResultError, Store
 from xaibench.runner.suites.suite_files import parse_suite
 
@@ -63,8 +64,8 @@ def merge(folder: Path, rows: int) -> None:
     """What the runner does at the end of a run, less what it asks of the trained networks."""
     store, correct = Store(folder / "store"), np.ones(SAMPLES, dtype=bool)
     with (
-        mock.patch("xaibench.runner.stages.gathering.chosen_training", return_value=(None, 0)),
-        pq.ParquetWriter(folder / "scores.parquet", _score_schema(), write_page_checksum=True) as writer,
+        mock.patch("xaibench.runner.stages.merged_scores.chosen_training", return_value=(None, 0)),
+        pq.ParquetWriter(folder / "scores.parquet", SCORES.arrow_schema(), write_page_checksum=True) as writer,
     ):
         marks = store.keys("score")
         for cell in cells(rows):

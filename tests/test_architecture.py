@@ -27,9 +27,10 @@ MAY_IMPORT = {
     "statistics": {"core"},
     "suites": set(),
     "evaluation": FOUNDATION | PARTS | {"statistics"},
-    "runner": FOUNDATION | PARTS | {"suites", "statistics", "evaluation"},
-    "report": FOUNDATION | {"statistics"},
-    "hub": FOUNDATION | {"data", "report"},
+    "runfolder": {"core"},
+    "runner": FOUNDATION | PARTS | {"suites", "statistics", "evaluation", "runfolder"},
+    "report": FOUNDATION | {"statistics", "runfolder"},
+    "hub": FOUNDATION | {"data", "report", "runfolder"},
     "cli": FOUNDATION | PARTS | {"suites", "statistics", "evaluation", "runner", "report", "hub"},
     "__main__": {"cli"},
     "__init__": FOUNDATION
@@ -40,7 +41,7 @@ MAY_IMPORT = {
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
 ONLY_IN = {
     "captum": ["explainers/captum_adapter.py", "explainers/backward/captum_lrp.py"],
-    "matplotlib": ["report/draw/*.py", "report/numbers/*.py", "report/page/*.py"],
+    "matplotlib": ["report/draw/*.py"],
     "ray": ["runner/engines/ray_engine.py"],
     "ot": ["metrics/truth/*.py"],
     "pydicom": ["data/scans/*.py"],

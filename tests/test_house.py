@@ -83,7 +83,8 @@ def crowded(root=ROOT):
     """Folders with more rooms than one takes in at a glance."""
     folders = [root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")]
     for folder in sorted(folders):
-        rooms = [path for path in folder.iterdir() if not path.name.startswith(("_", "."))]
+        # py.typed is a mark for type checkers, no room.
+        rooms = [path for path in folder.iterdir() if not path.name.startswith(("_", ".", "py.typed"))]
         if len(rooms) > ROOMS:
             yield f"{folder.relative_to(root)}: {len(rooms)} rooms"
 

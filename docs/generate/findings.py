@@ -12,9 +12,9 @@ from pathlib import Path
 import pandas as pd
 from papers import accuracies, table
 
-from xaibench.report.numbers import summary_tables as tables
 from xaibench.report.numbers.paper_claims import Claim, claims
-from xaibench.report.read.run_reading import Run, place, read_run
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
 NOTES = Path(__file__).parent / "findings-notes.txt"
@@ -29,7 +29,7 @@ One that does not hold is reported as well. The same table stands on the report 
 """
 
 
-def section(run: Run, command: str) -> str:
+def section(run: RunResults, command: str) -> str:
     found = claims(run)
     scored = run.scores[run.scores["correct"]]
     samples = scored.groupby(["scenario", "background"], observed=True)["sample"].nunique()
@@ -42,7 +42,7 @@ def section(run: Run, command: str) -> str:
     return "".join(parts)
 
 
-def verdicts(run: Run, found: list[Claim], metric: str) -> str:
+def verdicts(run: RunResults, found: list[Claim], metric: str) -> str:
     rows = [
         [
             each.statement,
@@ -57,8 +57,8 @@ def verdicts(run: Run, found: list[Claim], metric: str) -> str:
     return table(["the paper says", "number", "here", "holds if", "verdict"], rows)
 
 
-def means(run: Run, metric: str) -> str:
-    summary = tables.summarise(run)
+def means(run: RunResults, metric: str) -> str:
+    summary = summarise(run)
     mine = summary[summary["metric"] == metric]
     cells = list(mine.groupby(["scenario", "background", "model"], observed=True, sort=True).groups)
     heads = [" ".join((place(s), place(b), run.models[m].label)) for s, b, m in cells]
@@ -71,7 +71,7 @@ def means(run: Run, metric: str) -> str:
     return table(["", *heads], rows)
 
 
-def page(small: Run, large: Run) -> str:
+def page(small: RunResults, large: RunResults) -> str:
     notes = NOTES.read_text(encoding="utf-8")
     return (
         HEAD

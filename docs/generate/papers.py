@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from xaibench.report.numbers import published_tables as published
-from xaibench.report.read.run_reading import Run, place, read_run
+from xaibench.report.read.run_results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "papers.md"
 NAMES = {"iou": "IoU", "precision": "precision", "recall": "recall", "hit": "pointing", "insertion": "insertion"}
@@ -70,7 +70,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, numbers, *rows])
 
 
-def accuracies(run: Run) -> str:
+def accuracies(run: RunResults) -> str:
     rows = []
     for row in run.accuracy.to_dict("records"):
         cell = " ".join((place(row["scenario"]), place(row["background"]), run.models[row["model"]].label))
@@ -80,7 +80,7 @@ def accuracies(run: Run) -> str:
     return table(["cell", "alpha", "paper", "here", "difference"], rows)
 
 
-def page(run: Run) -> str:
+def page(run: RunResults) -> str:
     sets, metrics = published.SETS, published.METRICS
     parts = [HEAD.format(trainings=int(run.accuracy["trainings"].iloc[0])), accuracies(run), BETWEEN]
     parts.append(table(list(sets.values()), [[f"{published.ACCURACY[key]:.2f}" for key in sets]]))

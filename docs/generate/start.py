@@ -15,10 +15,11 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.report.draw.map_figures import colour_tile, tile_key
-from xaibench.report.numbers import summary_tables as tables
+from xaibench.report.draw.sample_figures import colour_tile, map_array, tile_kind
 from xaibench.report.numbers.inference import infer
-from xaibench.report.read.run_reading import Run, place, read_run
+from xaibench.report.numbers.leaderboards import leaderboard
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import RunResults, place, read_run
 
 DOCS = Path(__file__).parents[1]
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
@@ -29,10 +30,10 @@ METHODS = ("saliency", "shapley_sampling", "integrated_gradients", "pattern_attr
 INK = {"light": "#333333", "dark": "#d5d7e0"}
 
 
-def table(run: Run) -> str:
+def table(run: RunResults) -> str:
     """The leaderboard in Markdown, as the report page has it."""
-    summary, _ = infer(run, tables.summarise(run))
-    board = tables.leaderboard(run, summary)
+    summary, _ = infer(run, summarise(run))
+    board = leaderboard(run, summary)
     board = board[board["cells"] == board["of"]]
     cells = int(board["of"].iloc[0])
     lines = [
@@ -49,7 +50,7 @@ def table(run: Run) -> str:
     return "\n".join(lines)
 
 
-def picture(run: Run, theme: str) -> Figure:
+def picture(run: RunResults, theme: str) -> Figure:
     """One test sample of each scenario, its ground truth, and maps of it, on a transparent ground."""
     columns = [("image", "Image"), ("mask", "Truth"), *((name, run.explainers[name].label) for name in METHODS)]
     shorter = {"Shapley Value Sampling": "Shapley", "Integrated Gradients": "Int. Gradients"}
@@ -62,7 +63,10 @@ def picture(run: Run, theme: str) -> Figure:
     axes = figure.add_axes((left / width, 0, side * len(columns) / width, side * len(rows) / height))
     for y, row in enumerate(rows):
         for x, (name, _) in enumerate(columns):
-            colours = colour_tile(run.examples[tile_key(row, name, "example")], name if x < 2 else "map")
+            array = map_array(run.pictures[row], "example", name)
+            if array is None:
+                raise SystemExit(f"{run.path} has no {name} of {run.words_of(row)}: run the whole suite.")
+            colours = colour_tile(array, tile_kind(name))
             axes.imshow(colours, extent=(x + 0.04, x + 0.96, y + 0.96, y + 0.04), interpolation="none", aspect="auto")
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
     style = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"}

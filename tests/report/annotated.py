@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from safetensors.numpy import save_file
+
+from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
 
 CONTROLS = {"sobel": "Sobel", "laplace": "Laplace", "uniform": "Uniform", "input": "Input"}
 SETS = ("pet", "scene")
@@ -55,22 +56,30 @@ def make_annotated_scores(samples: int, model: str, seed: int = 0) -> pd.DataFra
     return pd.concat(parts, ignore_index=True)
 
 
-def make_sheet(model: str, images: int = 3, side: int = 48) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def make_sheet(model: str, images: int = 3, side: int = 48) -> list[SampleCell]:
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:side, :side] / side
-    arrays, labels = {}, {}
+    cells = []
     for dataset in SETS:
-        for i in range(images):
-            key = f"{dataset}/{model}/{i}"
-            blob = np.exp(-((x - 0.3 - 0.15 * i) ** 2 + (y - 0.55) ** 2) / 0.03)
-            colours = np.stack([0.3 + 0.5 * blob, 0.5 * y + 0.2, 0.6 - 0.3 * x], axis=-1)
-            arrays[f"{key}/image"] = (255 * np.clip(colours, 0, 1)).astype(np.uint8)
-            arrays[f"{key}/mask"] = (blob > 0.4).astype(np.uint8)
-            for place, name in enumerate([*VISUAL, *VISUAL_CONTROLS]):
-                noise = rng.normal(size=(side, side)) * (0.1 + 0.06 * place)
-                arrays[f"{key}/map/{name}"] = (blob + noise).astype(np.float32)
-            labels[key] = f"{dataset}_{i}.jpg: {'cat' if i % 2 else 'dog'}"
-    return arrays, labels
+        blobs = [np.exp(-((x - 0.3 - 0.15 * i) ** 2 + (y - 0.55) ** 2) / 0.03) for i in range(images)]
+        colours = [np.stack([0.3 + 0.5 * blob, 0.5 * y + 0.2, 0.6 - 0.3 * x], axis=-1) for blob in blobs]
+        noise = [0.1 + 0.06 * place for place in range(len(VISUAL | VISUAL_CONTROLS))]
+        maps = np.abs([[blob + rng.normal(size=(side, side)) * each for each in noise] for blob in blobs])
+        cells.append(
+            SampleCell(
+                **{"scenario": dataset, "background": "-", "model": model, "dataset": dataset},
+                **{"data_seed": 0, "seed": 0, "browsed": 0, "example": None, "photographs": True},
+                samples=tuple(range(images)),
+                labels=tuple(f"{dataset}_{i}.jpg: {'cat' if i % 2 else 'dog'}" for i in range(images)),
+                sheet=tuple(range(images)),
+                explainers=tuple(VISUAL | VISUAL_CONTROLS),
+                images=(255 * np.clip(colours, 0, 1)).astype(np.uint8),
+                masks=(np.array(blobs) > 0.4).astype(np.uint8),
+                maps=(maps / maps.max((2, 3), keepdims=True)).astype(np.float16),
+                means=np.zeros((0, side, side), np.float32),
+            )
+        )
+    return cells
 
 
 def make_curves(model: str, samples: int = 60) -> pd.DataFrame:
@@ -113,9 +122,8 @@ def write_annotated_run(folder: Path, samples: int = 60, model: str = "resnet18"
         {"dataset": name, "data_seed": 0, "sample": i, "id": f"{name}_{i}"} for name in SETS for i in range(samples)
     ]
     table = pd.DataFrame(names)
-    table["group"] = [f"{row['dataset']}-{row['sample'] // 2}" for row in names]
+    table["group"] = table["sample"] // 2
     table.assign(file=table["id"] + ".jpg").to_csv(folder / "samples.csv", index=False)
     make_curves(model, samples).to_parquet(folder / "curves.parquet")
-    arrays, labels = make_sheet(model)
-    save_file(arrays, folder / "sheet.safetensors", metadata=labels)
+    (folder / PICTURES).write_bytes(to_safetensors(make_sheet(model)))
     return folder

@@ -10,11 +10,10 @@ from urllib.parse import parse_qs
 import pandas as pd
 import pytest
 from report.conftest import FEW_CELLS, write_run
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from report.pictures import change_samples
 
 from xaibench.report import write_report
-from xaibench.report.draw.score_figures import save
+from xaibench.report.draw.figure_style import save
 from xaibench.report.page import page_writing as page
 
 #: Everything that ends an attribute, an element, a script, a comment or a template, and would tell that it ran.
@@ -39,11 +38,7 @@ def write_hostile_run(folder: Path) -> Path:
     parts = json.loads((folder / "parts.json").read_text())
     parts["title"] = parts["explainers"]["lime"]["label"] = parts["metrics"]["topk_precision"]["label"] = HOSTILE
     (folder / "parts.json").write_text(json.dumps(parts))
-    file = folder / "gallery.safetensors"
-    with safe_open(file, "np") as opened:
-        cells = json.loads(opened.metadata()["cells"])
-    cells = [cell | {"labels": [f"{HOSTILE} {i}" for i in cell["samples"]]} for cell in cells]
-    save_file(load_file(file), file, metadata={"cells": json.dumps(cells)})
+    change_samples(folder, lambda cell: {"labels": tuple(f"{HOSTILE} {i}" for i in cell.samples)})
     rows = [{"job": HOSTILE, "stage": "train", "error": HOSTILE}]
     pd.DataFrame(rows).to_csv(folder / "failures.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:

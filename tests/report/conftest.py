@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from report.annotated import CONTROLS, write_annotated_run
-from report.pictures import make_gallery, make_jobs
-from safetensors.numpy import save_file
+from report.pictures import make_jobs, make_samples
 
-from xaibench.report.draw import score_figures as figures
-from xaibench.report.draw.score_figures import save
+from xaibench.report.draw import comparison_figures, sample_figures, score_figures
+from xaibench.report.draw.figure_style import save
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary_tables import summarise
+from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page import page_writing as page
-from xaibench.report.read.run_reading import Run, read_run
+from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.runfolder.sample_file import PICTURES, to_safetensors
 
 METHODS = {
     "pfi": "PFI",
@@ -109,26 +109,6 @@ def make_parts() -> dict:
     }
 
 
-def make_examples(cells: list, seed: int = 0) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    arrays = {}
-    mask = np.zeros((8, 8), np.float32)
-    mask[1:4, 1], mask[2, 2], mask[4:7, 5], mask[6, 6] = 1, 1, 1, 1
-    for scenario, background, model in cells:
-        arrays[f"{scenario}/{background}/mask"] = mask
-        arrays[f"{scenario}/{background}/image"] = rng.normal(0, 0.3, (8, 8)).astype(np.float32)
-        for name in METHODS | CONTROLS:
-            if name == "guided_gradcam" and model != "cnn":
-                continue
-            for kind, noise in (("example", 0.5), ("global", 0.12)):
-                if kind == "global" and scenario == "rigid":
-                    continue
-                arrays[f"{scenario}/{background}/{model}/{name}/{kind}"] = np.abs(
-                    mask + rng.normal(0, noise, (8, 8))
-                ).astype(np.float32)
-    return arrays
-
-
 def make_accuracy(cells: list, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     rng = np.random.default_rng(seed)
     rows, trainings = [], []
@@ -175,8 +155,7 @@ def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     scores = make_scores(samples, cells)
     scores.to_parquet(folder / "scores.parquet")
-    arrays, about = make_gallery(scores)
-    save_file(arrays, folder / "gallery.safetensors", metadata=about)
+    (folder / PICTURES).write_bytes(to_safetensors(make_samples(scores)))
     make_jobs(scores).to_csv(folder / "jobs.csv", index=False)
     accuracy, trainings = make_accuracy(cells)
     accuracy.to_csv(folder / "accuracy.csv", index=False)
@@ -185,7 +164,6 @@ def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     (folder / "parts.json").write_text(json.dumps(make_parts()))
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "suite.toml").write_text('name = "xai-tris-8x8"\nseed = 0\n')
-    save_file(make_examples(cells), folder / "examples.safetensors")
     return folder
 
 
@@ -213,19 +191,19 @@ def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("run") / "run")
 
 
-def findings(folder: Path) -> tuple[Run, pd.DataFrame, pd.DataFrame]:
+def findings(folder: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:
     run = read_run(folder)
     return run, *infer(run, summarise(run))
 
 
 @pytest.fixture(scope="session")
-def shared_findings(shared_run: Path) -> tuple[Run, pd.DataFrame, pd.DataFrame]:
+def shared_findings(shared_run: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:
     """The run, its summary and its pairs, for tests that only look at them."""
     return findings(shared_run)
 
 
 @pytest.fixture(scope="session")
-def annotated_findings(annotated_run: Path) -> tuple[Run, pd.DataFrame, pd.DataFrame]:
+def annotated_findings(annotated_run: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:
     """The same, of the run on annotated sets."""
     return findings(annotated_run)
 
@@ -257,9 +235,11 @@ def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws nothing: for pages of which only words, tables and maps are asked."""
-    for name in ("map_figure", "ranking_figure", "agreement_figure", "band_figure", "overlay_figure"):
-        monkeypatch.setattr(page, name, lambda *_: Figure())
-    monkeypatch.setattr(figures, "score_figure", lambda *_: Figure())
+    drawn = {comparison_figures: ("ranking_figure", "agreement_figure"), page: ("band_figure", "overlay_figure")}
+    drawn |= {sample_figures: ("map_figure",), score_figures: ("score_figure",)}
+    for module, names in drawn.items():
+        for name in names:
+            monkeypatch.setattr(module, name, lambda *_: Figure())
     monkeypatch.setattr(page, "save", lambda figure, kind: b'<svg viewBox="0 0 1 1"></svg>')
 
 

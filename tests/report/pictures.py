@@ -1,29 +1,53 @@
-"""What a run folder holds for the browser of samples and for the page of time, made up."""
+"""What a run folder holds for the samples to look at and for the page of time, made up."""
 
-import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
+from xaibench.runfolder.tables import JOBS
+
 #: Seconds of a job by stage.
 SECONDS = {"data": 0.5, "train": 8.0, "explain": 0.4, "score": 0.02}
+KEYS = ["scenario", "background", "model", "dataset", "data_seed", "seed"]
 
 
-def make_gallery(scores: pd.DataFrame, count: int = 6, side: int = 8) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays and metadata of ``gallery.safetensors``: the first correct samples of each cell."""
+def make_samples(scores: pd.DataFrame, count: int = 6, side: int = 8) -> list[SampleCell]:
+    """The first correct samples of each cell, of which the first is the example; maps are whole levels of 255."""
     rng = np.random.default_rng(0)
-    arrays, cells = {}, []
-    keys = ["scenario", "background", "model", "dataset", "data_seed", "seed"]
-    for number, (names, mine) in enumerate(scores[scores["correct"]].groupby(keys, sort=False)):
+    cells = []
+    for names, mine in scores[scores["correct"]].groupby(KEYS, sort=False):
         samples = sorted(mine["sample"].unique().tolist())[:count]
-        explainers = mine["explainer"].unique().tolist()
+        explainers = tuple(mine["explainer"].unique().tolist())
         shape = (len(samples), side, side)
-        arrays[f"{number}/images"] = np.repeat(rng.integers(0, 256, (*shape, 1), dtype=np.uint8), 3, axis=3)
-        arrays[f"{number}/masks"] = (rng.random(shape) < 0.2).astype(np.uint8)
-        arrays[f"{number}/maps"] = rng.integers(0, 256, (len(samples), len(explainers), side, side), dtype=np.uint8)
-        about = dict(zip(keys, names, strict=True)) | {"samples": samples, "explainers": explainers}
-        cells.append(about | {"labels": [f"sample {i}: T" for i in samples], "photographs": False})
-    return arrays, {"cells": json.dumps(cells)}
+        levels = rng.integers(0, 256, (len(samples), len(explainers), side, side))
+        levels[..., 0, :2] = 0, 255
+        means = rng.random((len(explainers), side, side))
+        cells.append(
+            SampleCell(
+                **dict(zip(KEYS, names, strict=True)),
+                samples=tuple(samples),
+                labels=tuple(f"sample {i}: T" for i in samples),
+                browsed=len(samples),
+                sheet=(),
+                example=0,
+                explainers=explainers,
+                photographs=False,
+                images=np.repeat(rng.integers(0, 256, (*shape, 1), dtype=np.uint8), 3, axis=3),
+                masks=(rng.random(shape) < 0.2).astype(np.uint8),
+                maps=(levels / 255).astype(np.float16),
+                means=(means / means.sum((1, 2), keepdims=True)).astype(np.float32),
+            )
+        )
+    return cells
+
+
+def change_samples(folder, change) -> None:
+    """Write the samples of a folder anew, each cell with what ``change`` gives for it; None leaves it out."""
+    changed = [(cell, change(cell)) for cell in read_samples(folder)]
+    cells = [replace(cell, **new) for cell, new in changed if new is not None]
+    (folder / PICTURES).write_bytes(to_safetensors(cells))
 
 
 def make_jobs(scores: pd.DataFrame) -> pd.DataFrame:
@@ -38,5 +62,4 @@ def make_jobs(scores: pd.DataFrame) -> pd.DataFrame:
     jobs = pd.concat(tables, ignore_index=True).fillna("")
     jobs["key"] = [f"{number:020x}" for number in range(len(jobs))]
     jobs["worker"] = [f"host:{number % 2}" for number in range(len(jobs))]
-    columns = ["stage", "key", "dataset", "data_seed", "model", "explainer", "metric"]
-    return jobs.assign(peak_mb=500, failed=0)[[*columns, "seconds", "cpu_seconds", "peak_mb", "worker", "failed"]]
+    return jobs.assign(peak_mb=500, failed=0)[list(JOBS.columns)]

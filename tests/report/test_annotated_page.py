@@ -3,11 +3,11 @@ import re
 
 import pandas as pd
 import pytest
+from report.pictures import change_samples
 from report.reader import Reader, assert_loads_nothing
-from safetensors.numpy import load_file, save_file
 
 from xaibench.report import RunFolderError, write_report
-from xaibench.report.draw.score_figures import save
+from xaibench.report.draw.figure_style import save
 from xaibench.report.page import page_writing as page_module
 
 
@@ -68,7 +68,7 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
 
 def test_without_the_optional_files_their_sections_are_left_out(fresh_annotated_run):
     keep_metrics(fresh_annotated_run, "iou", "deletion")
-    for name in ("samples.csv", "curves.parquet", "sheet.safetensors", "accuracy.csv"):
+    for name in ("samples.csv", "curves.parquet", "samples.safetensors", "accuracy.csv"):
         (fresh_annotated_run / name).unlink()
     reader = Reader(write_report(fresh_annotated_run).read_text())
     assert "Insertion and deletion" not in reader.words
@@ -80,9 +80,9 @@ def test_without_the_optional_files_their_sections_are_left_out(fresh_annotated_
 def test_names_of_annotated_runs_are_escaped(fresh_annotated_run):
     hostile = "<img src=x onerror=alert(1)>\"'{{ 7*7 }}"
     keep_metrics(fresh_annotated_run, "iou", "insertion", "deletion")
-    file = fresh_annotated_run / "sheet.safetensors"
-    arrays = {key.replace("scene", hostile): value for key, value in load_file(file).items()}
-    save_file(arrays, file, metadata={"pet/resnet18/0": hostile})
+    labels = (hostile, *("plain",) * 2)
+    names = {"pet": {"labels": labels}, "scene": {"scenario": hostile, "dataset": hostile}}
+    change_samples(fresh_annotated_run, lambda cell: names[cell.scenario])
     for name in ("scores.parquet", "curves.parquet"):
         table = pd.read_parquet(fresh_annotated_run / name).replace({"scene": hostile, "deletion": hostile})
         table.to_parquet(fresh_annotated_run / name)
@@ -107,7 +107,9 @@ def test_samples_that_do_not_name_what_they_are_of_are_refused(fresh_annotated_r
 
 def test_the_page_says_when_all_samples_count_and_nothing_was_trained(fresh_annotated_run):
     keep_metrics(fresh_annotated_run, "iou")
-    (fresh_annotated_run / "trainings.csv").write_text("scenario,background,model,data_seed,seed\npet,-,resnet18,0,0\n")
+    (fresh_annotated_run / "trainings.csv").write_text(
+        "scenario,background,model,data_seed,seed,test_accuracy\npet,-,resnet18,0,0,95.0\n"
+    )
     assert "1 classifier was trained, and 8 explanation" in Reader(write_report(fresh_annotated_run).read_text()).words
     settings = '[training]\nmethod = "none"\n[explaining]\nscored = "all"\n'
     (fresh_annotated_run / "suite.toml").write_text(settings)

@@ -3,18 +3,19 @@
 Without a browser these tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
 """
 
-import json
 import os
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from report.browser import HOSTILE, axe, executable, missing, state, write_hostile_run
-from safetensors import safe_open
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary_tables import leaderboard, summarise
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.numbers.leaderboards import leaderboard
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.sample_file import read_samples
 
 WIDTHS = (390, 1440, 1920)
 
@@ -267,9 +268,9 @@ def test_maps_are_painted_in_their_colours_and_described(visit, hostile_run):
     tab = visit("#samples?cell=lin%2Fwhite%2Fllr&of=pfi&outline=no")
     tab.wait_for_function("document.querySelector('.is-chosen canvas').ariaLabel.includes('ground truth')")
     sample = thumbs(tab)[0][0]
-    with safe_open(hostile_run / "gallery.safetensors", "np") as opened:
-        cell = json.loads(opened.metadata()["cells"])[0]
-        levels = opened.get_tensor("0/maps")[cell["samples"].index(sample), cell["explainers"].index("pfi")]
+    cell = read_samples(hostile_run)[0]
+    shares = cell.maps[cell.samples.index(sample), cell.explainers.index("pfi")]
+    levels = np.rint(255 * shares.astype(float)).astype(int)
     import matplotlib
 
     painted = tab.eval_on_selector(

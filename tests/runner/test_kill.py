@@ -83,7 +83,7 @@ def alive(session):
 
 
 def same_tables(folder, other):
-    names = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "examples.safetensors")
+    names = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "samples.safetensors")
     return [name for name in names if (folder / name).read_bytes() != (other / name).read_bytes()] == []
 
 

@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import xaibench as xb
 from xaibench.core.frozen import Frozen
 from xaibench.metrics import METRICS
+from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.network_training import network_seed
 
-TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "examples.safetensors")
+TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
 
 COLUMNS = ["dataset", "scenario", "background", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
 COLUMNS += ["higher_is_better", "reason", "data_seed"]
@@ -98,13 +98,14 @@ def test_accuracies_stand_beside_the_papers(tiny_run):
 
 
 def test_examples_and_parts(tiny_run):
-    examples = load_file(tiny_run / "examples.safetensors")
-    assert examples["rigid/corr/image"].shape == (8, 8)
-    assert set(examples["rigid/corr/mask"].unique().tolist()) == {0.0, 1.0}
-    shares = examples["lin/white/mlp/input/global"]
+    pictures = {cell.cell: cell for cell in read_samples(tiny_run)}
+    assert pictures["rigid", "corr", "cnn"].images.shape[1:] == (8, 8, 3)
+    assert set(pictures["rigid", "corr", "cnn"].masks.ravel().tolist()) == {0, 1}
+    linear = pictures["lin", "white", "mlp"]
+    shares = linear.means[linear.explainers.index("input")]
     assert shares.sum() == pytest.approx(1, abs=1e-5)
     assert (shares >= 0).all()
-    assert "lin/white/mlp/guided_gradcam/example" not in examples
+    assert "guided_gradcam" not in linear.explainers
     parts = json.loads((tiny_run / "parts.json").read_text())
     assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "pattern_net", "uniform", "input"]
     assert parts["explainers"]["uniform"]["control"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from xaibench.data.disk.file_readers import MissingDataError, naming
 from xaibench.data.exchange.hub_sets import HubAddress, download
-from xaibench.hub.run_upload import TABLES, TEXTS
+from xaibench.hub.run_upload import TEXTS
+from xaibench.runfolder.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,10 +56,10 @@ def load_results(address: str) -> Results:
     """
     import pyarrow.parquet as pq
 
-    place = HubAddress.parse(address)
-    folder = download(place, [*(f"{name}.parquet" for name in TABLES), *TEXTS])
+    place, names = HubAddress.parse(address), [table.stem for table in TABLES]
+    folder = download(place, [*(f"{name}.parquet" for name in names), *TEXTS])
     tables: dict[str, pd.DataFrame] = {}
-    for name in TABLES:
+    for name in names:
         file = folder / f"{name}.parquet"
         if file.exists():
             with naming(file):

@@ -9,25 +9,16 @@ import pandas as pd
 
 from xaibench._version import __version__
 from xaibench.hub.card_text import card, escape, fenced, table, without_folders
-from xaibench.report.numbers.summary_tables import leaderboard, summarise
-from xaibench.report.read.run_reading import Run, place
+from xaibench.report.numbers.leaderboards import leaderboard
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import RunResults, place
+from xaibench.runfolder.tables import CELL, TABLES
 
-_CELL = ["scenario", "background", "model"]
-
-_WHAT = {
-    "summary": "means, medians, quartiles and ranks of each data set, network, explainer and metric",
-    "scores": "a row for each sample and metric",
-    "comparisons": "every pair of methods that was tested: difference, p, p after Holm's correction",
-    "accuracy": "test accuracies beside the publication's",
-    "trainings": "every single training",
-    "curves": "mean curves of insertion and deletion",
-    "samples": "who the samples are",
-    "jobs": "what every job cost",
-    "failures": "jobs that failed, and why",
-}
+#: Name of a table to what it holds.
+_WHAT = {table.stem: table.what for table in TABLES}
 
 
-def scorecard(run: Run, rows: Mapping[str, int], licence: str | None, repo: str) -> str:
+def scorecard(run: RunResults, rows: Mapping[str, int], licence: str | None, repo: str) -> str:
     """The card.
 
     Args:
@@ -51,7 +42,7 @@ def scorecard(run: Run, rows: Mapping[str, int], licence: str | None, repo: str)
     return without_folders(card(head, _body(run, summary, rows, repo)))
 
 
-def model_index(run: Run, summary: pd.DataFrame) -> list[dict[str, Any]]:
+def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     """One entry for each explainer, as the Hub's ``model-index`` has one for each model.
 
     A result is a data set with a network; its values are the medians over the samples that the report counts. Where no
@@ -64,7 +55,7 @@ def model_index(run: Run, summary: pd.DataFrame) -> list[dict[str, Any]]:
     for name, part in run.explainers.items():
         mine = summary[(summary["explainer"] == name) & summary["median"].notna()]
         results = []
-        for (scenario, background, model), rows in mine.groupby(_CELL, observed=True, sort=True):
+        for (scenario, background, model), rows in mine.groupby(list(CELL), observed=True, sort=True):
             shown = " ".join(filter(None, (place(str(scenario)), place(str(background)))))
             results.append(
                 {
@@ -84,15 +75,15 @@ def model_index(run: Run, summary: pd.DataFrame) -> list[dict[str, Any]]:
     return entries
 
 
-def _metric(run: Run, row: pd.Series) -> dict[str, Any]:
+def _metric(run: RunResults, row: pd.Series) -> dict[str, Any]:
     metric = str(row["metric"])
     value = round(float(row["median"]), 6)
     counted = {"n": int(row["n"]), "n_valid": int(row["n_valid"]), "mean": round(float(row["mean"]), 6)}
     return {"type": metric, "name": f"{run.metrics[metric].label} (median)", "value": value, "args": counted}
 
 
-def _body(run: Run, summary: pd.DataFrame, rows: Mapping[str, int], repo: str) -> str:
-    cells = int(summary.groupby(_CELL, observed=True).ngroups)
+def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo: str) -> str:
+    cells = int(summary.groupby(list(CELL), observed=True).ngroups)
     about = (
         f"Scores of {sum(not part.control for part in run.explainers.values())} explainers and "
         f"{sum(part.control for part in run.explainers.values())} controls (which know no network) in {cells:,} pairs "
@@ -124,14 +115,14 @@ results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["
 `load_dataset("{repo}", "scores")` of the library `datasets` reads a table as well."""
 
 
-def _leaderboard(run: Run, board: pd.DataFrame) -> str:
+def _leaderboard(run: RunResults, board: pd.DataFrame) -> str:
     columns = ["place", "method", "mean rank"]
     for part in run.metrics.values():
         columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "beats controls"]
     return table(columns, [list(_line(run, row)) for _, row in board.iterrows()])
 
 
-def _line(run: Run, row: pd.Series) -> Iterator[object]:
+def _line(run: RunResults, row: pd.Series) -> Iterator[object]:
     part = run.explainers[str(row["explainer"])]
     yield "" if pd.isna(row["place"]) else str(int(row["place"]))
     yield part.label + (" (control)" if part.control else "")

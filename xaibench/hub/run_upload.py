@@ -19,17 +19,13 @@ from xaibench.data import DATASETS
 from xaibench.hub.card_text import without_folders
 from xaibench.hub.licence import check_name
 from xaibench.hub.run_scorecard import scorecard
-from xaibench.report.read.run_reading import RunFolderError, read_run
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
+from xaibench.runfolder.tables import TABLES, RunFolderError, Table
 
-#: The tables of a run folder, those that the viewer shows first at the top.
-TABLES = ("summary", "scores", "comparisons", "accuracy", "trainings", "curves", "samples", "jobs", "failures")
 #: Texts that a run folder needs to be reported on.
-TEXTS = ("parts.json", "environment.json", "suite.toml")
+TEXTS = (PARTS, ENVIRONMENT, SUITE)
 
-_TEXT_COLUMNS = (
-    *("dataset", "scenario", "background", "model", "explainer", "metric", "id", "file", "key", "stage", "job"),
-    *("error", "reason", "first", "second", "worker"),
-)
 #: What says where a job ran, or how a user's files are called.
 _PRIVATE = ("worker", "file")
 
@@ -66,10 +62,10 @@ def prepare_run(
     read = read_run(source)
     open_sets = _open_sets(read.suite_toml)
     rows: dict[str, int] = {}
-    for name in TABLES:
-        parts = (_public(part, open_sets) for part in _parts(source, name))
-        if count := _write(target / f"{name}.parquet", parts):
-            rows[name] = count
+    for table in TABLES:
+        parts = (_public(part, open_sets) for part in _parts(source, table))
+        if count := _write(target / f"{table.stem}.parquet", parts):
+            rows[table.stem] = count
     for name in TEXTS:
         if (source / name).exists():
             text = without_folders((source / name).read_text(encoding="utf-8"))
@@ -98,9 +94,9 @@ def _write(file: Path, parts: Iterator[pa.Table]) -> int:
     return rows
 
 
-def _parts(folder: Path, name: str) -> Iterator[pa.Table]:
+def _parts(folder: Path, table: Table) -> Iterator[pa.Table]:
     """A table of a run folder, a row group at a time; nothing if there is none, or it is empty."""
-    parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
+    parquet, text = folder / f"{table.stem}.parquet", folder / f"{table.stem}.csv"
     file = parquet if parquet.exists() else text
     try:
         if file == parquet:
@@ -108,11 +104,11 @@ def _parts(folder: Path, name: str) -> Iterator[pa.Table]:
                 groups = (opened.read_row_group(number) for number in range(opened.num_row_groups))
                 yield from (group.replace_schema_metadata() for group in groups if len(group))
         elif text.exists() and text.stat().st_size:
-            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(_TEXT_COLUMNS, pa.string()))
+            options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(table.text, pa.string()))
             parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-            table = pyarrow.csv.read_csv(text, parse_options=parsing, convert_options=options)
-            if len(table):
-                yield table
+            rows = pyarrow.csv.read_csv(text, parse_options=parsing, convert_options=options)
+            if len(rows):
+                yield rows
     except (OSError, pa.ArrowException) as error:
         raise RunFolderError(f"{file} cannot be read ({error}). Run the suite again: it writes it anew.") from error
 

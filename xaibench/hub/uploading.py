@@ -16,8 +16,9 @@ from xaibench._version import __version__
 from xaibench.data.exchange.hub_sets import HubAddress, is_network_error, kinds, status_of
 from xaibench.hub.card_text import without_folders
 from xaibench.hub.licence import licence_of
-from xaibench.hub.run_upload import TABLES, prepare_run
+from xaibench.hub.run_upload import prepare_run
 from xaibench.hub.set_upload import prepare_dataset
+from xaibench.runfolder.tables import TABLES
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from xaibench.data import Dataset
 
 #: Files of an earlier upload, which a new one replaces even where its own have other names.
-_OURS = re.compile(rf"data/(train|validation|test)-\d{{5}}-of-\d{{5}}\.parquet|({'|'.join(TABLES)})\.parquet")
+_OURS = re.compile(
+    rf"data/(train|validation|test)-\d{{5}}-of-\d{{5}}\.parquet|({'|'.join(table.stem for table in TABLES)})\.parquet"
+)
 
 _LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write (huggingface.co/settings/tokens)."
 

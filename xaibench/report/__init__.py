@@ -3,9 +3,9 @@
 The report reads what the runner has written and needs nothing else: no data set, no model, no network.
 """
 
-from xaibench.report.draw.agreement_figures import agreement_figure
+from xaibench.report.draw.comparison_figures import agreement_figure
 from xaibench.report.draw.curve_figures import curve_figure
 from xaibench.report.page.page_writing import best_methods, write_report
-from xaibench.report.read.table_files import RunFolderError
+from xaibench.runfolder.tables import RunFolderError
 
 __all__ = ["RunFolderError", "agreement_figure", "best_methods", "curve_figure", "write_report"]

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import xaibench
+from xaibench.runfolder.descriptions import Environment
 
 _PACKAGES = (
     "torch",
@@ -26,7 +26,7 @@ _PACKAGES = (
 )
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """Versions, machine and commit, as JSON-ready values.
 
     Example:

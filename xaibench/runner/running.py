@@ -14,6 +14,7 @@ from typing import Any
 
 from xaibench.core.compute.device import devices_of, resolve_device
 from xaibench.core.messages import unknown
+from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
 from xaibench.runner.costs.calibration import learn
 from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus
 from xaibench.runner.engines.scheduling import Schedule
@@ -128,7 +129,7 @@ def run(
         folder = Path(out) if out is not None else Path("runs") / loaded.name
         results = Store(store if store is not None else folder / "store")
         with _sole_use(folder):
-            write_atomic(folder / "suite.toml", text.encode())
+            write_atomic(folder / SUITE, text.encode())
             count = _counted(plan, progress)
             with (
                 _engine(engine, results, device, workers, address, device_workers) as runner,
@@ -138,7 +139,7 @@ def run(
             if engine != "ray":  # whose machines are others
                 learn(records.outcomes, devices_of(device)[0].partition(":")[0])
             seconds = time.monotonic() - start
-            conditions = {
+            conditions: Environment = {
                 "engine": engine,
                 "workers": 1 if engine == "serial" else workers or available_cpus(),
                 "device": device,
@@ -153,7 +154,7 @@ def run(
                 "choices": {name: choice for name, choice in choices.items() if choice is not None},
                 "missing": list(missing),
             }
-            write_atomic(folder / "environment.json", json.dumps(environment() | conditions, indent=2).encode())
+            write_atomic(folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
     return Run(folder, {str(job): error for job, error in failures.items()}, len(plan.jobs), seconds, missing)
 
 

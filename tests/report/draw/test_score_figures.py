@@ -1,19 +1,12 @@
-import base64
-import io
-import re
-
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
-from PIL import Image
 
-from xaibench.report.draw.inline_images import inline_svg, shrink, tile_uri
-from xaibench.report.draw.map_figures import colour_tile, map_figure, map_kinds
-from xaibench.report.draw.score_figures import THEME, panel_grid, save, score_figure
-from xaibench.report.numbers.summary_tables import summarise
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.draw.figure_style import save
+from xaibench.report.draw.score_figures import panel_grid, score_figure
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import read_run
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +79,6 @@ def test_labels_do_not_overlap(run, summary):
 
 def test_a_metric_without_a_defined_score_has_no_figure(run, summary):
     assert score_figure(run, summary.assign(n_valid=0), "emd_perf") is None
-    assert map_figure(run, "example", []) is None
 
 
 def test_drawing_leaves_the_settings_alone_and_repeats_to_the_bit(run, summary):
@@ -95,80 +87,6 @@ def test_drawing_leaves_the_settings_alone_and_repeats_to_the_bit(run, summary):
         first = save(score_figure(run, summary, "emd_perf"), "svg")
         assert dict(matplotlib.rcParams) == before
     assert first == save(score_figure(run, summary, "emd_perf"), "svg")
-
-
-def test_inline_svg_follows_the_page(run, summary):
-    svg = inline_svg(save(score_figure(run, summary, "emd_perf"), "svg"), "box-emd", "Boxes & more")
-    assert svg.startswith("<svg viewBox=")
-    assert 'aria-label="Boxes &amp; more"' in svg
-    assert not any(colour in svg for colour in THEME.values())
-    assert "var(--series-1)" in svg
-    assert "http" not in svg
-    assert " style=" not in svg.partition(">")[2]
-    used = set(re.findall(r'class="([^"]+)"', svg))
-    assert used == set(re.findall(r"\.(\w+)\{", svg))
-    ids = re.findall(r'id="([^"]+)"', svg)
-    assert len(ids) == len(set(ids)) > 0
-    assert all(name.startswith("box-emd-") for name in ids)
-    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg)) <= set(ids)
-
-
-def test_maps_have_a_row_for_each_cell_and_global_ones_leave_rigid_out(run):
-    kinds = map_kinds(run)
-    assert len(kinds["example"]) == 18
-    assert len(kinds["global"]) == 14
-    assert all(row[0] != "rigid" for row in kinds["global"])
-    figure = map_figure(run, "example", kinds["example"])
-    # Guided GradCAM has maps of the eight CNN cells alone.
-    assert len(figure.axes[0].get_images()) == 18 * (2 + 17) - 10
-
-
-def test_colours_of_a_map_are_those_of_its_magnitude():
-    array = np.array([[0.0, -2.0], [1.0, 0.5]])
-    assert (colour_tile(array, "map") == colour_tile(-array, "map")).all()
-    assert (colour_tile(array, "map") == colour_tile(3 * array, "map")).all()
-    assert colour_tile(np.array([[0.0, -1.0, 1.0]]), "image").tolist()[0] == [[128] * 3, [0] * 3, [255] * 3]
-    assert (colour_tile(np.full((2, 2), np.nan), "map") == colour_tile(np.zeros((2, 2)), "map")).all()
-
-
-def test_large_maps_are_reduced_by_block_means():
-    array = np.random.default_rng(0).random((64, 64))
-    small = shrink(array)
-    assert small.shape == (32, 32)
-    assert small[3, 5] == pytest.approx(array[6:8, 10:12].mean())
-    assert shrink(np.ones((70, 33))).shape == (24, 11)
-    assert tile_uri(colour_tile(small, "map")).startswith("data:image/webp;base64,")
-
-
-def test_small_tiles_are_exact_and_large_ones_near():
-    colours = colour_tile(np.random.default_rng(0).random((16, 16)), "map")
-    kind, _, data = tile_uri(colours).partition(";base64,")
-    assert kind == "data:image/png"
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), colours)
-    ramp = np.add.outer(np.arange(32.0), np.arange(32.0))
-    data = tile_uri(colour_tile(ramp, "map")).partition(";base64,")[2]
-    near = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")).astype(int)
-    assert np.abs(near - colour_tile(ramp, "map")).mean() < 8
-
-
-def test_a_drawing_made_lighter_is_the_same_drawing():
-    figure = Figure(figsize=(2, 1))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.axis("off")
-    axes.plot([0, 0.123456, 1], [0, 0.654321, 1])
-    axes.text(0.5, 0.5, "0.123456")
-    raw = save(figure, "svg").decode()
-    svg = inline_svg(raw.encode(), "p", "t")
-    assert ">0.123456<" in svg  # text is text
-
-    def line(text):
-        path = next(tag for tag in re.findall(r"<path[^>]*>", text, re.S) if "clip-path" in tag and "d=" in tag)
-        return [float(number) for number in re.findall(r"-?[\d.]+", re.search(r' d="([^"]*)"', path).group(1))]
-
-    assert line(svg) == [round(number, 1) for number in line(raw)]
-    assert line(svg) != line(raw)
-    assert svg.count("<g") == svg.count("</g>")
-    assert 'style="--width: 144px"' in svg
 
 
 def test_a_dollar_sign_in_a_label_is_a_dollar_sign(fresh_run):

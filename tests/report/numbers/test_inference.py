@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from oracles.report_tables import holm, ranks_over_samples, sign_flip
 
-from xaibench.report.numbers.inference import ALL_PAIRS, INFERENCE_COLUMNS, PAIR_COLUMNS, bundled, cell_matrices, infer
-from xaibench.report.numbers.summary_tables import SUMMARY_COLUMNS, summarise
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.numbers.inference import ALL_PAIRS, bundled, cell_matrices, infer
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 from xaibench.statistics.intervals import paired_test
 
 CELL = ["scenario", "background", "model"]
@@ -28,8 +29,8 @@ def test_the_summary_keeps_its_rows_and_columns(shared_findings):
     run, summary, _ = shared_findings
     plain = summarise(run)
     pd.testing.assert_frame_equal(summary[plain.columns.tolist()], plain)
-    assert summary.columns.tolist() == [*plain.columns, *INFERENCE_COLUMNS]
-    assert set(SUMMARY_COLUMNS) < set(summary)
+    assert summary.columns.tolist() == [*plain.columns, *INFERRED]
+    assert set(DESCRIBED) < set(summary)
 
 
 def test_tests_and_ranks_are_the_literal_ones(fresh_annotated_run):
@@ -124,7 +125,7 @@ def test_the_interval_holds_the_mean_at_the_textbook_width(shared_findings):
 
 def test_of_many_methods_only_the_pairs_with_a_control_are_tested(shared_findings):
     run, _, pairs = shared_findings
-    assert pairs.columns.tolist() == PAIR_COLUMNS
+    assert pairs.columns.tolist() == list(COMPARISONS.columns)
     assert len(run.explainers) > ALL_PAIRS
     for row in pairs[["first", "second"]].drop_duplicates().itertuples():
         assert run.explainers[row.first].control != run.explainers[row.second].control

@@ -4,7 +4,7 @@ import pytest
 
 import xaibench as xb
 from xaibench.report.numbers.metric_correlations import EXPLAINERS, agreements, mean_agreements, table_4
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.read.run_results import read_run
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from xaibench.report.numbers.paper_claims import SHAP, Claim, claims
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.read.run_results import read_run
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}
 

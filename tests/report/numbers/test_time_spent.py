@@ -6,7 +6,8 @@ from report.conftest import FEW_CELLS, write_run
 
 from xaibench.report import RunFolderError, write_report
 from xaibench.report.numbers.time_spent import costs
-from xaibench.report.read.run_reading import JOB_COLUMNS, read_run
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.tables import JOBS
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def write(folder, *rows):
         rows, columns=["stage", "key", "model", "explainer", "metric", "seconds", "cpu_seconds", "peak_mb", "failed"]
     )
     table = table.assign(dataset="set", data_seed=0, worker="host:1")
-    table[list(JOB_COLUMNS)].to_csv(folder / "jobs.csv", index=False)
+    table[list(JOBS.columns)].to_csv(folder / "jobs.csv", index=False)
 
 
 ROWS = [

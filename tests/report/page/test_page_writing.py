@@ -5,14 +5,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_loads_nothing
-from safetensors.numpy import load_file, save_file
 
 from xaibench.report import write_report
-from xaibench.report.draw.score_figures import save
-from xaibench.report.numbers.inference import INFERENCE_COLUMNS, PAIR_COLUMNS
-from xaibench.report.numbers.summary_tables import SUMMARY_COLUMNS
+from xaibench.report.draw.figure_style import save
 from xaibench.report.page import page_writing as page_module
+from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 
 
 def save_small(figure, kind):
@@ -52,8 +52,8 @@ def test_files_of_the_report(shared_run, page):
     for path in (shared_run / "figures").iterdir():
         start = path.read_bytes()[:5]
         assert start == (b"\x89PNG\r" if path.suffix == ".png" else b"<?xml")
-    assert list(pd.read_csv(shared_run / "summary.csv").columns) == [*SUMMARY_COLUMNS, *INFERENCE_COLUMNS]
-    assert list(pd.read_csv(shared_run / "comparisons.csv").columns) == PAIR_COLUMNS
+    assert list(pd.read_csv(shared_run / "summary.csv").columns) == [*DESCRIBED, *INFERRED]
+    assert list(pd.read_csv(shared_run / "comparisons.csv").columns) == list(COMPARISONS.columns)
     assert not list(shared_run.rglob("*.tmp"))
 
 
@@ -197,30 +197,39 @@ def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
     else:
         scores["value"] = np.nan
     scores.to_parquet(drawn_run / "scores.parquet")
-    (drawn_run / "examples.safetensors").unlink()
+    (drawn_run / "samples.safetensors").unlink()
     words = Reader(write_report(drawn_run).read_text()).words
     assert "There is no score to rank" in words
     assert "11 min 30 s" in words
     assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
 
 
-def test_missing_examples_leave_gaps(small_run):
-    file = small_run / "examples.safetensors"
-    arrays = {key: value for key, value in load_file(file).items() if "/lime/" not in key and "mask" not in key}
-    save_file(arrays, file)
+def test_missing_maps_leave_gaps(small_run):
+    def without_lime(cell):
+        if cell.cell == ("lin", "white", "llr"):
+            return None
+        kept = [number for number, name in enumerate(cell.explainers) if name != "lime"]
+        explainers = tuple(cell.explainers[number] for number in kept)
+        means = {} if cell.scenario == "rigid" else {"means": cell.means[kept]}
+        return {"explainers": explainers, "maps": cell.maps[:, kept], "means": cell.means[:0], "example": None} | means
+
+    change_samples(small_run, without_lime)
     reader = Reader(write_report(small_run).read_text())
     alts = [image["alt"] for image in reader.all("img")]
-    assert not any(alt.startswith(("LIME", "Ground truth")) for alt in alts)
-    assert "LRP, RIGID · CORR · CNN" in alts
+    assert not any(alt.startswith(("LIME", "Sample of")) or "LLR" in alt or "RIGID" in alt for alt in alts)
+    assert any(alt.startswith("LRP, LIN · CORR · CNN") for alt in alts)
+    assert "No example maps were stored." in reader.words
 
 
 def test_alternative_text_says_how_much_lies_in_the_ground_truth(small_run):
-    file = small_run / "examples.safetensors"
-    arrays = load_file(file)
-    mask = arrays["lin/white/mask"]
-    arrays["lin/white/mlp/lrp/example"] = mask + (1 - mask) * mask.sum() / (1 - mask).sum()
-    arrays["lin/white/mlp/pfi/example"] = np.zeros((8, 8), np.float32)
-    save_file(arrays, file)
+    def half_inside(cell):
+        maps, mask = cell.maps.copy(), cell.masks[0].astype(float)
+        ring = mask + (1 - mask) * mask.sum() / (1 - mask).sum()
+        maps[0, cell.explainers.index("lrp")] = ring
+        maps[0, cell.explainers.index("pfi")] = 0
+        return {"maps": maps}
+
+    change_samples(small_run, half_inside)
     alts = [image["alt"] for image in Reader(write_report(small_run).read_text()).all("img")]
     assert "LRP, LIN · WHITE · MLP: 50% of its magnitude inside the ground truth" in alts
     assert "PFI, LIN · WHITE · MLP: zero everywhere" in alts
@@ -246,7 +255,6 @@ def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
 
 @pytest.mark.usefixtures("no_figures")
 def test_large_maps_keep_the_page_small(fresh_run):
-    file = fresh_run / "examples.safetensors"
-    rng = np.random.default_rng(0)
-    save_file({key: rng.normal(size=(64, 64)).astype(np.float32) for key in load_file(file)}, file)
+    scores = pd.read_parquet(fresh_run / "scores.parquet")
+    (fresh_run / PICTURES).write_bytes(to_safetensors(make_samples(scores, count=2, side=64)))
     assert write_report(fresh_run).stat().st_size < 5_000_000

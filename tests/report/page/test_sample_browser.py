@@ -1,20 +1,19 @@
 import base64
 import io
-import json
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 from report.conftest import FEW_CELLS, make_scores, write_run
-from report.pictures import make_gallery
-from safetensors.numpy import load_file, save_file
+from report.pictures import change_samples, make_samples
 
-from xaibench.report import RunFolderError, write_report
+from xaibench.report import write_report
 from xaibench.report.page import page_writing as page
-from xaibench.report.page import sample_browser as gallery
+from xaibench.report.page import sample_browser
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.sample_file import PICTURES, to_safetensors
 
 PLENTY = 10**7
 
@@ -41,14 +40,14 @@ def test_small_pictures_are_kept_to_the_bit_and_the_maps_stand_side_by_side(fold
     ]
     assert found.cells[3]["label"] == "RIGID · CORR · CNN"
     assert (found.shown, found.reduced) == (6, 0)
-    arrays = load_file(folder / "gallery.safetensors")
-    for number, cell in enumerate(found.cells):
+    for cell in found.cells:
+        samples = run.pictures[cell["scenario"], cell["background"], cell["model"]]
         assert len(cell["images"]) == len(cell["masks"]) == len(cell["maps"]) == 6
         for i in range(6):
-            assert np.array_equal(opened(cell["images"][i]), arrays[f"{number}/images"][i, ..., 0])
-            assert np.array_equal(opened(cell["masks"][i]) > 0, arrays[f"{number}/masks"][i] > 0)
+            assert np.array_equal(opened(cell["images"][i]), samples.images[i, ..., 0])
+            assert np.array_equal(opened(cell["masks"][i]) > 0, samples.masks[i] > 0)
             tiles = np.split(opened(cell["maps"][i]), len(cell["explainers"]), axis=1)
-            assert np.array_equal(tiles, arrays[f"{number}/maps"][i])
+            assert np.array_equal(tiles, np.rint(255 * samples.maps[i].astype(float)))
 
 
 def test_scores_ranks_and_how_many_of_the_worst_are_here(folder):
@@ -104,18 +103,18 @@ def test_what_has_no_room_is_left_out_sample_by_sample(folder):
 
 def test_large_maps_are_reduced_only_where_too_few_would_fit(folder, tmp_path):
     run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
-    arrays, about = make_gallery(make_scores(20, FEW_CELLS[:1]), count=14, side=64)
-    arrays["0/images"][..., 1] //= 2  # a photograph
-    save_file(arrays, run_dir / "gallery.safetensors", metadata=about)
+    (made,) = make_samples(make_scores(20, FEW_CELLS[:1]), count=14, side=64)
+    made.images[..., 1] //= 2  # a photograph
+    (run_dir / PICTURES).write_bytes(to_safetensors([made]))
     run = read_run(run_dir)
     (cell,) = browser(run, PLENTY).cells
     count = len(cell["explainers"])
     assert browser(run, PLENTY).reduced == 0
     assert opened(cell["maps"][0]).shape[:2] == (64, 64 * count)
-    assert np.abs(opened(cell["images"][0]).mean((0, 1)) - arrays["0/images"][0].mean((0, 1))).max() < 8
+    assert np.abs(opened(cell["images"][0]).mean((0, 1)) - made.images[0].mean((0, 1))).max() < 8
     room = sum(len(text) for text in cell["maps"]) // 2
     small = browser(run, room)
-    assert small.reduced == gallery.SMALL
+    assert small.reduced == sample_browser.SMALL
     assert small.shown > 7
     assert opened(small.cells[0]["maps"][0]).shape[:2] == (32, 32 * count)
 
@@ -127,18 +126,34 @@ def test_samples_of_another_run_are_not_shown(folder, tmp_path):
     assert browser(read_run(run_dir), PLENTY).cells == []
 
 
-@pytest.mark.parametrize("content", [b"nonsense", b""])
-def test_a_damaged_gallery_is_named(small_run, content):
-    (small_run / "gallery.safetensors").write_bytes(content)
-    with pytest.raises(RunFolderError, match=r"gallery\.safetensors cannot be read .*Run the suite again"):
-        write_report(small_run)
+def test_large_pictures_are_reduced_for_the_page(tmp_path):
+    run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
+    (made,) = make_samples(make_scores(20, FEW_CELLS[:1]), count=2, side=150)
+    (run_dir / PICTURES).write_bytes(to_safetensors([made]))
+    (cell,) = browser(read_run(run_dir), PLENTY).cells
+    assert opened(cell["images"][0]).shape[:2] == opened(cell["masks"][0]).shape == (112, 112)
+    assert opened(cell["maps"][0]).shape[:2] == (64, 64 * len(cell["explainers"]))
 
 
-def test_a_gallery_that_does_not_say_what_it_holds_is_named(small_run):
-    arrays = load_file(small_run / "gallery.safetensors")
-    save_file(arrays, small_run / "gallery.safetensors", metadata={"cells": json.dumps([{"scenario": "lin"}])})
-    with pytest.raises(RunFolderError, match=r"gallery\.safetensors cannot be read"):
-        _ = read_run(small_run).gallery
+def test_what_is_only_for_the_figures_is_not_browsed(small_run):
+    change_samples(small_run, lambda cell: {"browsed": 4, "samples": (*cell.samples[:4], 98, 99)})
+    for cell in browser(read_run(small_run), PLENTY).cells:
+        assert len(cell["samples"]) == len(cell["images"]) == 4
+    change_samples(small_run, lambda cell: {"browsed": 0})
+    assert browser(read_run(small_run), PLENTY).cells == []
+
+
+@pytest.mark.parametrize(("side", "brightest"), [(8, 1), (64, 21)])
+def test_of_large_maps_a_few_pixels_share_the_brightest_level(side, brightest):
+    ramp = np.arange(side**2, dtype=np.float32).reshape(side, side) / side**2
+    levels = sample_browser._levels(ramp)
+    assert (levels.min(), levels.max()) == (0, 255)
+    assert (levels == 255).sum() >= brightest
+    assert (levels == 255).mean() < 0.02
+    assert sample_browser._levels(ramp * 0 + 3).max() == 0
+    peak = np.zeros((64, 64), np.float32)
+    peak[3, 4] = 1.0  # the quantile of such a map is its smallest value
+    assert (sample_browser._levels(peak) == 255).sum() == 1
 
 
 def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monkeypatch):
@@ -149,5 +164,5 @@ def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monk
     less = write_report(small_run).read_text()
     assert len(less.encode()) < len(full.encode()) - 15_000
     assert "6 of the samples of each cell are here" not in less
-    (small_run / "gallery.safetensors").unlink()
+    (small_run / PICTURES).unlink()
     assert 'id="samples"' not in write_report(small_run).read_text()

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from xaibench.runfolder.tables import JOBS
 from xaibench.runner import load_suite, run
 from xaibench.runner.costs import calibration as module
 from xaibench.runner.costs.calibration import Cost, known_costs, learn, remember
 from xaibench.runner.costs.estimates import estimate
 from xaibench.runner.engines.local_engines import Outcome
 from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.store.job_records import COLUMNS, read_records
 from xaibench.runner.store.store_files import write_atomic
 
 
@@ -28,7 +28,7 @@ def test_an_estimate_is_within_a_factor_of_the_truth(tiny_suite, fresh_cache, tm
     assert list(found.stages["jobs"]) == [2, 6, 14, 28]
     # In processor time of the very jobs, whose few milliseconds the machine may count badly: loosely.
     run(tiny_suite, tmp_path / "truth", engine="serial", device="cpu")
-    truth = read_records(tmp_path / "truth")["cpu_seconds"].sum()
+    truth = JOBS.read(tmp_path / "truth")["cpu_seconds"].sum()
     assert 0.3 < found.stages["work_seconds"].sum() / truth < 3
     fresh_cache.unlink()
     found = estimate(tiny_suite, tmp_path / "new", workers=1, device="cpu")
@@ -82,8 +82,8 @@ def test_a_tiny_run_does_not_unteach_what_a_large_one_taught(tiny_suite, fresh_c
 
 
 def test_every_job_is_written_down_once(tiny_run):
-    records = read_records(tiny_run)
-    assert list(records.columns) == list(COLUMNS)
+    records = JOBS.read(tiny_run)
+    assert list(records.columns) == list(JOBS.columns)
     assert records["key"].is_unique
     assert records["stage"].value_counts().to_dict() == {"score": 28, "explain": 14, "train": 6, "data": 2}
     assert (records["seconds"] > 0).all()
@@ -94,8 +94,8 @@ def test_every_job_is_written_down_once(tiny_run):
 def test_a_line_that_a_crash_cut_short_is_left_out(tiny_run, tmp_path):
     text = (tiny_run / "jobs.csv").read_text()
     (tmp_path / "jobs.csv").write_text(text[: len(text) - 40])
-    assert len(read_records(tmp_path)) == len(read_records(tiny_run)) - 1
-    assert len(read_records(tmp_path / "nowhere")) == 0
+    assert len(JOBS.read(tmp_path)) == len(JOBS.read(tiny_run)) - 1
+    assert len(JOBS.read(tmp_path / "nowhere")) == 0
 
 
 def test_amounts_are_those_of_the_suite():

@@ -11,13 +11,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from xaibench.runfolder.tables import JOBS
 from xaibench.runner import ArgumentError, run
-from xaibench.runner.store.job_records import read_records
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "examples.safetensors")
+TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "samples.safetensors")
 
 #: Slow enough for something to happen meanwhile, and one that kills its own process once.
 PARTS = """
@@ -141,12 +141,12 @@ def test_a_node_and_a_worker_lost_in_mid_run(parts, quiet_run, cluster, tmp_path
     assert {(stage, total) for stage, count, total in done if count == total} == {
         ("data", 2), ("train", 2), ("explain", 10), ("score", 20),
     }  # fmt: skip
-    records = read_records(folder)
-    ended = records[records["failed"] == 0]
+    records = JOBS.read(folder)
+    ended = records[~records["failed"]]
     assert sorted(ended["key"]) == sorted(set(ended["key"])), "nothing twice"
     assert len(ended) == result.jobs
     assert records["failed"].sum() >= 1, "what was lost is written down"
-    assert records[records["key"].isin(records[records["failed"] == 1]["key"])]["failed"].min() == 0
+    assert records[records["key"].isin(records[records["failed"]]["key"])]["failed"].min() == 0
 
 
 def test_the_driver_killed_in_mid_run(parts, quiet_run, cluster, tmp_path):

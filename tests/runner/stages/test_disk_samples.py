@@ -7,6 +7,7 @@ from generators.pet import write
 from safetensors import safe_open
 
 import xaibench as xb
+from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
 from xaibench.runner.stages.sample_data import read_data, read_test_split
 
@@ -95,14 +96,20 @@ def test_curves_are_the_means_of_the_scores_curves(finished):
         assert area == pytest.approx(chosen.mean(), abs=1e-6)
 
 
-def test_the_sheet_has_every_map_of_some_samples(finished):
-    with safe_open(finished / "sheet.safetensors", "np") as file:
-        names, labels = list(file.keys()), file.metadata()
-        image = file.get_tensor(f"animals/{SMALL}/0/image")
-    assert image.shape == (32, 32, 3)
-    assert image.dtype == np.uint8
-    assert f"animals/{SMALL}/1/map/gradcam" in names
-    assert {label.split(": ")[1] for label in labels.values()} == {"cat", "dog"}
+def test_the_sheet_has_every_map_of_some_samples(finished, pets):
+    (cell,) = read_samples(finished)
+    assert cell.cell == ("animals", "-", SMALL)
+    assert cell.photographs
+    assert cell.example is None
+    assert cell.images.shape[1:] == (32, 32, 3)
+    assert {"gradcam", "saliency", "uniform", "centre"} == set(cell.explainers)
+    test = xb.load("pet", root=pets, size=32).test
+    on_sheet = [cell.samples[number] for number in cell.sheet]
+    assert {int(test.targets[sample]) for sample in on_sheet} == {0, 1}
+    assert {cell.labels[number].split(": ")[1] for number in cell.sheet} == {"cat", "dog"}
+    for number, sample in zip(cell.sheet, on_sheet, strict=True):
+        shown = cell.images[number].transpose(2, 0, 1)
+        assert np.abs(shown - 255 * test[sample][0].numpy()).max() <= 0.51
 
 
 def test_going_on_changes_nothing(finished, pets):

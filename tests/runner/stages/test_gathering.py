@@ -4,8 +4,10 @@ import logging
 import shutil
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
+from xaibench.runfolder.tables import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.gathering import collect
@@ -73,3 +75,12 @@ def test_a_failed_cell_has_no_rows(tiny_suite, copy):
         store.files.remove(store.name("score", score.key))
     collect(plan, store, copy, {})
     assert set(pd.read_parquet(copy / "scores.parquet")["scenario"]) == {"lin"}
+
+
+def test_the_runner_writes_the_schema(tiny_run):
+    assert pq.read_schema(tiny_run / SCORES.name).equals(SCORES.arrow_schema())
+    for table in TABLES:
+        file = tiny_run / table.name
+        if file.exists() and file.suffix == ".csv":
+            assert file.read_text().partition("\n")[0].split(",") == list(table.columns)
+    assert {"scores", "trainings", "accuracy", "failures", "jobs"} <= {path.stem for path in tiny_run.iterdir()}

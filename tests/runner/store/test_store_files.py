@@ -138,7 +138,7 @@ def test_a_store_that_cannot_be_reached_says_so(monkeypatch):
 def test_a_run_on_an_object_store_has_the_same_tables(bucket, tiny_suite, tiny_run, tmp_path):
     result = run(tiny_suite, tmp_path / "run", engine="serial", store=f"{bucket}/{tmp_path.name}")
     assert result.failures == {}
-    for name in ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "examples.safetensors"):
+    for name in ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "samples.safetensors"):
         assert (result.folder / name).read_bytes() == (tiny_run / name).read_bytes()
     assert not (result.folder / "store").exists()
 

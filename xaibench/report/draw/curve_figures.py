@@ -1,4 +1,4 @@
-"""The curves of insertion, deletion and their kin: one line for each explainer."""
+"""The curves of insertion, deletion and their kin: all explainers in one panel, or those of a run in a panel each."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xaibench.report.draw.score_figures import THEME, house_style
+from xaibench.report.draw.figure_style import THEME, house_style, short
+from xaibench.report.read.run_results import RunResults
 
 _COLOURS = [THEME[f"series-{i}"] for i in range(1, 5)]
 # Four colours of the theme, then the same four dashed and dotted.
 _DASHES = ["-", "--", ":", "-."]
+#: Points of a curve that are drawn at most: enough for the eye, few enough for the page.
+POINTS = 41
+#: Inches: a panel, the gaps between panels (room for a title above each), the margins left and below.
+_COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
 
 
 def curve_figure(
@@ -68,3 +74,88 @@ def _checked(label: str, fractions: Any, values: Any) -> tuple[NDArray[np.float6
     if x.ndim != 1 or y.ndim != 2 or len(x) != y.shape[1] or len(x) == 0:
         raise ValueError(f"{label}: curves must be (fractions [P], values [N, P]), got {x.shape} and {y.shape}.")
     return x, y[~np.isnan(y).any(axis=1)]
+
+
+def curve_sets(run: RunResults) -> dict[tuple[str, str, str], pd.DataFrame]:
+    """The curves by data set, model and metric, in the order of the metrics."""
+    if run.curves.empty:
+        return {}
+    order = {name: i for i, name in enumerate(run.metrics)}
+    found = {
+        (str(dataset), str(model), str(metric)): part
+        for (dataset, model, metric), part in run.curves.groupby(["dataset", "model", "metric"], sort=False)
+    }
+    return dict(sorted(found.items(), key=lambda item: (item[0][:2], order.get(item[0][2], len(order)))))
+
+
+def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
+    """A panel for each explainer, all of the same axes; the best control's mean dashed in each of the others.
+
+    Args:
+        run: The run.
+        curves: Of one data set, model and metric, as in ``curves.parquet``.
+        metric: Its name, for the direction.
+
+    Returns:
+        The figure. The number in a panel's title is the area under its mean.
+    """
+    lines = {str(name): part.sort_values("fraction") for name, part in curves.groupby("explainer", sort=False)}
+    known = [name for name in run.explainers if name in lines]
+    names = [*known, *(name for name in lines if name not in known)]
+    areas = {name: _area(lines[name]) for name in names}
+    higher = run.metrics[metric].higher_is_better if metric in run.metrics else metric != "deletion"
+    controls = [name for name in known if run.explainers[name].control and not np.isnan(areas[name])]
+    best = (max if higher else min)(controls, key=areas.__getitem__, default=None)
+    columns = min(_COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    low, high = min(0.0, float(curves["low"].min())), float(curves["high"].max())
+    limits = (low, high + 0.04 * (high - low))  # a line along the top stays whole
+    with house_style():
+        width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
+        height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        for number, name in enumerate(names):
+            row, column = divmod(number, columns)
+            left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
+            bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
+            axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
+            _panel(axes, lines[name], control=name in controls)
+            if best is not None and name != best:
+                bar = _thinned(lines[best])
+                axes.plot(bar["fraction"], bar["mean"], color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
+            axes.set(xlim=(0, 1), ylim=limits)
+            axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
+            label = run.explainers[name].label if name in known else name
+            area = "–" if np.isnan(areas[name]) else f"{areas[name]:.3f}"
+            style = "italic" if name in controls else "normal"
+            axes.set_title(f"{short(label)}  {area}", loc="left", color=THEME["ink"], style=style, fontsize=8.5, pad=4)
+        figure.text(_MARGIN[0] / width, 0.06 / height, "share of the pixels", color=THEME["soft"])
+        middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
+        figure.text(0.06 / width, middle, "score of the class", rotation=90, va="center", color=THEME["soft"])
+    return figure
+
+
+def _panel(axes: Any, curve: pd.DataFrame, *, control: bool) -> None:
+    part, colour = _thinned(curve), THEME["soft" if control else "series-1"]
+    axes.fill_between(part["fraction"], part["low"], part["high"], color=colour, alpha=0.18, lw=0)
+    axes.plot(part["fraction"], part["mean"], color=colour, lw=1.6)
+    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes.grid(color=THEME["line"], lw=0.5)
+    axes.tick_params(length=0, labelcolor=THEME["soft"])
+    axes.spines[:].set_visible(False)
+
+
+def _area(curve: pd.DataFrame) -> float:
+    """Mean height under the mean curve, by trapezoids over the range of the fractions."""
+    x, y = curve["fraction"].to_numpy(float), curve["mean"].to_numpy(float)
+    if len(x) < 2 or x[-1] == x[0]:
+        return float("nan")
+    return float(((y[1:] + y[:-1]) / 2 * np.diff(x)).sum() / (x[-1] - x[0]))
+
+
+def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
+    """At most :data:`POINTS` points, the first and the last among them."""
+    if len(curve) <= POINTS:
+        return curve
+    return curve.iloc[np.linspace(0, len(curve) - 1, POINTS).round().astype(int)]

@@ -1,18 +1,11 @@
-"""The figures of a run, drawn with matplotlib's object interface (no pyplot, no global state left behind).
-
-Each figure is drawn in the light theme, whose colours are all different, so that the page can turn each of them in the
-SVG into a CSS variable (:data:`THEME`) and follow the reader's light or dark setting with the same drawing.
-"""
+"""The figures of the scores: a panel for each scenario and model, as boxes and as means."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import matplotlib
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
@@ -20,62 +13,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from xaibench.report.numbers.box_numbers import Floats
-from xaibench.report.read.run_reading import Run, place
+from xaibench.report.draw.figure_style import FONT, THEME, house_style, short
+from xaibench.report.numbers.score_summary import Floats
+from xaibench.report.read.run_results import RunResults, place
 
-#: Role to colour in the light theme. Series colours are from Okabe and Ito's palette for colour-blind readers.
-THEME = {
-    "ink": "#1b2330",
-    "soft": "#5b6675",
-    "line": "#d5dae1",
-    "band": "#f3f5f8",
-    "paper": "#fffffe",
-    "series-1": "#0072b2",
-    "series-2": "#d55e00",
-    "series-3": "#009e73",
-    "series-4": "#cc79a7",
-}
 _SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]
-#: Sizes of the box plots: in inches the whole width, the height of a panel and of the legend; in points the font.
-_WIDTH, _PANEL, _LEGEND, _FONT = 12.0, 1.65, 0.6, 8.5
+#: Sizes of the box plots in inches: the whole width, the height of a panel and of the legend.
+_WIDTH, _PANEL, _LEGEND = 12.0, 1.65, 0.6
 #: Inches that a character of a label takes along the label, which is turned by 40 degrees.
 _CHARACTER, _ALONG, _UP = 0.063, 0.766, 0.643
-#: Longest label in a figure.
-_LONGEST = 26
 Panel: TypeAlias = tuple[str, str]
 Style: TypeAlias = Literal["box", "mean"]
 STYLES: tuple[Style, ...] = ("box", "mean")
-
-
-@contextmanager
-def house_style() -> Iterator[None]:
-    """Matplotlib's own defaults, whatever the user has configured, with text kept as text in SVG."""
-    defaults: dict[str, Any] = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
-    ours: dict[str, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "xaibench",
-        "font.size": _FONT,
-        "axes.linewidth": 0.6,
-        "axes.facecolor": "none",
-        "figure.facecolor": THEME["paper"],
-        "savefig.facecolor": THEME["paper"],
-        # A label is a name: a dollar sign in it is a dollar sign.
-        "text.parse_math": False,
-    }
-    settings: Any = defaults | ours
-    with matplotlib.rc_context(settings):
-        yield
-
-
-def save(figure: Figure, kind: str) -> bytes:
-    """The figure as ``"png"``, ``"jpg"`` (150 dpi) or ``"svg"``; the same bytes for the same figure."""
-    buffer = io.BytesIO()
-    options: dict[str, Any] = {"metadata": {"Date": None} if kind == "svg" else {"Software": None}}
-    if kind == "jpg":
-        options = {"pil_kwargs": {"quality": 88}}
-    with house_style():
-        figure.savefig(buffer, format=kind, dpi=150, **options)
-    return buffer.getvalue()
 
 
 def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequence[str]) -> list[list[Panel | None]]:
@@ -102,12 +51,12 @@ def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequen
     return [row for row in rows if any(row)]
 
 
-def score_figure(run: Run, summary: pd.DataFrame, metric: str, style: Style = "box") -> Figure | None:
+def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Style = "box") -> Figure | None:
     """The scores of one metric: a panel for each scenario and model, explainers on x, backgrounds by colour.
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.summary_tables.summarise`.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
         metric: Name of the metric.
         style: ``"box"`` (quartiles and median, Tukey's whiskers of 1.5 interquartile ranges, a diamond for the mean,
             some of the outliers as dots) or ``"mean"`` (mean and standard deviation). A dashed line marks the median,
@@ -157,11 +106,6 @@ def _extent(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def short(label: str) -> str:
-    """A label that fits a figure."""
-    return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
-
-
 @dataclass(frozen=True)
 class _Layout:
     """Where the panels lie, all of one size, with room for the turned labels under and left of each."""
@@ -195,7 +139,7 @@ class _Layout:
         return x / _WIDTH, bottom / self.height, width / _WIDTH, _PANEL / self.height
 
 
-def _legend(run: Run, figure: Figure, layout: _Layout, style: Style) -> None:
+def _legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> None:
     soft = THEME["soft"]
     centre = "mean" if style == "box" else "mean ± standard deviation"
     line = "median of the best control" if style == "box" else "mean of the best control"
@@ -216,17 +160,17 @@ def _legend(run: Run, figure: Figure, layout: _Layout, style: Style) -> None:
         ncols=len(handles),
         frameon=False,
         labelcolor=THEME["ink"],
-        fontsize=_FONT + 0.5,
+        fontsize=FONT + 0.5,
         handlelength=1.6,
         columnspacing=1.6,
     )
 
 
-def _colour(run: Run, background: str) -> str:
+def _colour(run: RunResults, background: str) -> str:
     return _SERIES[run.backgrounds.index(background) % len(_SERIES)]
 
 
-def _panel(run: Run, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
+def _panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
     """Axes, ticks and the boxes of every background, side by side around each explainer's tick."""
     controls = [i for i, name in enumerate(explainers) if run.explainers[name].control]
     axes.set_xlim(-0.6, len(explainers) - 0.4)
@@ -288,7 +232,7 @@ def _means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
     axes.plot(x, mean, ls="", marker="D", ms=4, mfc=colour, mec=colour, zorder=3)
 
 
-def draw(run: Run, summary: pd.DataFrame) -> dict[str, Figure | None]:
+def score_figures_of(run: RunResults, summary: pd.DataFrame) -> dict[str, Figure | None]:
     """The figures of the scores by file name (without suffix)."""
     kinds = [(style, metric) for metric in run.metrics for style in STYLES]
     return {f"{style}-{metric}": score_figure(run, summary, metric, style) for style, metric in kinds}

@@ -10,7 +10,7 @@ bootstrap, and both take the same time for a hundred samples as for a million.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xaibench.report.read.run_reading import CELL, KEYS, Run
+from xaibench.report.read.run_results import RunResults
+from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
 from xaibench.statistics.intervals import average_ranks, bootstrap_intervals, holm, paired_test
 
 #: Groups that are drawn or turned each by itself; more are bundled.
@@ -26,14 +27,6 @@ BUNDLES = 1000
 #: Up to so many explainers of a cell, all pairs are tested; of more, only those of a method and a control.
 ALL_PAIRS = 15
 LEVEL = 0.05
-#: What :func:`infer` adds to the summary.
-INFERENCE_COLUMNS = [
-    *("low", "high", "sample_rank", "n_ranked"),
-    *("p_controls", "exceeds_controls", "better_than", "worse_than", "compared_with"),
-]
-#: Columns of ``comparisons.csv``.
-PAIR_COLUMNS = [*CELL, "metric", "first", "second", "difference", "p", "p_holm", "n_valid", "n_groups"]
-
 Floats = NDArray[np.float64]
 
 
@@ -57,7 +50,7 @@ class Matrices:
     groups: NDArray[np.int64]
 
 
-def cell_matrices(run: Run) -> Iterator[Matrices]:
+def cell_matrices(run: RunResults) -> Iterator[Matrices]:
     """The scores of each cell that has one, in the order to show."""
     scores = run.scores[run.scores["correct"].to_numpy()]
     if scores.empty:
@@ -88,12 +81,12 @@ def cell_matrices(run: Run) -> Iterator[Matrices]:
         )
 
 
-def _numbers(run: Run, scores: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbers(run: RunResults, scores: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``[N]`` twice: the group of each score, and its row (sample and training)."""
     image = _joint(scores["dataset"].cat.codes, scores["data_seed"], scores["sample"])
     row = _joint(image, scores["seed"])
     samples = run.samples
-    if "group" not in samples or samples["group"].isna().all():
+    if samples["group"].isna().all():
         return image, row
     # One entry for each image, looked up by its name; those without a group stay a group of their own.
     images, first, index = np.unique(image, return_index=True, return_inverse=True)
@@ -115,15 +108,15 @@ def _joint(*columns: Any) -> NDArray[np.int64]:
     return joint
 
 
-def infer(run: Run, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Add to the summary what can be concluded, and test methods against each other.
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.summary_tables.summarise`.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
 
     Returns:
-        The summary with :data:`INFERENCE_COLUMNS`, and the pairs that were tested.
+        The summary with :data:`~xaibench.runfolder.tables.INFERRED`, and the pairs that were tested.
 
         - ``low``, ``high``: 95 % interval of the mean, by bootstrap over groups.
         - ``sample_rank``: mean rank over the ``n_ranked`` rows on which every explainer of the cell that has any score
@@ -133,9 +126,9 @@ def infer(run: Run, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         - ``exceeds_controls``: whether that is below 5 %.
         - ``better_than``, ``worse_than``: of ``compared_with`` other explainers, how many it differs from at 5 %.
 
-        Pairs are :data:`PAIR_COLUMNS`: ``difference`` is the mean of first minus second over the ``n_valid`` rows in
-        which both have a score, from ``n_groups`` groups; ``p_holm`` is corrected for all pairs tested in that cell
-        and metric.
+        Pairs are :data:`~xaibench.runfolder.tables.COMPARISONS`: ``difference`` is the mean of first minus second over
+        the ``n_valid`` rows in which both have a score, from ``n_groups`` groups; ``p_holm`` is corrected for all pairs
+        tested in that cell and metric.
     """
     found, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
@@ -154,14 +147,14 @@ def infer(run: Run, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
                 key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
                 numbers = {"low": intervals[k, m, 0], "high": intervals[k, m, 1], "sample_rank": ranks[m]}
                 found.append(key | numbers | {"n_ranked": n} | standings[name])
-    table = pd.DataFrame(found, columns=[*KEYS, *INFERENCE_COLUMNS])
+    table = pd.DataFrame(found, columns=[*KEYS, *INFERRED])
     joined = summary.astype(dict.fromkeys(KEYS, str)).merge(table, on=list(KEYS), how="left")
     joined.index = summary.index
     joined[list(KEYS)] = summary[list(KEYS)]  # keep the order of the categories
     whole = ["n_ranked", "better_than", "worse_than", "compared_with"]
     joined = joined.astype(dict.fromkeys(whole, "Int64") | {"exceeds_controls": "boolean"})
     tested = pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame()
-    return joined, tested.reindex(columns=PAIR_COLUMNS)
+    return joined, tested.reindex(columns=list(COMPARISONS.columns))
 
 
 def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> NDArray[np.int64]:
@@ -179,13 +172,13 @@ def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> N
     return np.asarray(index, dtype=np.int64)
 
 
-def _tests(run: Run, cell: Matrices, values: Floats, bundles: NDArray[np.int64]) -> pd.DataFrame:
+def _tests(run: RunResults, cell: Matrices, values: Floats, bundles: NDArray[np.int64]) -> pd.DataFrame:
     """Paired tests of one metric: all pairs, or of many explainers those of a method and a control."""
     control = [run.explainers[name].control for name in cell.methods]
     every = len(cell.methods) <= ALL_PAIRS
     pairs = [(i, j) for i, j in itertools.combinations(range(len(control)), 2) if every or control[i] != control[j]]
     if not pairs:
-        return pd.DataFrame(columns=PAIR_COLUMNS)
+        return pd.DataFrame(columns=list(COMPARISONS.columns))
     order = np.argsort(bundles, kind="stable")
     starts = np.flatnonzero(np.diff(bundles[order], prepend=-1))
     ordered = values[order]
@@ -218,9 +211,9 @@ def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, in
 
 
 def _standings(
-    run: Run, methods: tuple[str, ...], tests: pd.DataFrame, *, higher_is_better: bool
+    run: RunResults, methods: tuple[str, ...], tests: pd.DataFrame, *, higher_is_better: bool
 ) -> dict[str, dict[str, Any]]:
-    """For each explainer its standing in the tests: the last five of :data:`INFERENCE_COLUMNS`."""
+    """For each explainer its standing in the tests: the last five columns of ``INFERRED``."""
     counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
     against: dict[str, list[float]] = {name: [] for name in methods}
     sign = 1 if higher_is_better else -1
@@ -239,3 +232,47 @@ def _standings(
         exceeds = worst < LEVEL if against[name] else None
         standings[name] = {"p_controls": worst, "exceeds_controls": exceeds, **counts[name]}
     return standings
+
+
+def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) -> dict[tuple[str, str, str], Floats]:
+    """The mean scores of each cell: as they are, and under the resamples of a clustered bootstrap.
+
+    All cells of a data set (a scenario and background) see the same resample of its groups of samples, since its models
+    and methods were scored on the same images; each data set is drawn by itself.
+
+    Args:
+        cells: The scores.
+        resamples: R.
+        seed: Of the draws.
+
+    Returns:
+        Cell to ``[1 + R, K, M]``, in the order of its metrics and methods: first the means as they are. A resample that
+        has drawn no score of a method has the method's mean; ``nan`` for a method without any score.
+    """
+    by_set: dict[tuple[str, str], list[Matrices]] = {}
+    for cell in cells:
+        by_set.setdefault(cell.cell[:2], []).append(cell)
+    means = {}
+    for number, members in enumerate(by_set.values()):
+        groups = np.unique(np.concatenate([cell.groups for cell in members]))
+        bundles = bundled(groups)
+        size = int(bundles.max()) + 1
+        drawn = np.random.default_rng([number, seed]).multinomial(size, np.full(size, 1 / size), resamples)
+        weights = np.vstack([np.ones(size), drawn])
+        for cell in members:
+            means[cell.cell] = _weighted_means(cell, weights, bundles[np.searchsorted(groups, cell.groups)])
+    return means
+
+
+def _weighted_means(cell: Matrices, weights: Floats, index: NDArray[np.int64]) -> Floats:
+    """``[W, K, M]`` means of the rows, which count as much as ``weights [W, G]`` says of their group ``index [N]``."""
+    flat = cell.values.reshape(len(cell.values), -1)
+    defined = ~np.isnan(flat)
+    sums, counts = np.zeros((2, weights.shape[1], flat.shape[1]))
+    np.add.at(sums, index, np.where(defined, flat, 0.0))
+    np.add.at(counts, index, defined)
+    totals, numbers = weights @ sums, weights @ counts
+    scored = counts.sum(0)
+    plain = np.divide(sums.sum(0), scored, out=np.full(len(scored), np.nan), where=scored > 0)
+    found = np.where(numbers > 0, totals / np.maximum(numbers, 1), plain)
+    return np.asarray(found.reshape(len(weights), *cell.values.shape[1:]))

@@ -1,9 +1,10 @@
-"""How the methods stand over some of the cells: the leaderboard."""
+"""How the methods stand over some of the cells: the leaderboard, of all cells and of every choice of them."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from xaibench.report.read.run_reading import CELL, Run
+from xaibench.report.numbers.inference import LEVEL, cell_matrices, resampled_means
+from xaibench.report.read.run_results import RunResults, place
+from xaibench.runfolder.tables import CELL
 
 Floats = NDArray[np.float64]
+#: Resamples of the bootstrap over several cells.
+RESAMPLES = 1000
+#: Scenario, background and model of a choice, each by its place in the run's order, or None for all.
+Choice = tuple[int | None, int | None, int | None]
 #: Columns of the summary that a leaderboard is made of; the later ones only where something was inferred.
 _NUMBERS = ("rank", "median", "mean", "beats_controls", "sample_rank", "exceeds_controls", "low", "high")
 
@@ -31,7 +38,7 @@ class Standings:
         numbers: Column of the summary to ``[C, K, M]``; ``nan`` where missing, and where nothing was ranked.
     """
 
-    run: Run
+    run: RunResults
     cells: tuple[tuple[str, str, str], ...]
     explainers: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -45,7 +52,7 @@ class Standings:
             metrics: Over which the mean ranks and places are; None = all. All have their own columns.
 
         Returns:
-            The columns of :func:`xaibench.report.numbers.summary_tables.leaderboard`, ``nan`` where there is no place.
+            The columns of :func:`leaderboard`, ``nan`` where there is no place.
         """
         over = list(range(len(self.metrics))) if metrics is None else list(metrics)
         chosen = {name: array[list(cells)] for name, array in self.numbers.items()}
@@ -67,7 +74,7 @@ class Standings:
         return columns
 
     def board(self, cells: Sequence[int]) -> pd.DataFrame:
-        """The explainers over some cells, best first; see :func:`.summary_tables.leaderboard`."""
+        """The explainers over some cells, best first; see :func:`leaderboard`."""
         board = pd.DataFrame(self.columns(cells)).astype({"place": "Int64"})
         return board[board["cells"] > 0].sort_values("mean_rank", kind="stable").reset_index(drop=True)
 
@@ -106,12 +113,12 @@ def _median(values: Floats) -> Floats:
     return median
 
 
-def standings(run: Run, summary: pd.DataFrame) -> Standings:
+def standings(run: RunResults, summary: pd.DataFrame) -> Standings:
     """The standings of a run.
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.summary_tables.summarise` or
+        summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
         :func:`xaibench.report.numbers.inference.infer`.
     """
     ranked = summary[summary["rank"].notna()]
@@ -132,3 +139,138 @@ def standings(run: Run, summary: pd.DataFrame) -> Standings:
             table[where] = ranked[column].astype("Float64").to_numpy(float, na_value=np.nan)
             numbers[column] = table
     return Standings(run, cells, names["explainer"], names["metric"], numbers)
+
+
+def leaderboard(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
+    """The explainers over all cells, best first.
+
+    Returns:
+        One row for each explainer:
+
+        - ``place``: position among the methods that were ranked in every cell; missing for controls and for methods
+          that were not (an explainer of convolutions only, or one whose jobs failed), since a mean over other cells is
+          another quantity.
+        - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
+        - ``mean_rank``: mean of the ranks over cells and metrics.
+        - for each metric, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's median),
+          ``mean:METRIC`` (mean over the cells of the cell's mean),
+          ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``beats:METRIC`` (cells in
+          which it beats every control) and ``against:METRIC`` (cells in which that can be asked; 0 for
+          controls).
+        - where the summary is one of :func:`.inference.infer`, ``sample_rank`` (mean over cells and metrics) and
+          ``exceeds:METRIC`` (cells in which it beats every control by more than chance).
+    """
+    found = standings(run, summary)
+    return found.board(range(len(found.cells)))
+
+
+def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
+    """The best method of each cell and, in the last row, over all cells; one printable column for each metric."""
+    board = leaderboard(run, summary)
+    rows = []
+    for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
+        scenario, background, model = (str(name) for name in cell)
+        row = {"scenario": place(scenario), "background": place(background), "model": run.models[model].label}
+        for metric, part in run.metrics.items():
+            ranked = group[group["metric"] == metric].dropna(subset=["rank"])
+            row[part.label] = _winner(run, ranked) if len(ranked) else "-"
+        rows.append(row)
+    columns = [*CELL, *(part.label for part in run.metrics.values())]
+    if len(board.dropna(subset=["place"])):
+        rows.append({"scenario": "all", "background": "", "model": ""})
+        for metric, part in run.metrics.items():
+            best = board.dropna(subset=["place"]).nsmallest(1, f"mean_rank:{metric}").iloc[0]
+            label = run.explainers[best["explainer"]].label
+            rows[-1][part.label] = f"{label} (mean rank {best[f'mean_rank:{metric}']:.1f})"
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _winner(run: RunResults, ranked: pd.DataFrame) -> str:
+    best = ranked.nsmallest(1, "rank").iloc[0]
+    part = run.explainers[best["explainer"]]
+    return f"{part.label} {best['median']:.3f}" + (" (control)" if part.control else "")
+
+
+@dataclass(frozen=True)
+class Boards:
+    """Leaderboards by choice.
+
+    Attributes:
+        standings: What they are made of.
+        cells: Choice to the cells that it holds; a choice that no cell fits is not there.
+        means: ``[R, C, K, M]`` means of the scores of each cell under the resamples.
+    """
+
+    standings: Standings
+    cells: Mapping[Choice, tuple[int, ...]]
+    means: Floats
+
+    def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
+        """The leaderboard of a choice with ``low:METRIC`` and ``high:METRIC``, ranked by one metric or by all.
+
+        The mean is over cells; its 95 % interval is over the groups of samples of each data set, all of whose cells
+        see the same resample, while the cells stay what they are. Of one cell it is that cell's interval.
+
+        Returns:
+            As :meth:`Standings.columns`.
+        """
+        cells = self.cells[choice]
+        columns = self.standings.columns(cells, None if metric is None else [metric])
+        for k, name in enumerate(self.standings.metrics):
+            columns[f"low:{name}"], columns[f"high:{name}"] = self._interval(cells, k)
+        return columns
+
+    def _interval(self, cells: Sequence[int], metric: int) -> tuple[Floats, Floats]:
+        numbers = self.standings.numbers
+        if len(cells) == 1:
+            return numbers["low"][cells[0], metric], numbers["high"][cells[0], metric]
+        chosen = self.means[:, list(cells), metric]  # [R, c, M]
+        scored = ~np.isnan(numbers["mean"][list(cells), metric])
+        chosen = np.where(scored, chosen, 0).sum(axis=1) / np.where(scored.any(axis=0), scored.sum(axis=0), np.nan)
+        low, high = np.quantile(chosen, [LEVEL / 2, 1 - LEVEL / 2], axis=0)
+        # A cell of one group has no interval, and so has no mean over it.
+        open_ended = (scored & np.isnan(numbers["low"][list(cells), metric])).any(axis=0)
+        return np.where(open_ended, np.nan, low), np.where(open_ended, np.nan, high)
+
+
+def boards(run: RunResults, summary: pd.DataFrame) -> Boards:
+    """The leaderboards of a run.
+
+    Args:
+        run: The run.
+        summary: From :func:`xaibench.report.numbers.inference.infer`.
+    """
+    found = standings(run, summary)
+    return Boards(found, dict(_choices(run, found.cells)), _means(run, found))
+
+
+def _choices(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[Choice, tuple[int, ...]]]:
+    """Every choice that some cell fits; where there is but one scenario, background or model, there is none of it."""
+    orders = (run.scenarios, run.backgrounds, tuple(run.models))
+    options = [[None, *range(len(order))] if len(order) > 1 else [None] for order in orders]
+    for first, second, third in itertools.product(*options):
+        wanted = [None if i is None else order[i] for i, order in zip((first, second, third), orders, strict=True)]
+        fit = tuple(
+            number
+            for number, cell in enumerate(cells)
+            if all(want in (None, name) for want, name in zip(wanted, cell, strict=True))
+        )
+        if fit:
+            yield (first, second, third), fit
+
+
+def _means(run: RunResults, found: Standings) -> Floats:
+    """``[R, C, K, M]``; ``nan`` where a cell has no score."""
+    shape = (RESAMPLES, len(found.cells), len(found.metrics), len(found.explainers))
+    means = np.full(shape, np.nan, dtype=np.float32)
+    matrices = list(cell_matrices(run))
+    resampled = resampled_means(matrices, RESAMPLES)
+    for cell in matrices:
+        if cell.cell not in found.cells:
+            continue
+        for m, method in enumerate(cell.methods):
+            if method in found.explainers:
+                metrics = [found.metrics.index(metric) for metric in cell.metrics]
+                place = found.cells.index(cell.cell), metrics, found.explainers.index(method)
+                means[:, *place] = resampled[cell.cell][1:, :, m]
+    return means.astype(np.float64)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from xaibench.report.numbers.inference import Floats, cell_matrices
 from xaibench.report.numbers.published_tables import AGREEMENT, published_set
-from xaibench.report.read.run_reading import Run, place
+from xaibench.report.read.run_results import RunResults, place
 
 #: The explainers of the paper's Table 4; a run without any of them shows its first three methods.
 EXPLAINERS = ("gradcam", "integrated_gradients", "rise")
@@ -37,7 +37,7 @@ class Agreement:
     kind: pd.DataFrame
 
 
-def agreements(run: Run) -> dict[tuple[str, str, str, str], Agreement]:
+def agreements(run: RunResults) -> dict[tuple[str, str, str, str], Agreement]:
     """The correlations by scenario, background, model and explainer; empty for a run of fewer than three metrics."""
     found: dict[tuple[str, str, str, str], Agreement] = {}
     if len(run.metrics) < FEWEST:
@@ -110,7 +110,7 @@ def mean_agreements(found: dict[tuple[str, str, str, str], Agreement]) -> dict[s
     return means
 
 
-def table_4(run: Run, found: dict[tuple[str, str, str, str], Agreement]) -> list[dict[str, Any]]:
+def table_4(run: RunResults, found: dict[tuple[str, str, str, str], Agreement]) -> list[dict[str, Any]]:
     """Table 4 beside ours: ``cell``, ``pair`` and ``cells``, for each pair of metrics that the run has.
 
     ``cells`` follow the explainers of :func:`agreements`: ``ours, n, theirs, difference``, or None without the

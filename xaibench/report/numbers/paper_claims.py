@@ -13,9 +13,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from xaibench.report.numbers.inference import Matrices, cell_matrices
-from xaibench.report.numbers.resampling import Floats, resampled_means
-from xaibench.report.read.run_reading import Run
+from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
+from xaibench.report.read.run_results import RunResults
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 #: ``(scenario, background, model)`` to the means of each method there, ``[1 + R]``: of the run, and of the resamples.
@@ -74,7 +73,7 @@ class _Statement:
     compare: Callable[[Means, tuple[str, ...]], Iterator[Floats]]
 
 
-def claims(run: Run, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Claim]:
+def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Claim]:
     """The statements of the XAI-TRIS paper that the run has the cells for, for each of its metrics.
 
     Args:

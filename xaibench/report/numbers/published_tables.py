@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.read.run_reading import Part, Run
+from xaibench.report.read.run_results import RunResults
+from xaibench.runfolder.descriptions import PartWords
 
 #: The network that the paper's tables are of.
 NETWORK = "resnet18"
@@ -101,7 +102,7 @@ def published_set(name: str) -> str | None:
     return key if key in SETS else None
 
 
-def accuracies(run: Run) -> list[dict[str, Any]]:
+def accuracies(run: RunResults) -> list[dict[str, Any]]:
     """Table 2 beside ours: ``set, model, same_network, ours, std, theirs, difference``, in percent."""
     rows = []
     for row in run.accuracy.to_dict("records"):
@@ -115,7 +116,7 @@ def accuracies(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def scores(run: Run, summary: pd.DataFrame) -> list[dict[str, Any]]:
+def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     """Table 3 beside ours, for what the run has of it.
 
     Args:
@@ -146,17 +147,17 @@ def scores(run: Run, summary: pd.DataFrame) -> list[dict[str, Any]]:
     return [found[name] | {"place": places[name[:2]], "cells": cells[name]} for name in names]
 
 
-def shown_metrics(run: Run) -> list[Part]:
+def shown_metrics(run: RunResults) -> list[PartWords]:
     """The metrics of the run that Table 3 has, in its order."""
     return [run.metrics[name] for name in METRICS if name in run.metrics]
 
 
-def _network(run: Run, model: str) -> dict[str, Any]:
+def _network(run: RunResults, model: str) -> dict[str, Any]:
     label = run.models[model].label if model in run.models else model
     return {"model": label, "same_network": model.split(":")[-1] == NETWORK}
 
 
-def thresholding(run: Run) -> str:
+def thresholding(run: RunResults) -> str:
     """In words, how the run's suite cut maps in two for IoU, precision, recall and F1; empty where it does not say."""
     explaining = run.settings.get("explaining")
     if explaining is None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 
-from xaibench.report.read.table_files import RunFolderError
+from xaibench.runfolder.tables import SCORES, RunFolderError
 from xaibench.statistics.intervals import bootstrap_intervals, holm, paired_test
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
@@ -42,15 +41,10 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
 
 
 def _scores(folder: Path) -> pd.DataFrame:
-    path = folder / "scores.parquet"
-    if not path.is_file():
-        raise RunFolderError(f"{folder} is no run folder: there is no {path.name}. Give a folder that `run` wrote.")
-    try:
-        table = pq.read_table(path, columns=[*_KEYS, *_SAMPLE, "seed", "value", "higher_is_better"]).to_pandas()
-    except (OSError, ValueError) as error:
-        raise RunFolderError(
-            f"{path} cannot be read ({error}). Run the suite again: it writes this file anew."
-        ) from error
+    if not (folder / SCORES.name).is_file():
+        raise RunFolderError(f"{folder} is no run folder: there is no {SCORES.name}. Give a folder that `run` wrote.")
+    table = SCORES.read(folder, [*_KEYS, *_SAMPLE, "seed", "value", "higher_is_better"])
+    table = table.astype(dict.fromkeys(_KEYS, object))
     # A sample that was scored for several trainings of a network counts once, with its mean.
     grouped = table.groupby([*_KEYS, *_SAMPLE], observed=True, sort=False)
     means: pd.DataFrame = grouped.agg(value=("value", "mean"), higher_is_better=("higher_is_better", "first"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.read.run_reading import Run
+from xaibench.report.read.run_results import RunResults
 
 #: The stages in the order of their work, and what they do, as shown.
 STAGES = {"data": "Data", "train": "Training", "explain": "Explaining", "score": "Scoring"}
@@ -72,7 +72,7 @@ class Costs:
     workers: int
 
 
-def costs(run: Run) -> Costs | None:
+def costs(run: RunResults) -> Costs | None:
     """Where the time of a run went; None without ``jobs.csv``."""
     jobs = run.jobs
     if jobs.empty:
@@ -125,7 +125,7 @@ def _by(jobs: pd.DataFrame, key: str, parts: Mapping[str, Any], total: float) ->
     return sorted(found, key=lambda spent: -spent.seconds)
 
 
-def _row(run: Run, job: Mapping[Any, Any]) -> dict[str, Any]:
+def _row(run: RunResults, job: Mapping[Any, Any]) -> dict[str, Any]:
     labels = [
         parts[job[key]].label if job[key] in parts else str(job[key])
         for key, parts in (("model", run.models), ("explainer", run.explainers), ("metric", run.metrics))

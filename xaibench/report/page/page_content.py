@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.read.run_reading import CELL, Run
+from xaibench.report.read.run_results import RunResults
+from xaibench.runfolder.tables import ACCURACY, CELL
 
 #: A mean accuracy this many points below the paper's is marked.
 TOLERANCE = 3.0
@@ -22,16 +23,16 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def citations(run: Run) -> list[str]:
+def citations(run: RunResults) -> list[str]:
     """The suite's publication, then those of the parts, each once."""
     parts = [*run.explainers.values(), *run.metrics.values(), *run.models.values()]
     return [text for text in dict.fromkeys([run.citation, *(part.citation for part in parts)]) if text]
 
 
-def counts(run: Run, summary: pd.DataFrame) -> dict[str, int]:
+def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
     """How much was done, for the opening paragraph."""
     return {
-        "cells": int(summary.groupby(CELL, observed=True).ngroups) if len(summary) else len(run.accuracy),
+        "cells": int(summary.groupby(list(CELL), observed=True).ngroups) if len(summary) else len(run.accuracy),
         "methods": sum(not part.control for part in run.explainers.values()),
         "controls": sum(part.control for part in run.explainers.values()),
         "trainings": 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings),
@@ -49,7 +50,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str,
         yield path, value
 
 
-def facts(run: Run) -> dict[str, str]:
+def facts(run: RunResults) -> dict[str, str]:
     """The lines of the header that the environment has an entry for."""
     leaves = list(_leaves(run.environment))
 
@@ -95,7 +96,7 @@ def _duration(seconds: Any) -> str:
 _SPELLED_OUT = 3
 
 
-def verdict(run: Run, board: pd.DataFrame) -> list[str]:
+def verdict(run: RunResults, board: pd.DataFrame) -> list[str]:
     """For each metric, the best method over all cells, and which methods never beat the controls."""
     placed = records(board.dropna(subset=["place"]))
     metrics = run.metrics if placed else ()
@@ -126,7 +127,7 @@ def verdict(run: Run, board: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _sentence(run: Run, metric: str, best: Mapping[str, Any], placed: list[dict[str, Any]]) -> str:
+def _sentence(run: RunResults, metric: str, best: Mapping[str, Any], placed: list[dict[str, Any]]) -> str:
     sentence = (
         f"By {run.metrics[metric].label}, {run.explainers[best['explainer']].label} ranks best over all cells "
         f"(mean rank {best[f'mean_rank:{metric}']:.1f})"
@@ -145,15 +146,14 @@ def _or_last(rank: float | None) -> float:
     return float("inf") if rank is None else rank
 
 
-def accuracy(run: Run) -> list[dict[str, Any]]:
+def accuracy(run: RunResults) -> list[dict[str, Any]]:
     """The accuracy table, with the single trainings of each cell and how the mean stands to the paper's."""
-    expected = [*CELL, *("alpha", "trainings", "mean", "std", "best", "learned", "paper", "difference")]
-    rows = records(run.accuracy.reindex(columns=expected))
+    rows = records(run.accuracy[list(ACCURACY.columns)])
     for row in rows:
         tests = run.trainings
         for key in CELL:
-            tests = tests[tests[key] == row[key]] if key in tests else tests.iloc[:0]
-        row["tests"] = [float(value) for value in tests.get("test_accuracy", pd.Series(dtype=float)).dropna()]
+            tests = tests[tests[key] == row[key]]
+        row["tests"] = [float(value) for value in tests["test_accuracy"].dropna()]
         difference = row.get("difference")
         row["standing"] = ""
         if difference is not None:
@@ -161,7 +161,7 @@ def accuracy(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def alternative(run: Run, name: str) -> str:
+def alternative(run: RunResults, name: str) -> str:
     """Text alternative of a figure."""
     kind, _, rest = name.partition("-")
     label = run.metrics[rest].label if rest in run.metrics else rest

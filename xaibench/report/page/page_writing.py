@@ -12,22 +12,21 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from xaibench.report.draw.agreement_figures import agreement_figure
-from xaibench.report.draw.band_figures import band_figure, curve_sets
-from xaibench.report.draw.inline_images import inline_svg
-from xaibench.report.draw.map_figures import map_figure, map_kinds, map_table
-from xaibench.report.draw.map_overlays import SheetRow, overlay_figure, overlay_tables, sheet_rows
-from xaibench.report.draw.score_figures import draw, save
+from xaibench.report.draw import comparison_figures as comparison
+from xaibench.report.draw.curve_figures import band_figure, curve_sets
+from xaibench.report.draw.figure_style import Drawn, inline_svg, save
+from xaibench.report.draw.sample_figures import map_figures, overlay_figure, sheets
+from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
-from xaibench.report.numbers import summary_tables as tables
-from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, INFERENCE_COLUMNS, infer
-from xaibench.report.numbers.mean_ranks import Ranking, ranking_figure, rankings
+from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, infer
+from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard
+from xaibench.report.numbers.mean_ranks import Ranking, rankings
 from xaibench.report.numbers.metric_correlations import Agreement, agreements, mean_agreements, table_4
 from xaibench.report.numbers.paper_claims import claims
+from xaibench.report.numbers.score_summary import summarise, undefined
 from xaibench.report.numbers.time_spent import costs
-from xaibench.report.page.board_data import Boards, boards
+from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.page_content import (
     TOLERANCE,
     accuracy,
@@ -42,7 +41,8 @@ from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.score_grids import grids
 from xaibench.report.page.script_values import board_rows, page_values, summary_rows
 from xaibench.report.page.templating import environment, json_block, script
-from xaibench.report.read.run_reading import CELL, Run, read_run
+from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY
 
 
 def write_report(run_dir: Path) -> Path:
@@ -64,9 +64,8 @@ def write_report(run_dir: Path) -> Path:
     """
     run = read_run(run_dir)
     found = _findings(run)
-    columns = [*tables.SUMMARY_COLUMNS, *INFERENCE_COLUMNS]
-    _write(run.path / "summary.csv", found.summary[columns].to_csv(index=False).encode())
-    _write(run.path / "comparisons.csv", found.pairs.to_csv(index=False).encode())
+    _write(run.path / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
+    _write(run.path / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
     drawings: dict[str, bytes] = {}
     for name, figure in _figures(run, found).items():
         if figure is None:
@@ -91,27 +90,24 @@ class _Findings:
     boards: Boards
     ranks: dict[str, Ranking]
     agreements: dict[tuple[str, str, str, str], Agreement]
-    sheets: dict[tuple[str, str], list[SheetRow]]
     curves: dict[tuple[str, str, str], pd.DataFrame]
 
 
-def _findings(run: Run) -> _Findings:
-    summary, pairs = infer(run, tables.summarise(run))
-    return _Findings(
-        summary, pairs, boards(run, summary), rankings(run, summary), agreements(run), sheet_rows(run), curve_sets(run)
-    )
+def _findings(run: RunResults) -> _Findings:
+    summary, pairs = infer(run, summarise(run))
+    return _Findings(summary, pairs, boards(run, summary), rankings(run, summary), agreements(run), curve_sets(run))
 
 
-def _figures(run: Run, found: _Findings) -> dict[str, Figure | None]:
+def _figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
     """Every figure by its file name without suffix."""
-    figures = draw(run, found.summary)
-    figures |= {f"maps-{kind}": map_figure(run, kind, rows) for kind, rows in map_kinds(run).items()}
-    figures |= {f"ranks-{metric}": ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
+    figures = score_figures_of(run, found.summary)
+    figures |= map_figures(run)
+    figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
     labels = {name: part.label for name, part in run.metrics.items()}
     for explainer, matrix in mean_agreements(found.agreements).items():
-        figures[f"agreement-{explainer}"] = agreement_figure(matrix, labels)
+        figures[f"agreement-{explainer}"] = comparison.agreement_figure(matrix, labels)
     figures |= {_file("curves", *key): band_figure(run, part, key[2]) for key, part in found.curves.items()}
-    figures |= {_file("sheet", *key): overlay_figure(run, rows) for key, rows in found.sheets.items()}
+    figures |= {_file("sheet", cell[0], cell[2]): overlay_figure(run, samples) for cell, samples in sheets(run).items()}
     return figures
 
 
@@ -135,7 +131,7 @@ def best_methods(run_dir: Path) -> pd.DataFrame:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return tables.best_by_cell(run, tables.summarise(run))
+    return best_by_cell(run, summarise(run))
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -154,13 +150,12 @@ MOST = 4_900_000
 _SAMPLES = "<!-- samples -->"
 
 
-def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
+def _render(run: RunResults, found: _Findings, drawings: Mapping[str, bytes]) -> str:
     templates = environment()
-    kinds = map_kinds(run)
     page = templates.get_template("report.html.j2").render(
         run=run,
         facts=facts(run),
-        verdict=verdict(run, tables.leaderboard(run, found.summary)),
+        verdict=verdict(run, leaderboard(run, found.summary)),
         counts=counts(run, found.summary),
         board=board_rows(found.boards),
         grids=grids(run, found.summary),
@@ -180,14 +175,14 @@ def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
             "cells": len({key[:3] for key in found.agreements}),
         },
         curves=[(key, _file("curves", *key)) for key in found.curves],
-        sheets=overlay_tables(run, found.sheets),
+        sheets=sheet_tables(run),
         accuracy=accuracy(run),
         trainings=records(run.trainings),
         tolerance=TOLERANCE,
         drawings={name: inline_svg(svg, name, alternative(run, name)) for name, svg in drawings.items()},
-        maps={kind: map_table(run, kind, rows) for kind, rows in kinds.items()},
+        maps={"example": map_table(run, "example"), "global": map_table(run, "global")},
         summary=summary_rows(run, found.summary),
-        undefined=records(tables.undefined(run)),
+        undefined=records(undefined(run)),
         costs=costs(run),
         failures=records(run.failures),
         citations=citations(run),
@@ -198,7 +193,7 @@ def _render(run: Run, found: _Findings, drawings: Mapping[str, bytes]) -> str:
     return page.replace(_SAMPLES, _samples(templates, run, MOST - len(page.encode())), 1)
 
 
-def _samples(templates: jinja2.Environment, run: Run, room: int) -> str:
+def _samples(templates: jinja2.Environment, run: RunResults, room: int) -> str:
     """The browser of as many samples as there is room for, and its data; nothing where there are none."""
     shown = browser(run, room)
     if not shown.cells:

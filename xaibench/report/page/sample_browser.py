@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +11,22 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import rankdata
 
-from xaibench.report.draw.inline_images import shrink
-from xaibench.report.draw.map_figures import row_label
-from xaibench.report.page.board_data import short
-from xaibench.report.read.run_reading import CELL, GalleryCell, Run
+from xaibench.report.draw.inline_images import Levels, data_uri, shrink
+from xaibench.report.draw.sample_figures import TOP
+from xaibench.report.page.script_values import short
+from xaibench.report.read.run_results import RunResults
+from xaibench.runfolder.sample_file import SampleCell
+from xaibench.runfolder.tables import CELL
 
 #: Where at full size fewer samples of each cell than this would fit, maps are reduced to :data:`SMALL` pixels a side.
 ENOUGH, SMALL = 12, 32
+#: Longest side in pixels of an image, and of a map, on the page.
+IMAGE_SIDE, MAP_SIDE = 112, 64
+#: Of maps with more pixels than this the brightest level stands for a quantile: one pixel would darken the rest.
+MANY_PIXELS = 1024
 #: Largest side of a picture that is kept to the bit.
 EXACT = 16
 
-Levels = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 
@@ -42,8 +45,8 @@ class Browser:
     reduced: int
 
 
-def browser(run: Run, room: int) -> Browser:
-    """As many samples of ``gallery.safetensors`` as fit.
+def browser(run: RunResults, room: int) -> Browser:
+    """As many samples of ``samples.safetensors`` as fit.
 
     Args:
         run: The run.
@@ -60,11 +63,15 @@ def browser(run: Run, room: int) -> Browser:
           share the lowest; ``valid`` and ``worst``, each ``[metric][explainer]``: how many scores are defined, and so
           many of the worst are all here.
     """
-    tables = {cell: _scores(run, cell) for cell in run.gallery}
-    cells = [cell for cell, table in tables.items() if np.isin(cell.samples, table.samples).all()]
+    tables = {cell: _scores(run, cell) for cell in run.pictures.values()}
+    cells = [
+        cell
+        for cell, table in tables.items()
+        if cell.browsed and np.isin(cell.samples[: cell.browsed], table.samples).all()
+    ]
     if not cells:  # or all are of another run
         return Browser([], 0, 0)
-    longest = max(len(cell.samples) for cell in cells)
+    longest = max(cell.browsed for cell in cells)
     for reduced in (0, SMALL):
         count, pictures = _fitting(cells, reduced, room, longest)
         if count >= min(ENOUGH, longest):
@@ -81,11 +88,11 @@ def browser(run: Run, room: int) -> Browser:
 Pictures = tuple[list[str], list[str], list[str]]
 
 
-def _fitting(cells: Sequence[GalleryCell], reduced: int, room: int, longest: int) -> tuple[int, list[Pictures]]:
+def _fitting(cells: Sequence[SampleCell], reduced: int, room: int, longest: int) -> tuple[int, list[Pictures]]:
     """Images, masks and maps of as many samples of each cell as fit, all cells taking turns."""
     pictures: list[Pictures] = [([], [], []) for _ in cells]
     for number in range(longest):
-        turn = [_encoded(cell, number, reduced) if number < len(cell.samples) else None for cell in cells]
+        turn = [_encoded(cell, number, reduced) if number < cell.browsed else None for cell in cells]
         room -= sum(len(text) for one in turn if one for text in one) + 100 * len(cells)
         if room < 0:
             return number, pictures
@@ -95,12 +102,32 @@ def _fitting(cells: Sequence[GalleryCell], reduced: int, room: int, longest: int
     return longest, pictures
 
 
-def _encoded(cell: GalleryCell, number: int, reduced: int) -> tuple[str, str, str]:
-    maps = cell.maps[number]
+def _encoded(cell: SampleCell, number: int, reduced: int) -> tuple[str, str, str]:
+    maps = [_levels(one) for one in cell.maps[number]]
     if reduced:
-        maps = np.stack([np.rint(shrink(one.astype(np.float64), reduced)).astype(np.uint8) for one in maps])
-    mask = Image.fromarray(cell.masks[number] > 0)
-    return _uri(cell.images[number]), _address(mask, "png", optimize=True), _uri(np.concatenate(list(maps), axis=1))
+        maps = [np.rint(shrink(one.astype(np.float64), reduced)).astype(np.uint8) for one in maps]
+    mask = Image.fromarray(np.asarray(_smaller(Image.fromarray(255 * cell.masks[number]), IMAGE_SIDE)) >= 128)
+    image = np.asarray(_smaller(Image.fromarray(cell.images[number]), IMAGE_SIDE))
+    return _uri(image), data_uri(mask, "png", optimize=True), _uri(np.concatenate(maps, axis=1))
+
+
+def _levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
+    """``[h, w]``: from the map's smallest magnitude to its largest; a constant one is 0 everywhere."""
+    small = np.asarray(_smaller(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
+    low, top = small.min(), small.max()
+    if small.size > MANY_PIXELS and (quantile := np.quantile(small, TOP)) > low:
+        top = quantile
+    shares = (small - low) / ((top - low) or 1.0)
+    return np.asarray(np.rint(255 * np.clip(shares, 0, 1)), dtype=np.uint8)
+
+
+def _smaller(picture: Image.Image, side: int) -> Image.Image:
+    """With no side longer than this, by the means of areas."""
+    scale = side / max(picture.size)
+    if scale >= 1:
+        return picture
+    width, height = (max(round(length * scale), 1) for length in picture.size)
+    return picture.resize((width, height), Image.Resampling.BOX)
 
 
 def _uri(levels: Levels) -> str:
@@ -109,21 +136,15 @@ def _uri(levels: Levels) -> str:
         levels = levels[..., 0]
     picture = Image.fromarray(levels)
     if len(levels) <= EXACT:
-        return _address(picture, "png", optimize=True)
-    return _address(picture, "webp", quality=60, method=4)
+        return data_uri(picture, "png", optimize=True)
+    return data_uri(picture, "webp", quality=60, method=4)
 
 
-def _address(picture: Image.Image, kind: str, **options: Any) -> str:
-    buffer = io.BytesIO()
-    picture.save(buffer, format=kind, **options)
-    return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def _described(run: Run, cell: GalleryCell, kept: Pictures, scores: Mapping[str, Any]) -> dict[str, Any]:
+def _described(run: RunResults, cell: SampleCell, kept: Pictures, scores: Mapping[str, Any]) -> dict[str, Any]:
     count = len(kept[0])
     return {
         **dict(zip(CELL, cell.cell, strict=True)),
-        **{"name": "/".join(cell.cell), "label": row_label(run, cell.cell)},
+        **{"name": "/".join(cell.cell), "label": run.words_of(cell.cell)},
         "explainers": list(cell.explainers),
         "overlay": cell.photographs,
         "samples": list(cell.samples[:count]),
@@ -141,7 +162,7 @@ class _Table:
     values: Floats
     goodness: Floats
 
-    def of(self, cell: GalleryCell, count: int) -> dict[str, Any]:
+    def of(self, cell: SampleCell, count: int) -> dict[str, Any]:
         shown = np.searchsorted(self.samples, cell.samples[:count])
         ranks = rankdata(self.goodness, axis=0, method="min", nan_policy="omit")
         hidden = np.delete(self.goodness, shown, axis=0)
@@ -162,7 +183,7 @@ def _plain(values: Floats) -> list[list[list[float | None]]]:
     return [[[short(value) for value in row] for row in metric] for metric in turned]
 
 
-def _scores(run: Run, cell: GalleryCell) -> _Table:
+def _scores(run: RunResults, cell: SampleCell) -> _Table:
     scores = run.scores
     mine = scores["correct"].to_numpy() & (scores["dataset"] == cell.dataset).to_numpy()
     for key, name in zip(CELL, cell.cell, strict=True):

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 
 from xaibench.report.page.page_content import records
-from xaibench.report.read.run_reading import CELL, Run, place
+from xaibench.report.read.run_results import RunResults, place
+from xaibench.runfolder.tables import CELL
 
 #: What a grid shows first: medians, as the first paper compares, or means, as the second.
 View: TypeAlias = Literal["median", "mean"]
@@ -80,7 +81,7 @@ class Grid:
         return lines
 
 
-def grids(run: Run, summary: pd.DataFrame) -> list[Grid]:
+def grids(run: RunResults, summary: pd.DataFrame) -> list[Grid]:
     """The tables of a run: by cell where there are more metrics than cells, else by metric.
 
     Args:
@@ -94,7 +95,7 @@ def grids(run: Run, summary: pd.DataFrame) -> list[Grid]:
     return [_by_metric(run, [row for row in rows if row["metric"] == metric], metric) for metric in run.metrics]
 
 
-def _by_metric(run: Run, rows: Sequence[dict[str, Any]], metric: str) -> Grid:
+def _by_metric(run: RunResults, rows: Sequence[dict[str, Any]], metric: str) -> Grid:
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     places = [[place(cell[0]), *([place(cell[1])] if run.has_backgrounds else [])] for cell in cells]
     heads = [(*words, run.models[cell[2]].label) for words, cell in zip(places, cells, strict=True)]
@@ -105,7 +106,7 @@ def _by_metric(run: Run, rows: Sequence[dict[str, Any]], metric: str) -> Grid:
     return Grid(run.metrics[metric].label, [Column(head) for head in heads], table, "median")
 
 
-def _by_cell(run: Run, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) -> Grid:
+def _by_cell(run: RunResults, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) -> Grid:
     metrics = [metric for metric in run.metrics if any(row["metric"] == metric for row in rows)]
     lines = {(row["explainer"], row["metric"]): row for row in rows}
     scales = {metric: [row["mean"] for row in rows if row["metric"] == metric] for metric in metrics}
@@ -117,7 +118,7 @@ def _by_cell(run: Run, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) ->
 
 
 def _lines(
-    run: Run,
+    run: RunResults,
     rows: Mapping[Any, dict[str, Any]],
     columns: Sequence[Any],
     scales: Mapping[Any, list[float | None]],

@@ -13,7 +13,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from xaibench.report.read.run_reading import place
+from xaibench.report.read.run_results import place
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The parts of the page's script, in the order in which they stand.

@@ -145,12 +145,6 @@ def read_network(store: Store, network: Network) -> nn.Module:
     return model.eval()
 
 
-def read_test_samples(store: Store, job: ExplainJob) -> tuple[Tensor, Tensor, Tensor]:
-    """The images, masks and targets that ``job`` explains, of a set that is small enough to be held."""
-    split = read_test_split(store, job.data)
-    return split[slice(*_span(job, split))]
-
-
 def has_maps(store: Store, job: ExplainJob) -> bool:
     """Whether all maps of ``job`` are there."""
     return all(store.has("explain", part.key) for part in job.parts)

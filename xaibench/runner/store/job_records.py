@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from xaibench.runfolder.tables import JOBS
 from xaibench.runner.engines.local_engines import Outcome
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-#: The columns of ``jobs.csv``. A job that was run again stands there again.
-COLUMNS = (
-    *("stage", "key", "dataset", "data_seed", "model", "explainer", "metric"),
-    *("seconds", "cpu_seconds", "peak_mb", "worker", "failed"),
-)
-
-NAME = "jobs.csv"
 
 
 class Records:
@@ -32,7 +23,7 @@ class Records:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
+        self._path = folder / JOBS.name
         self.outcomes: list[Outcome] = []
         self._file: TextIO
 
@@ -40,10 +31,19 @@ class Records:
         """Write one line, at once: what comes after may be a crash."""
         job = outcome.job
         self.outcomes.append(outcome)
-        cost = (f"{outcome.seconds:.4f}", f"{outcome.cpu_seconds:.4f}", f"{outcome.peak_mb:.0f}", outcome.worker)
-        self._line((job.stage, job.key, *job.about().values(), *cost, int(bool(outcome.error))))
+        line = {
+            "stage": job.stage,
+            "key": job.key,
+            **job.about(),
+            "seconds": f"{outcome.seconds:.4f}",
+            "cpu_seconds": f"{outcome.cpu_seconds:.4f}",
+            "peak_mb": f"{outcome.peak_mb:.0f}",
+            "worker": outcome.worker,
+            "failed": int(bool(outcome.error)),
+        }
+        self._line([line[name] for name in JOBS.columns])
 
-    def _line(self, values: tuple[object, ...]) -> None:
+    def _line(self, values: Iterable[object]) -> None:
         csv.writer(self._file, lineterminator="\n").writerow(values)
         self._file.flush()
 
@@ -51,7 +51,7 @@ class Records:
         before = self._path.read_bytes() if self._path.exists() else b""
         self._file = self._path.open("a", encoding="utf-8", newline="")
         if not before:
-            self._line(COLUMNS)
+            self._line(JOBS.columns)
         elif not before.endswith(b"\n"):  # a run was killed within a line
             self._file.write("\n")
         return self
@@ -60,19 +60,3 @@ class Records:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-
-
-def read_records(folder: Path) -> pd.DataFrame:
-    """The costs of all jobs that were run for a run folder, ``COLUMNS``; empty when there are none.
-
-    Lines that a crash cut short are left out.
-    """
-    import pandas as pd
-
-    path = folder / NAME
-    if not path.exists():
-        return pd.DataFrame(columns=list(COLUMNS))
-    table = pd.read_csv(path, on_bad_lines="skip", keep_default_na=False, dtype=str)
-    table = table[table["failed"].isin(("0", "1"))]
-    numbers = dict.fromkeys(("seconds", "cpu_seconds", "peak_mb"), float) | {"failed": int}
-    return table.astype(numbers).reset_index(drop=True)

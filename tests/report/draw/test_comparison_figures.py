@@ -7,8 +7,11 @@ import pytest
 from scipy.stats import spearmanr
 
 import xaibench as xb
-from xaibench.report.draw.agreement_figures import agreement_figure
-from xaibench.report.draw.score_figures import save
+from xaibench.report.draw.comparison_figures import agreement_figure, ranking_figure
+from xaibench.report.draw.figure_style import save
+from xaibench.report.numbers.mean_ranks import Ranking, rankings
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import read_run
 
 NAMES = ["iou", "deletion", "hit"]
 
@@ -81,3 +84,35 @@ def test_from_scores_to_the_figure_as_the_page_of_metrics_shows_it():
     turned = -spearmanr(scores["iou"], scores["emd"]).statistic  # lower is better for the distance
     assert shown[2, 1] == f"{turned:.2f}".replace("-", "−")
     assert shown[1, 1].endswith("†")
+
+
+def ranking(ranks, difference):
+    return Ranking("m", ranks, 10, "cells", difference, 0.01, ())
+
+
+def test_the_diagram_names_every_method_with_its_rank_and_joins_cliques(annotated_run):
+    run = read_run(annotated_run)
+    found = rankings(run, summarise(run))["iou"]
+    figure = ranking_figure(run, found)
+    (axes,) = figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    for name, rank in found.ranks.items():
+        label = run.explainers[name].label
+        assert f"{label}  {rank:.2f}" in texts or f"{rank:.2f}  {label}" in texts
+    assert f"critical difference {found.difference:.2f}" in texts
+    bars = [line for line in axes.lines if line.get_linewidth() == 3]
+    assert len(bars) == len(found.cliques) > 0
+    figure.canvas.draw()
+    sheet = figure.bbox
+    for text in axes.texts:
+        box = text.get_window_extent()
+        assert sheet.x0 <= box.x0
+        assert box.x1 <= sheet.x1
+        assert sheet.y0 <= box.y0
+        assert box.y1 <= sheet.y1
+
+
+def test_equal_ranks_can_be_drawn(annotated_run):
+    run = read_run(annotated_run)
+    figure = ranking_figure(run, ranking({"cam": 2.0, "rise": 2.0, "sobel": 2.0}, 0.5))
+    assert sum(line.get_linewidth() == 3 for line in figure.axes[0].lines) == 1

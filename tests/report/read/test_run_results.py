@@ -1,8 +1,12 @@
+import json
+
 import pandas as pd
 import pytest
+from report.conftest import FEW_CELLS
+from report.pictures import change_samples
 
 from xaibench.report import RunFolderError, write_report
-from xaibench.report.read.run_reading import read_run
+from xaibench.report.read.run_results import read_run
 
 
 def test_a_folder_without_scores_is_named(tmp_path):
@@ -19,7 +23,8 @@ def test_a_folder_without_scores_is_named(tmp_path):
         ("parts.json", '{"title": '),
         ("environment.json", "[1, 2]"),
         ("accuracy.csv", 'scenario,background\n"never closed'),
-        ("examples.safetensors", "nonsense"),
+        ("samples.safetensors", "nonsense"),
+        ("samples.safetensors", ""),
     ],
 )
 def test_a_damaged_file_is_named(small_run, name, content):
@@ -32,7 +37,9 @@ def test_a_damaged_file_is_named(small_run, name, content):
 def test_a_missing_column_is_named(small_run):
     scores = pd.read_parquet(small_run / "scores.parquet")
     scores.drop(columns=["correct", "reason"]).to_parquet(small_run / "scores.parquet")
-    with pytest.raises(RunFolderError, match=r"lacks the columns reason, correct; it has dataset, scenario"):
+    with pytest.raises(
+        RunFolderError, match=r"lacks the columns correct, reason; it has dataset, scenario.*Run the suite again"
+    ):
         read_run(small_run)
 
 
@@ -43,7 +50,20 @@ def test_order_of_the_parts_is_that_of_the_description(small_run):
     assert run.scores["explainer"].cat.categories.tolist() == list(run.explainers)
 
 
-def test_examples_are_two_dimensional_arrays(small_run):
-    examples = read_run(small_run).examples
-    assert examples["lin/white/mask"].shape == (8, 8)
-    assert "rigid/corr/cnn/lime/global" not in examples
+def test_pictures_are_in_the_order_to_show_and_those_of_other_cells_are_left_out(small_run):
+    order = sorted(FEW_CELLS, key=lambda cell: (["lin", "rigid"].index(cell[0]), ["white", "corr"].index(cell[1])))
+    assert list(read_run(small_run).pictures) == order
+    change_samples(small_run, lambda cell: {"model": "vit"} if cell.model == "cnn" else {})
+    assert list(read_run(small_run).pictures) == order[:2]
+
+
+def test_a_folder_of_an_earlier_version_is_reported_without_pictures(small_run):
+    (small_run / "samples.safetensors").unlink()
+    (small_run / "gallery.safetensors").write_bytes(b"what earlier versions kept")
+    parts = json.loads((small_run / "parts.json").read_text())
+    for metric in parts["metrics"].values():
+        del metric["meaning"]
+    (small_run / "parts.json").write_text(json.dumps(parts))
+    page = write_report(small_run).read_text()
+    assert "No example maps were stored." in page
+    assert 'id="samples"' not in page

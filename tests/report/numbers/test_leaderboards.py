@@ -6,10 +6,11 @@ import pytest
 from report.conftest import FEW_CELLS, make_scores, write_run
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.summary_tables import leaderboard, summarise
-from xaibench.report.page.board_data import boards, page_data
-from xaibench.report.page.script_values import board_rows
-from xaibench.report.read.run_reading import CELL, read_run
+from xaibench.report.numbers.leaderboards import boards, leaderboard
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.page.script_values import board_rows, board_values
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.tables import CELL
 
 EVERYTHING = (None, None, None)
 
@@ -116,7 +117,7 @@ def test_a_cell_of_one_sample_has_no_interval_and_leaves_none_to_its_mean(tmp_pa
 
 def test_what_the_page_gets_says_the_same(few):
     _run, found, _ = few
-    data = json.loads(json.dumps(page_data(found), allow_nan=False))
+    data = json.loads(json.dumps(board_values(found), allow_nan=False))
     assert data["ranked"] == list(found.standings.explainers)
     assert set(data["boards"]) >= {"..", "0..", ".1.2", "0.0.1"}
     board = data["boards"]["0.0.1"]
@@ -144,4 +145,4 @@ def test_without_a_rank_there_is_no_board(few, tmp_path):
     found = write(tmp_path, scores)
     assert found.cells == {}
     assert board_rows(found) == []
-    assert page_data(found) == {"ranked": [], "boards": {}}
+    assert board_values(found) == {"ranked": [], "boards": {}}

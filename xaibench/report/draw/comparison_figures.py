@@ -1,4 +1,4 @@
-"""The figure of how far metrics agree (Zhang et al. 2023, Table 4, as a matrix)."""
+"""How far metrics agree (Zhang et al. 2023, Table 4, as a matrix), and which methods are told apart by mean rank."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from xaibench.report.draw.score_figures import THEME, house_style
+from xaibench.report.draw.figure_style import THEME, house_style, short
+from xaibench.report.numbers.mean_ranks import Ranking
+from xaibench.report.read.run_results import RunResults
 
 #: Inches: a cell, a character of a label, the margin around all, and the two lines below.
 _CELL, _CHARACTER, _MARGIN, _FOOT = 0.62, 0.075, 0.15, 0.42
+#: Inches: width, room for labels at either side, a line of labels, what is above the axis, a bar.
+_WIDTH, _SIDE, _STEP, _TOP, _BAR = 6.9, 2.15, 0.19, 0.62, 0.085
 #: Opacity of a coefficient of one: strong, and the number on it stays readable in the light and the dark theme.
 _STRONGEST = 0.65
 
@@ -45,7 +49,7 @@ def agreement_figure(matrix: Matrix, labels: dict[str, str] | None = None) -> Fi
         labels: How metrics are called in the figure; by default, and for those not named, as in the matrix.
 
     Returns:
-        The figure; :func:`xaibench.report.draw.score_figures.save` turns it into PNG or SVG.
+        The figure; :func:`xaibench.report.draw.figure_style.save` turns it into PNG or SVG.
 
     Raises:
         ValueError: For fewer than two metrics.
@@ -96,3 +100,51 @@ def _note(matrix: Matrix) -> str:
     biserial = matrix.kind.to_numpy()[np.tril_indices(len(matrix.n), -1)] == "point-biserial"
     kinds = "Spearman" + (", † point-biserial" if biserial.any() else "")
     return f"{kinds}; n = {low}" + (f" to {high}" if high > low else "")
+
+
+def ranking_figure(run: RunResults, ranking: Ranking) -> Figure:
+    """The critical-difference diagram: mean ranks on a line, best on the left; bars join what is not told apart."""
+    names = list(ranking.ranks)
+    half = -(-len(names) // 2)
+    bars = ranking.cliques
+    first = _TOP + 0.25 + _BAR * len(bars)
+    height = first + _STEP * half
+    low, high = int(min(ranking.ranks.values())), int(np.ceil(max(ranking.ranks.values())))
+    high = min(max(high, low + int(np.ceil(ranking.difference)), low + 1), max(len(names), low + 1))
+    soft, ink = THEME["soft"], THEME["ink"]
+
+    def at(rank: float) -> float:
+        return _SIDE + (rank - low) * (_WIDTH - 2 * _SIDE) / (high - low)
+
+    with house_style():
+        figure = Figure(figsize=(_WIDTH, height))
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, _WIDTH), ylim=(height, 0))
+        axes.axis("off")
+        axes.plot([at(low), at(high)], [_TOP, _TOP], color=soft, lw=1)
+        for rank in range(low, high + 1):
+            axes.plot([at(rank)] * 2, [_TOP - 0.05, _TOP], color=soft, lw=1)
+            axes.text(at(rank), _TOP - 0.08, str(rank), ha="center", va="bottom", color=soft)
+        axes.plot([at(low), at(min(low + ranking.difference, high))], [0.26, 0.26], color=ink, lw=1.6)
+        axes.text(at(low), 0.2, f"critical difference {ranking.difference:.2f}", va="bottom", color=ink)
+        for number, clique in enumerate(bars):
+            ends = [at(ranking.ranks[clique[0]]) - 0.03, at(ranking.ranks[clique[-1]]) + 0.03]
+            axes.plot(ends, [_TOP + 0.12 + _BAR * number] * 2, color=THEME["series-1"], lw=3)
+        for position, name in enumerate(names):
+            left = position < half
+            y = first + _STEP * (position if left else len(names) - 1 - position)
+            x, edge = at(ranking.ranks[name]), _SIDE - 0.12 if left else _WIDTH - _SIDE + 0.12
+            control = run.explainers[name].control
+            axes.plot([x, x, edge], [_TOP, y, y], color=soft, lw=0.7, ls=":" if control else "-")
+            label, rank_text = short(run.explainers[name].label), f"{ranking.ranks[name]:.2f}"
+            axes.text(
+                edge + (-0.05 if left else 0.05),
+                y,
+                f"{label}  {rank_text}" if left else f"{rank_text}  {label}",
+                ha="right" if left else "left",
+                va="center",
+                color=soft if control else ink,
+                style="italic" if control else "normal",
+            )
+    return figure

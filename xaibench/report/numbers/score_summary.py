@@ -1,21 +1,99 @@
-"""The numbers behind a box: computed once for each group of scores, on plain arrays.
+"""The scores of each cell in a few numbers: quartiles, whiskers, ranks; and how many are undefined, and why.
 
-Everything here takes a one-dimensional array in which ``nan`` means "undefined", and leaves the undefined out.
+A *cell* is one scenario, background and model. Scores are summarised over the samples that every explained model of
+the data set classifies correctly (``correct``), and over the defined ones among these; ``n`` and ``n_valid`` say how
+many that are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+
+from xaibench.report.read.run_results import RunResults
+from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
 #: Outliers drawn on each side of a box: enough to show the tail, few enough for millions of scores.
 MAX_OUTLIERS = 8
+#: What the figures need beside the columns of ``summary.csv``.
+_FOR_FIGURES = ("whisker_low", "whisker_high", "outliers")
+
+
+def summarise(run: RunResults) -> pd.DataFrame:
+    """One row for each cell, explainer and metric.
+
+    Returns:
+        Columns :data:`~xaibench.runfolder.tables.DESCRIBED`, then ``whisker_low``, ``whisker_high`` and ``outliers``
+        for the figures.
+
+        - ``rank`` is within cell and metric: 1 for the best median, equal medians by the mean, what is still equal
+          shares the average rank; ``nan`` without a defined score.
+        - ``beats_controls`` is True when the rank is better than that of every control of the cell; missing for the
+          controls themselves, and in a cell without a ranked control.
+    """
+    rows = _describe_groups(run)
+    if rows.empty:
+        return rows.reindex(columns=[*DESCRIBED, *_FOR_FIGURES])
+    # What the rows of the run say counts before what parts.json says.
+    direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
+    rows["higher_is_better"] = rows["metric"].map(direction).astype(bool)
+    rows["control"] = [run.explainers[name].control for name in rows["explainer"]]
+    sign = np.where(rows["higher_is_better"], 1.0, -1.0)
+    first, second = sign * rows["median"].to_numpy(float), sign * rows["mean"].to_numpy(float)
+    rows["rank"] = np.nan
+    for index in rows.groupby([*CELL, "metric"], observed=True).indices.values():
+        rows.loc[rows.index[index], "rank"] = lexicographic_rank(first[index], second[index])
+    best_control = rows["rank"].where(rows["control"]).groupby([rows[key] for key in [*CELL, "metric"]], observed=True)
+    bar = best_control.transform("min")
+    beats = (rows["rank"] < bar).astype("boolean")
+    rows["beats_controls"] = beats.mask(rows["control"] | bar.isna() | rows["rank"].isna())
+    return rows[[*DESCRIBED, *_FOR_FIGURES]]
+
+
+def _describe_groups(run: RunResults) -> pd.DataFrame:
+    """Every group that occurs, those without a correct sample too, in the order to show."""
+    scores = run.scores
+    codes = np.zeros(len(scores), dtype=np.int64)
+    for key in KEYS:
+        codes = codes * len(scores[key].cat.categories) + scores[key].cat.codes.to_numpy()
+    correct = scores["correct"].to_numpy()
+    described = {int(code): describe(np.empty(0)) for code in np.unique(codes)}
+    described |= {code: describe(part) for code, part in groups(codes[correct], scores["value"].to_numpy()[correct])}
+    rows = pd.DataFrame(index=range(len(described)))
+    left = np.array(list(described), dtype=np.int64)
+    for key in reversed(KEYS):
+        categories = scores[key].cat.categories
+        place_of = left % max(len(categories), 1)
+        left = left // max(len(categories), 1)
+        rows[key] = pd.Categorical.from_codes(place_of, categories=categories, ordered=True)
+    for field in fields(Distribution):
+        name = {"low": "min", "high": "max"}.get(field.name, field.name)
+        rows[name] = [getattr(distribution, field.name) for distribution in described.values()]
+    return rows
+
+
+def undefined(run: RunResults) -> pd.DataFrame:
+    """How many scores of correctly classified samples are undefined, and why.
+
+    Returns:
+        One row for each explainer, metric and reason: ``undefined``, ``of`` (all scores of that explainer and metric
+        on correctly classified samples), ``share``; the largest share first.
+    """
+    scores = run.scores[run.scores["correct"]]
+    of = scores.groupby(["explainer", "metric"], observed=True).size().rename("of")
+    bad = scores[scores["value"].isna()]
+    count = bad.groupby(["explainer", "metric", "reason"], observed=True, dropna=False).size().rename("undefined")
+    table = count.reset_index().merge(of.reset_index(), on=["explainer", "metric"], how="left")
+    table["reason"] = table["reason"].astype(object).fillna("").replace("", "no reason given")
+    table["share"] = table["undefined"] / table["of"]
+    return table.sort_values("share", ascending=False, kind="stable").reset_index(drop=True)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
+from xaibench.runfolder.tables import RunFolderError
+
+RNG = np.random.default_rng(0)
+CELL = SampleCell(
+    **{"scenario": "lin", "background": "white", "model": "mlp", "dataset": "set", "data_seed": 1, "seed": 2},
+    samples=(5, 3, 9),
+    labels=("a", "ü", '"c"'),
+    browsed=2,
+    sheet=(2, 0),
+    example=1,
+    explainers=("lime", "rise"),
+    photographs=False,
+    images=RNG.integers(0, 256, (3, 4, 6, 3), dtype=np.uint8),
+    masks=RNG.integers(0, 2, (3, 4, 6), dtype=np.uint8),
+    maps=RNG.random((3, 2, 4, 6)).astype(np.float16),
+    means=RNG.random((2, 4, 6)).astype(np.float32),
+)
+PHOTOGRAPHS = replace(CELL, photographs=True, example=None, means=np.zeros((0, 4, 6), np.float32))
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    (tmp_path / PICTURES).write_bytes(to_safetensors([CELL, PHOTOGRAPHS]))
+    for found, cell in zip(read_samples(tmp_path), (CELL, PHOTOGRAPHS), strict=True):
+        for each in fields(SampleCell):
+            got, expected = getattr(found, each.name), getattr(cell, each.name)
+            if isinstance(expected, np.ndarray):
+                assert got.dtype == expected.dtype
+                assert np.array_equal(got, expected)
+            else:
+                assert got == expected
+        assert found.cell == ("lin", "white", "mlp")
+
+
+def test_no_cell_and_no_file_are_no_samples(tmp_path):
+    assert read_samples(tmp_path) == []
+    (tmp_path / PICTURES).write_bytes(to_safetensors([]))
+    assert read_samples(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", to_safetensors([CELL])[:-1]])
+def test_a_damaged_file_is_named(tmp_path, content):
+    (tmp_path / PICTURES).write_bytes(content)
+    with pytest.raises(RunFolderError, match=r"samples\.safetensors cannot be read .*Run the suite again"):
+        read_samples(tmp_path)
+
+
+def test_a_file_that_does_not_say_what_it_holds_is_named(tmp_path):
+    (tmp_path / PICTURES).write_bytes(to_safetensors([CELL]))
+    arrays = load_file(tmp_path / PICTURES)
+    for about in ({"cells": json.dumps([{"scenario": "lin"}])}, {}, None):
+        save_file(arrays, tmp_path / PICTURES, metadata=about)
+        with pytest.raises(RunFolderError, match=r"samples\.safetensors cannot be read"):
+            read_samples(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("maps", CELL.maps[:, :1]),
+        ("masks", CELL.masks[:2]),
+        ("images", CELL.images[..., :1]),
+        ("means", CELL.means[:1]),
+    ],
+)
+def test_arrays_that_do_not_belong_together_are_named(tmp_path, name, array):
+    (tmp_path / PICTURES).write_bytes(to_safetensors([replace(CELL, **{name: array})]))
+    with pytest.raises(RunFolderError, match=rf"{name} of cell 0 have the shape .*, expected \["):
+        read_samples(tmp_path)

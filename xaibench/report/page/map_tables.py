@@ -1,0 +1,133 @@
+"""The maps of a run as tables of the page: one sample and the mean over samples, and maps over photographs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from xaibench.report.draw.inline_images import Floats, Levels, data_uri, shrink, tile_uri
+from xaibench.report.draw.sample_figures import (
+    Cell,
+    MapKind,
+    colour_tile,
+    map_array,
+    map_rows,
+    overlay,
+    sheets,
+    shown,
+    tile_kind,
+)
+from xaibench.report.read.run_results import RunResults, place
+from xaibench.runfolder.sample_file import SampleCell
+
+#: Side in pixels of a photograph on the page.
+PHOTOGRAPH = 96
+#: Photographs on the page at most; images beyond are in the figure alone.
+MOST_TILES = 500
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One image of a table of maps: its address and what it shows, in words."""
+
+    uri: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """A model's row in the table of maps; ``tiles`` follow the explainers, None where there is no map."""
+
+    model: str
+    tiles: list[Tile | None]
+
+
+@dataclass(frozen=True)
+class MapGroup:
+    """The rows of one scenario and background, which share image and mask."""
+
+    scenario: str
+    background: str
+    image: Tile | None
+    mask: Tile | None
+    rows: list[MapRow]
+
+
+def map_table(run: RunResults, kind: MapKind) -> list[MapGroup]:
+    """The maps of a kind as a table, grouped by scenario and background."""
+    groups: dict[tuple[str, str], MapGroup] = {}
+    for row in map_rows(run, kind):
+        samples, head = run.pictures[row], f"{place(row[0])} {place(row[1])}".strip()
+        if row[:2] not in groups:
+            image, mask = (map_array(samples, kind, name) for name in ("image", "mask"))
+            tiles = _tile(image, "image", f"Sample of {head}"), _tile(mask, "mask", f"Ground truth of {head}")
+            groups[row[:2]] = MapGroup(place(row[0]), place(row[1]), *tiles, [])
+        groups[row[:2]].rows.append(MapRow(run.models[row[2]].label, _map_tiles(run, row, kind)))
+    return list(groups.values())
+
+
+def _map_tiles(run: RunResults, row: Cell, kind: MapKind) -> list[Tile | None]:
+    samples = run.pictures[row]
+    truth = map_array(samples, kind, "mask")
+    tiles = []
+    for name, part in run.explainers.items():
+        array = map_array(samples, kind, name)
+        tiles.append(_tile(array, name, f"{part.label}, {run.words_of(row)}{inside_share(array, truth)}"))
+    return tiles
+
+
+def _tile(array: Floats | None, name: str, alt: str) -> Tile | None:
+    return None if array is None else Tile(tile_uri(colour_tile(shrink(array), tile_kind(name))), alt)
+
+
+def inside_share(array: Floats | None, mask: Floats | None) -> str:
+    """In words, how much of the map lies inside the ground truth; empty where that is not defined."""
+    if array is None or mask is None or array.shape != mask.shape:
+        return ""
+    magnitude = np.abs(array.astype(np.float64))
+    total = float(magnitude.sum())
+    if not np.isfinite(total) or total == 0:
+        return ": zero everywhere" if total == 0 else ""
+    return f": {magnitude[mask > 0].sum() / total:.0%} of its magnitude inside the ground truth"
+
+
+@dataclass(frozen=True)
+class SheetTable:
+    """Photographs in rows, explainers in columns: for each image its tile and theirs."""
+
+    dataset: str
+    model: str
+    explainers: list[str]
+    rows: list[tuple[str, Tile, list[Tile]]]
+    left_out: int
+
+
+def sheet_tables(run: RunResults) -> list[SheetTable]:
+    """The sheets as tables, cut to :data:`MOST_TILES` tiles in all, at least one image of each."""
+    found = sheets(run)
+    wanted = sum(len(samples.sheet) * (1 + len(shown(run, samples))) for samples in found.values())
+    share = min(1.0, MOST_TILES / wanted) if wanted else 1.0
+    tables = []
+    for cell, samples in found.items():
+        kept = samples.sheet[: max(int(share * len(samples.sheet)), 1)]
+        rows = [_sheet_row(run, samples, number) for number in kept]
+        label, left_out = run.models[cell[2]].label, len(samples.sheet) - len(kept)
+        tables.append(SheetTable(place(cell[0]), label, list(shown(run, samples)), rows, left_out))
+    return tables
+
+
+def _sheet_row(run: RunResults, samples: SampleCell, number: int) -> tuple[str, Tile, list[Tile]]:
+    label, truth = samples.labels[number], samples.masks[number].astype(np.float64)
+    tiles = []
+    for name, explainer in shown(run, samples).items():
+        share = inside_share(samples.maps[number, explainer], truth)
+        alt = f"{run.explainers[name].label}, {label}{share}"
+        tiles.append(Tile(_jpeg(overlay(samples, number, explainer, PHOTOGRAPH)), alt))
+    image = _jpeg(overlay(samples, number, None, PHOTOGRAPH))
+    return label, Tile(image, f"{label}, its ground truth outlined"), tiles
+
+
+def _jpeg(colours: Levels) -> str:
+    return data_uri(Image.fromarray(colours), "jpeg", quality=75, optimize=True)

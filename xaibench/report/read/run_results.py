@@ -1,0 +1,171 @@
+"""Reading a run folder: whatever the report shows, as one frozen value."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xaibench.runfolder import tables
+from xaibench.runfolder.descriptions import (
+    Environment,
+    PartWords,
+    ordered,
+    read_environment,
+    read_parts,
+    read_suite,
+)
+from xaibench.runfolder.sample_file import SampleCell, read_samples
+from xaibench.runfolder.tables import KEYS, RunFolderError
+
+#: The XAI-TRIS papers' names, in their order.
+_SCENARIOS = ("lin", "mult", "rigid", "xor")
+_BACKGROUNDS = ("white", "corr", "imagenet")
+
+
+def place(name: str) -> str:
+    """A scenario or background as shown: the papers' names in capitals, others as they are, ``"-"`` (none) as nothing.
+
+    Example:
+        >>> place("lin"), place("oxford-pet"), place("-")
+        ('LIN', 'oxford-pet', '')
+    """
+    if name == "-":
+        return ""
+    return name.upper() if name in (*_SCENARIOS, *_BACKGROUNDS) else name
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """A run folder, read.
+
+    Attributes:
+        path: The folder.
+        title: Heading of the page.
+        suite: Name of the suite.
+        citation: Its publication, or empty.
+        explainers: Name to words, in the order to show, controls last.
+        models: Name to words, in the order to show.
+        metrics: Name to words, in the order to show.
+        scenarios: Names in the order to show.
+        backgrounds: Names in the order to show.
+        scores: :data:`~xaibench.runfolder.tables.SCORES`, a row for each sample and metric; the columns of ``KEYS`` as
+            categories in the orders above.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, a row for each cell.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, a row for each training.
+        failures: :data:`~xaibench.runfolder.tables.FAILURES`, a row for each failed job.
+        environment: Versions, machine, times.
+        suite_toml: The suite as it was run.
+    """
+
+    path: Path
+    title: str
+    suite: str
+    citation: str
+    explainers: Mapping[str, PartWords]
+    models: Mapping[str, PartWords]
+    metrics: Mapping[str, PartWords]
+    scenarios: tuple[str, ...]
+    backgrounds: tuple[str, ...]
+    scores: pd.DataFrame
+    accuracy: pd.DataFrame
+    trainings: pd.DataFrame
+    failures: pd.DataFrame
+    environment: Environment
+    suite_toml: str
+
+    @cached_property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The suite's tables, as ``settings["explaining"]["protocol"]``; empty where there is none to read."""
+        try:
+            return {key: table for key, table in tomllib.loads(self.suite_toml).items() if isinstance(table, dict)}
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    @property
+    def has_backgrounds(self) -> bool:
+        """False for a run of annotated sets alone: its scenarios are then the sets."""
+        return any(name != "-" for name in self.backgrounds)
+
+    def words_of(self, cell: tuple[str, str, str]) -> str:
+        """A cell in words, ``LIN · WHITE · MLP``."""
+        label = self.models[cell[2]].label if cell[2] in self.models else cell[2]
+        return " · ".join(word for word in (place(cell[0]), place(cell[1]), label) if word)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.SAMPLES` of sets on disk."""
+        return tables.SAMPLES.read(self.path)
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.CURVES`."""
+        return tables.CURVES.read(self.path).astype(dict.fromkeys(tables.CURVES.text, object))
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.JOBS`, what each job cost that was run for this folder."""
+        return tables.JOBS.read(self.path)
+
+    @cached_property
+    def pictures(self) -> dict[tuple[str, str, str], SampleCell]:
+        """Samples to look at by scenario, background and model, in the order to show."""
+        found = {cell.cell: cell for cell in read_samples(self.path)}
+        order = itertools.product(self.scenarios, self.backgrounds, self.models)
+        return {cell: found[cell] for cell in order if cell in found}
+
+
+def read_run(run_dir: Path) -> RunResults:
+    """Read a run folder.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote. Only ``scores.parquet`` must be there; of the other files, a
+            missing one counts as empty.
+
+    Raises:
+        RunFolderError: If the folder or its scores are missing, or a file is damaged.
+    """
+    run_dir = Path(run_dir)
+    if not (run_dir / tables.SCORES.name).is_file():
+        what = f"has no {tables.SCORES.name}" if run_dir.is_dir() else "is not a folder"
+        raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
+    parts = read_parts(run_dir)
+    scores, accuracy = tables.SCORES.read(run_dir), tables.ACCURACY.read(run_dir)
+    # A cell whose explanations all failed has an accuracy but no score; its names still have a place in the order.
+    seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
+    explainers = ordered(parts.explainers, seen["explainer"])
+    explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
+    models, metrics = ordered(parts.models, seen["model"]), ordered(parts.metrics, seen["metric"])
+    scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
+    for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
+        scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
+    suite = parts.suite or run_dir.resolve().name
+    return RunResults(
+        path=run_dir,
+        title=parts.title or suite,
+        suite=suite,
+        citation=parts.citation,
+        explainers=explainers,
+        models=models,
+        metrics=metrics,
+        scenarios=scenarios,
+        backgrounds=backgrounds,
+        scores=scores,
+        accuracy=accuracy,
+        trainings=tables.TRAININGS.read(run_dir),
+        failures=tables.FAILURES.read(run_dir),
+        environment=read_environment(run_dir),
+        suite_toml=read_suite(run_dir),
+    )
+
+
+def _known_first(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:
+    """The known names that occur, in the papers' order; then the others as they come."""
+    seen = list(dict.fromkeys(seen))
+    return (*(name for name in known if name in seen), *(name for name in seen if name not in known))

@@ -1,0 +1,119 @@
+"""Samples to look at, with every explainer's map of them: ``samples.safetensors`` of the run folder.
+
+The figures of maps, the sheets of photographs and the page's browser of samples are all drawn from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.runfolder.tables import damaged
+
+PICTURES = "samples.safetensors"
+
+#: Longest side in pixels of an image and of a map: that of a tile in a figure.
+SIDE = 150
+
+
+@dataclass(frozen=True, eq=False)
+class SampleCell:
+    """Samples of one network to look at.
+
+    Attributes:
+        scenario: As in the scores; so are ``background``, ``model``, ``dataset``, ``data_seed`` and ``seed``.
+        samples: ``n`` numbers of the test split.
+        labels: What each image shows.
+        browsed: So many of the first are for the browser, those to keep first in front.
+        sheet: Which of the samples (from 0) stand on the sheet of maps over photographs.
+        example: Which of them is the example of the figure of maps; None without one.
+        explainers: ``M`` names, in the order of the maps.
+        photographs: Whether maps are to lie over the images.
+        images: ``[n, H, W, 3]`` uint8; of generated ones, zero is in the middle.
+        masks: ``[n, H, W]`` uint8, 1 = important.
+        maps: ``[n, M, H, W]`` float16, magnitudes, each map divided by its largest.
+        means: ``[M, H, W]`` float32, of generated sets: the mean over the correctly classified samples of the
+            magnitudes, each map scaled to sum one. ``[0, H, W]`` without.
+    """
+
+    scenario: str
+    background: str
+    model: str
+    dataset: str
+    data_seed: int
+    seed: int
+    samples: tuple[int, ...]
+    labels: tuple[str, ...]
+    browsed: int
+    sheet: tuple[int, ...]
+    example: int | None
+    explainers: tuple[str, ...]
+    photographs: bool
+    images: NDArray[np.uint8]
+    masks: NDArray[np.uint8]
+    maps: NDArray[np.float16]
+    means: NDArray[np.float32]
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """Scenario, background and model."""
+        return self.scenario, self.background, self.model
+
+
+_DTYPES = {"images": np.uint8, "masks": np.uint8, "maps": np.float16, "means": np.float32}
+_WORDS = tuple(each.name for each in fields(SampleCell) if each.name not in _DTYPES)
+
+
+def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
+    """The content of the file: arrays ``CELL/images`` and so on; what each cell is stands as JSON in the metadata."""
+    from safetensors.numpy import save
+
+    arrays = {
+        f"{number}/{name}": np.ascontiguousarray(getattr(cell, name), dtype=dtype)
+        for number, cell in enumerate(cells)
+        for name, dtype in _DTYPES.items()
+    }
+    words = [{name: getattr(cell, name) for name in _WORDS} for cell in cells]
+    return save(arrays, metadata={"cells": json.dumps(words, ensure_ascii=False)})
+
+
+def read_samples(folder: Path) -> list[SampleCell]:
+    """The samples of a run folder to look at; none where there is no such file.
+
+    Raises:
+        RunFolderError: If the file is damaged, or does not say what it holds.
+    """
+    from safetensors import safe_open
+
+    file = folder / PICTURES
+    if not file.exists():
+        return []
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            described = json.loads((opened.metadata() or {})["cells"])
+            return [_cell(opened, number, words) for number, words in enumerate(described)]
+    except Exception as error:  # safetensors raises a bare Exception subclass of its own
+        raise damaged(file, error) from error
+
+
+def _cell(opened: Any, number: int, words: dict[str, Any]) -> SampleCell:
+    found: dict[str, Any] = {name: opened.get_tensor(f"{number}/{name}") for name in _DTYPES}
+    found |= {name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in _WORDS}
+    cell = SampleCell(**found)
+    count, shape = len(cell.samples), cell.images.shape[1:3]
+    expected = {
+        "images": (count, *shape, 3),
+        "masks": (count, *shape),
+        "maps": (count, len(cell.explainers), *shape),
+        "means": (len(cell.means) and len(cell.explainers), *shape),
+    }
+    for name, array in expected.items():
+        if (got := getattr(cell, name).shape) != array:
+            raise ValueError(f"{name} of cell {number} have the shape {list(got)}, expected {list(array)}")
+    return cell

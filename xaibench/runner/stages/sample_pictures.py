@@ -1,0 +1,206 @@
+"""Samples to look at, and every explainer's map of them: which they are, and their pictures.
+
+For the browser of samples: three on which some method fails most, then one that nothing was asked of, and so on. For
+the figures: of a generated set the first sample that counts, of photographs some of each class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.runfolder.sample_file import SIDE, SampleCell
+from xaibench.runner.plan.jobs import ExplainJob
+from xaibench.runner.plan.planning import CellPlan
+from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
+from xaibench.runner.stages.sample_data import read_test_split
+from xaibench.runner.store.result_store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xaibench.data import Split
+
+#: Samples of each cell for the browser, and photographs of each on the sheet.
+BROWSED, ON_SHEET = 24, 6
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+
+
+def picture_cell(
+    cell: CellPlan, place: tuple[str, str], scores: pd.DataFrame, correct: NDArray[np.bool_], store: Store
+) -> SampleCell | None:
+    """The samples of a cell to look at, as its first network and the explainers see them; None where there are none.
+
+    Args:
+        cell: The cell.
+        place: Its scenario and background.
+        scores: Its rows of ``scores.parquet``.
+        correct: ``[n_test]`` which samples count.
+        store: Where its maps are; explainers whose job failed are left out.
+    """
+    network = cell.networks[0]
+    explains = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
+    kept = [explain for explain in explains if has_maps(store, explain)]
+    if not kept:
+        return None
+    seed = chosen_training(store, network)[1]
+    meta = store.load_meta("data", cell.data.key)
+    photographs = bool(meta.get("on_disk"))
+    split = read_test_split(store, cell.data)
+    explained = len(split) if kept[0].samples == "all" else min(kept[0].samples, len(split))
+    counting = np.flatnonzero(correct[:explained])
+    controls = {explain.explainer.name for explain in explains if explain.network is None}
+    browsed = choose(scores[(scores["seed"] == seed) & scores["correct"]], controls)
+    sheet = spread(split.targets[:explained].tolist()) if photographs else []
+    example = counting[:1].tolist() if not photographs else []
+    samples = list(dict.fromkeys([*browsed, *sheet, *example]))
+    if not samples:
+        return None
+    images, masks, labels = _samples(split, samples, meta["classes"], photographs=photographs)
+    maps, means = _maps(kept, store, samples, [] if photographs else counting.tolist())
+    return SampleCell(
+        scenario=place[0],
+        background=place[1],
+        model=cell.model,
+        dataset=cell.label or cell.data.name,
+        data_seed=cell.data.seed,
+        seed=seed,
+        samples=tuple(samples),
+        labels=tuple(labels),
+        browsed=len(browsed),
+        sheet=tuple(samples.index(sample) for sample in sheet),
+        example=samples.index(example[0]) if example else None,
+        explainers=tuple(explain.explainer.name for explain in kept),
+        photographs=photographs,
+        images=images,
+        masks=masks,
+        maps=maps,
+        means=means,
+    )
+
+
+def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BROWSED) -> list[int]:
+    """Samples to browse, those to keep first in front.
+
+    Three of four are failures: metric after metric the methods name, each in its turn, the sample of their worst score,
+    then that of their second worst, and so on. Each fourth is simply the next of the test split.
+
+    Args:
+        scores: Rows of one network: ``sample, explainer, metric, value, higher_is_better``.
+        controls: Explainers that name none.
+        count: At most so many.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = pd.DataFrame({"sample": range(6), "value": [5.0, 1, 9, 3, 4, 2]})
+        >>> choose(rows.assign(explainer="lime", metric="iou", higher_is_better=True), count=5)
+        [1, 5, 3, 0, 4]
+    """
+    every = sorted(int(sample) for sample in scores["sample"].unique())
+    failures, plain = _failures(scores, controls), iter(every)
+    chosen: dict[int, None] = {}
+    while len(chosen) < min(count, len(every)):
+        source = plain if len(chosen) % 4 == 3 else failures
+        fresh = next((sample for sample in source if sample not in chosen), None)
+        if fresh is None:  # no method has another score
+            fresh = next(sample for sample in plain if sample not in chosen)
+        chosen[fresh] = None
+    return list(chosen)
+
+
+def _failures(scores: pd.DataFrame, controls: Collection[str]) -> Iterator[int]:
+    """The worst sample by each metric of each method, then the second worst, and so on; with repetitions."""
+    rows = scores[scores["value"].notna() & ~scores["explainer"].isin(list(controls))]
+    lists = []
+    for _, of_metric in rows.groupby("metric", sort=False, observed=True):
+        for _, part in of_metric.groupby("explainer", sort=False, observed=True):
+            goodness = part["value"].to_numpy() * np.where(part["higher_is_better"], 1.0, -1.0)
+            lists.append(part["sample"].to_numpy()[np.lexsort((part["sample"].to_numpy(), goodness))])
+    for turn in range(max(map(len, lists), default=0)):
+        yield from (int(samples[turn]) for samples in lists if turn < len(samples))
+
+
+def spread(targets: Sequence[int], count: int = ON_SHEET) -> list[int]:
+    """Up to ``count`` samples, the classes taking turns, in their order.
+
+    Example:
+        >>> spread([0, 0, 0, 1, 1], count=4)
+        [0, 3, 1, 4]
+    """
+    turns: dict[int, int] = {}
+    ranked = []
+    for index, target in enumerate(targets):
+        turns[target] = turns.get(target, 0) + 1
+        ranked.append((turns[target], target, index))
+    return [index for _, _, index in sorted(ranked)[:count]]
+
+
+def _samples(
+    split: Split, samples: Sequence[int], classes: Sequence[str], *, photographs: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[str]]:
+    """``[n, H, W, 3]``, ``[n, H, W]``, and a line of text for each: what the image is."""
+    images, masks, labels = [], [], []
+    for sample in samples:
+        image, mask, target = split[sample]
+        images.append(picture(image.numpy(), photograph=photographs))
+        masks.append(_reduced(mask.numpy()[None].astype(np.float32))[0] >= 0.5)
+        name = f"Sample {sample}" if split.in_memory else split.ids[sample]
+        labels.append(f"{name}: {classes[int(target)]}")
+    return np.stack(images), np.stack(masks).astype(np.uint8), labels
+
+
+def picture(image: Floats, *, photograph: bool) -> NDArray[np.uint8]:
+    """``[C, H, W]`` as ``[h, w, 3]``: photographs as they are; generated ones grey, zero in the middle."""
+    small = _reduced(image)
+    if not photograph or len(small) not in (1, 3):
+        small = small.mean(0, keepdims=True)
+        small = 0.5 + 0.5 * small / (np.abs(small).max() or 1.0)
+    colours = np.broadcast_to(small, (3, *small.shape[1:])).transpose(1, 2, 0)
+    return np.clip(np.rint(colours * 255), 0, 255).astype(np.uint8)
+
+
+def _maps(
+    explains: Sequence[ExplainJob], store: Store, samples: Sequence[int], counting: Sequence[int]
+) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """``[n, M, h, w]`` magnitudes of the samples' maps, and ``[M, h, w]`` means over the counting samples (or none)."""
+    maps, means = [], []
+    for explain in explains:  # all maps of one explainer are in memory at a time
+        found = read_maps(store, explain).abs().float().numpy()
+        maps.append(magnitudes(found[samples]))
+        means += [_reduced(mean_share(found[counting])[None])] if counting else []
+    empty = np.zeros((0, *maps[0].shape[1:]))
+    return np.stack(maps, axis=1), np.concatenate(means or [empty]).astype(np.float32)
+
+
+def magnitudes(maps: Floats) -> NDArray[np.float16]:
+    """``[n, h, w]``: the magnitude of each map ``[n, H, W]`` as a share of its largest; what is not finite is zero."""
+    small = _reduced(np.nan_to_num(np.abs(maps), posinf=0.0))
+    largest = small.max(axis=(1, 2), keepdims=True)
+    shares: Floats = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
+    return shares.astype(np.float16)
+
+
+def mean_share(maps: Floats) -> Floats:
+    """``[H, W]``: the mean of magnitudes ``[n, H, W]``, each map scaled to sum one; a map of zeros counts as zeros."""
+    sums = maps.sum(axis=(1, 2), keepdims=True)
+    shares = np.divide(maps, sums, out=np.zeros_like(maps), where=sums > 0)
+    mean: Floats = np.nan_to_num(shares).mean(0)
+    return mean
+
+
+def _reduced(array: Floats) -> Floats:
+    """``[C, H, W]`` with no side longer than :data:`SIDE`, by the means of areas."""
+    scale = SIDE / max(array.shape[1:])
+    if scale >= 1:
+        return array
+    import torch
+    from torch.nn.functional import interpolate
+
+    height, width = (max(round(length * scale), 1) for length in array.shape[1:])
+    given = torch.from_numpy(np.ascontiguousarray(array))[None].float()
+    small: Floats = interpolate(given, size=(height, width), mode="area")[0].numpy()
+    return small
