@@ -7,6 +7,7 @@ import contextlib
 import copy
 import functools
 
+import numpy as np
 import pretend_device
 import pytest
 import torch
@@ -18,6 +19,10 @@ from xaibench.explainers import EXPLAINERS, build
 from xaibench.metrics import METRICS
 from xaibench.models import build as build_network
 from xaibench.models import fit_head, fit_many
+from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.stages.execution import execute
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_files import parse_suite
 
 pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
 
@@ -154,6 +159,47 @@ def test_no_step_of_fine_tuning_waits(finetune):
             waits.append(seen.synchronisations)
             assert torch.pretend.get_rng_state().equal(before)
     assert waits[0] == waits[1]
+
+
+SUITE = {
+    "name": "placed",
+    "title": "A suite on a device",
+    "data": {"parameters": {"n_samples": 200}},
+    "training": {"seeds": [0, 1], "epochs": 2, "batch_size": 64},
+    "explaining": {"samples": 5},
+    "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["mlp", "cnn"]}],
+    "explainers": {"saliency": {}, "pattern_net": {}, "smoothgrad": {"n_samples": 3}, "uniform": {}},
+    "metrics": {"iou": {}, "deletion": {}, "sensitivity_max": {"n_samples": 2}},
+}
+
+
+def test_a_suite_runs_on_the_device(tmp_path):
+    jobs = make_plan(parse_suite(SUITE)).jobs
+    store = Store(tmp_path / "there")
+    with pretended() as seen:
+        for job in jobs:
+            execute(job, store, "pretend")
+        assert seen.sent
+    here = Store(tmp_path / "here")
+    for job in jobs:
+        execute(job, here, "cpu")
+    for job in jobs:
+        if job.stage == "score":
+            values = [one.load_table("score", job.key)["value"].to_numpy() for one in (store, here)]
+            np.testing.assert_allclose(*values, atol=1e-4)
+
+
+def test_evaluate_computes_on_the_device(network):
+    images, maps, targets = samples(6)
+    split = xb.data.Split(images, maps > 0.5, targets)
+    methods, metrics = ["saliency", "gradcam"], ["iou", "deletion", "sensitivity_max"]
+    ask = functools.partial(xb.evaluate, methods, split, network, metrics, controls=False)
+    expected = ask(device="cpu").table()
+    with pretended():
+        found = ask(device="pretend").table()
+    found, expected = (table.select_dtypes("number").to_numpy() for table in (found, expected))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert all(weight.device.type == "cpu" for weight in network.parameters())
 
 
 def captums(model, images, targets):

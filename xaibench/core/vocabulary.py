@@ -32,3 +32,8 @@ Reduction: TypeAlias = Literal["mean", "none"]
 #: What of the classifier an explainer explains: the softmax probability of the target, its logit, or the logit minus
 #: the log-sum-exp of the others (for two classes: the difference of the logits).
 Output: TypeAlias = Literal["probability", "logit", "margin"]
+
+#: How numbers are kept and multiplied. ``"float64"`` and ``"float32"``: both so. ``"tf32"``: kept in float32 and
+#: multiplied with ten bits of mantissa where the machine can (GPUs since Ampere; elsewhere the same as float32).
+#: ``"bfloat16"``: kept in float32, convolutions and products in bfloat16 by ``torch.autocast``.
+Precision: TypeAlias = Literal["float32", "tf32", "bfloat16", "float64"]

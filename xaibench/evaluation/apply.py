@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Images that a fitted explainer sees at a time. It decides no more than the memory and the last bits of a map.
 _TRAINING_BATCH = 512
 #: What :func:`xaibench.explain` is told besides the explainer's own parameters; a suite states them among these.
-_OF_EXPLAIN = ("seed", "batch_size", "channels", "dtype", "autocast")
+_OF_EXPLAIN = ("seed", "batch_size", "channels", "dtype", "precision")
 
 
 class AppliedExplainer:
@@ -45,7 +45,7 @@ class AppliedExplainer:
     Args:
         explainer: As :func:`xaibench.explain` takes it: a name, ``"package.module:name"``, a class, an object or a
             callable.
-        parameters: The explainer's own; besides, ``seed``, ``batch_size``, ``channels``, ``dtype`` and ``autocast`` of
+        parameters: The explainer's own; besides, ``seed``, ``batch_size``, ``channels``, ``dtype`` and ``precision`` of
             :func:`xaibench.explain`.
         seed: Where the parameters state none.
         output: What of the model is explained; None leaves it to the explainer.
@@ -78,7 +78,7 @@ class AppliedExplainer:
         given = dict(parameters or {})
         self._fits = callable(getattr(part, "fit", None))
         # What is fitted is fitted in passes of its own batch_size, so it must have that before.
-        later = ("seed", "dtype", "autocast") if self._fits else _OF_EXPLAIN
+        later = ("seed", "dtype", "precision") if self._fits else _OF_EXPLAIN
         self._settings: dict[str, Any] = {"seed": seed} | {name: given.pop(name) for name in later if name in given}
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
@@ -242,6 +242,8 @@ def training_batches(split: Split) -> Iterator[Batch]:
 def placed(model: nn.Module, device: str | torch.device) -> nn.Module:
     """The model itself where it lies on the device, else a copy that does: nobody's own model is moved.
 
+    Where a precision is stated (:func:`xaibench.core.compute.precision.computing`), in what that is kept in.
+
     Args:
         model: A network.
         device: ``"auto"``: the GPU when there is one.
@@ -252,11 +254,15 @@ def placed(model: nn.Module, device: str | torch.device) -> nn.Module:
     import torch
 
     from xaibench.core.compute.device import resolve_device
+    from xaibench.core.compute.precision import stated, stored_dtype
 
     place = torch.empty(0, device=resolve_device(device)).device  # "cuda" is the number of a GPU here
-    if all(tensor.device == place for tensor in (*model.parameters(), *model.buffers())):
+    precision = stated()
+    dtype = stored_dtype(precision) if precision else None
+    tensors = (*model.parameters(), *model.buffers())
+    if all(t.device == place and (dtype in (None, t.dtype) or not t.is_floating_point()) for t in tensors):
         return model
-    return copy.deepcopy(model).to(place)
+    return copy.deepcopy(model).to(place, dtype)
 
 
 def _called(part: object) -> str:

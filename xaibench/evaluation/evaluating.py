@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
+    from xaibench.core.vocabulary import Precision
     from xaibench.data import Dataset, Split
 
 #: A name of an explainer, an explainer, any callable ``(model, images, targets) -> maps``, or maps ``[N, H, W]``.
@@ -44,6 +45,7 @@ def evaluate(
     batch_size: int = 32,
     seed: int = 0,
     device: str = "auto",
+    precision: Precision | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Score methods on the test split of a data set, beside controls that know no model.
@@ -66,6 +68,8 @@ def evaluate(
         seed: Of explainers that draw random numbers.
         device: Where explainers compute and metrics ask the model; a model that lies elsewhere is copied.
             ``"auto"``: the GPU when there is one.
+        precision: How explainers and the metrics that ask the model multiply float32, as in :func:`xaibench.explain`;
+            None: exactly, and in the model's own dtype.
         progress: Called with the samples done and their number.
 
     Returns:
@@ -83,7 +87,9 @@ def evaluate(
         >>> result.summary()[["metric", "method", "mean", "beats_controls"]].head(1).to_numpy().tolist()
         [['iou', 'truth', 1.0, True]]
     """
+    from xaibench.core.compute.device import resolve_device
     from xaibench.core.compute.model_probe import check_module, probe
+    from xaibench.core.compute.precision import computing
 
     check_numbers(samples, batch_size)
     split, classes, training = _opened(dataset)
@@ -94,17 +100,18 @@ def evaluate(
         raise ValueError(f"protocol={protocol!r}: expected one of {', '.join(map(repr, PROTOCOLS))}.")
     scorers = _scorers(metrics, model, protocol, device)
     makers = _makers(methods, controls, model, count, seed, device, training)
-    if model is not None:
-        check_module(model)
-        model = placed(model, device)
     tables: list[pd.DataFrame] = []
-    for start in range(0, count, batch_size):
-        batch = split[start : min(start + batch_size, count)]
-        if start == 0 and model is not None:
-            probe(model, batch[0][:1], classes=classes)
-        tables += _score_batch(makers, scorers, model, batch, start)
-        if progress is not None:
-            progress(min(start + batch_size, count), count)
+    with computing(precision, resolve_device(device)):
+        if model is not None:
+            check_module(model)
+            model = placed(model, device)
+        for start in range(0, count, batch_size):
+            batch = split[start : min(start + batch_size, count)]
+            if start == 0 and model is not None:
+                probe(model, batch[0][:1], classes=classes)
+            tables += _score_batch(makers, scorers, model, batch, start)
+            if progress is not None:
+                progress(min(start + batch_size, count), count)
     infos = {scorer.name: scorer.info for scorer in scorers}
     groups = None if split.groups is None else split.groups[:count]
     return Evaluation(_joined(tables, split.ids), infos, frozenset(m.label for m in makers if m.control), groups)

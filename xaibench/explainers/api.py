@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.model_probe import check_classes, check_module, probe
 from xaibench.core.compute.modes import unharmed
-from xaibench.core.compute.precision import Precision, computing, kept_dtype, stated
-from xaibench.core.vocabulary import Output
+from xaibench.core.compute.precision import computing, kept_dtype, stated
+from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
 from xaibench.explainers.shared.explained_output import ExplainedOutput

@@ -192,3 +192,26 @@ def test_an_unknown_training_entry_of_a_cell():
     cell = TABLES["cells"][0] | {"training": {"epoch": 3}}
     with pytest.raises(SuiteError, match=r"unknown entry 'epoch'; did you mean 'epochs'"):
         plan(cells=[cell])
+
+
+def test_precision_is_in_the_key_and_its_default_leaves_the_old_ones():
+    plain = plan()
+    assert keys(plan(explaining={"precision": "own"}), "explain") == keys(plain, "explain")
+    assert keys(plan(training=TABLES["training"] | {"precision": "float32"}), "train") == keys(plain, "train")
+    rounded = plan(explaining={"precision": "tf32"})
+    assert keys(rounded, "train") == keys(plain, "train")
+    assert not keys(rounded, "explain") & keys(plain, "explain")
+    assert not keys(rounded, "score") & keys(plain, "score")
+    assert not keys(plan(training=TABLES["training"] | {"precision": "tf32"}), "train") & keys(plain, "train")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"explaining": {"precision": "fp16"}}, "explaining.precision is 'fp16'; expected one of own, float32, tf32"),
+        ({"training": {"precision": "float64"}}, "training.precision is 'float64'; expected one of float32, tf32"),
+    ],
+)
+def test_a_precision_that_cannot_be_is_refused_before_any_job(changes, message):
+    with pytest.raises(SuiteError, match=message):
+        plan(**changes)

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import torch
-from torch import Tensor, nn
+from xaibench.core.vocabulary import Precision
 
-#: ``"float64"`` and ``"float32"``: stored and multiplied so. ``"tf32"``: stored in float32, multiplied with ten bits of
-#: mantissa where the machine can (GPUs since Ampere; elsewhere the same as float32). ``"bfloat16"``: stored in float32,
-#: convolutions and products in bfloat16 by ``torch.autocast``.
-Precision: TypeAlias = Literal["float32", "tf32", "bfloat16", "float64"]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 #: The precision stated by the innermost block; None outside all.
 _STATED: ContextVar[Precision | None] = ContextVar("precision", default=None)
@@ -49,6 +47,8 @@ def computing(precision: Precision | None = None, device: str | torch.device = "
         >>> stated() is None
         True
     """
+    import torch
+
     if precision is not None:
         check_precision(precision)
     chosen = precision or stated()
@@ -76,11 +76,13 @@ def stored_dtype(precision: Precision) -> torch.dtype:
         >>> stored_dtype("bfloat16")
         torch.float32
     """
+    import torch
+
     return torch.float64 if precision == "float64" else torch.float32
 
 
 def check_precision(precision: object) -> None:
-    """Refuse anything but a :data:`Precision`."""
+    """Refuse anything but a :data:`~xaibench.core.vocabulary.Precision`."""
     if precision not in get_args(Precision):
         raise ValueError(f"precision={precision!r}: expected one of {', '.join(map(repr, get_args(Precision)))}.")
 
@@ -105,6 +107,8 @@ def kept_dtype(
     Raises:
         ValueError: If dtype and precision contradict each other, or the device has no float64 and it is needed.
     """
+    import torch
+
     if precision is not None:
         check_precision(precision)
         if dtype not in ("auto", torch.float64) and precision == "float64":
@@ -123,6 +127,8 @@ def kept_dtype(
 def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
     if model is None:
         return images.dtype
+    import torch
+
     own = getattr(model, "explain_dtype", None)
     if isinstance(own, torch.dtype):
         return own
@@ -158,6 +164,8 @@ def _switches() -> Iterator[tuple[Any, str]]:
 
 
 def _at(path: tuple[str, ...]) -> Any:
+    import torch
+
     place: Any = torch.backends
     for name in path:
         place = getattr(place, name, None)

@@ -18,8 +18,9 @@ from tqdm.auto import tqdm
 
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.modes import evaluating
-from xaibench.core.compute.precision import Precision, computing
+from xaibench.core.compute.precision import computing
 from xaibench.core.compute.random_state import isolated_rng
+from xaibench.core.vocabulary import Precision
 from xaibench.models.networks.xai_tris_networks import Network
 from xaibench.models.training.batches import (
     EVALUATION_BATCH,

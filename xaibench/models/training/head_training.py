@@ -24,8 +24,9 @@ from tqdm.auto import tqdm
 
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.modes import evaluating
-from xaibench.core.compute.precision import Precision, computing, stated
+from xaibench.core.compute.precision import computing, stated
 from xaibench.core.compute.row_memory import Rows
+from xaibench.core.vocabulary import Precision
 from xaibench.models.training.feature_cache import cached, fingerprint
 from xaibench.models.training.fine_tuning import fine_tune
 from xaibench.models.training.fitting import Training, fit

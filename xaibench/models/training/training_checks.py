@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.model_probe import check_classes, probe
-from xaibench.core.compute.precision import Precision, check_precision, stored_dtype
+from xaibench.core.compute.precision import check_precision, stored_dtype
 from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.messages import unknown
+from xaibench.core.vocabulary import Precision
 from xaibench.models.training.batches import Data, in_memory, loader_of
 
 

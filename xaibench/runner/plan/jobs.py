@@ -177,6 +177,8 @@ class ExplainJob(Job):
         samples: The first so many, or all.
         cut: Not a job itself, but as many as it takes for each to explain at most so many samples (:attr:`parts`);
             0 = one job.
+        precision: In what maps are made, and in what the metrics that score them ask the model; ``"own"`` is that of
+            the network.
         part: Of those jobs one, which explains the samples from the first number to before the second.
     """
 
@@ -190,6 +192,7 @@ class ExplainJob(Job):
     revision: str
     cut: int = 0
     part: tuple[int, int] | None = None
+    precision: str = "own"
 
     @property
     def parts(self) -> tuple[ExplainJob, ...]:

@@ -10,7 +10,7 @@ from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, ScoreJob, TrainJob
 from xaibench.runner.plan.part_facts import is_fitted, metric_kind, network_facts, part_info, revision
-from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite
+from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,11 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     data = DataJob(dataset, data_seed, made, revision("dataset", dataset))
     training = suite.training_of(cell)
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
-    parameters = Frozen({name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")})
+    parameters = Frozen(
+        {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
+        # A default that came later is left out, so that older results keep their names.
+        | ({"precision": training.precision} if training.precision != Training.precision else {})
+    )
     trainings = tuple(
         TrainJob(data, model, seeds, parameters, cell.build, revision("model", model)) for seeds in stacks
     )
@@ -104,7 +108,9 @@ def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Named
     revised = revision("explainer", explainer.use)
     # What is fitted first would be fitted for each part; a control takes no time.
     cut = how.samples_per_job if explained and not is_fitted(explainer.use) else 0
-    explain = ExplainJob(data, explained, explainer, how.samples, how.output, how.seed, revised, cut)
+    explain = ExplainJob(
+        data, explained, explainer, how.samples, how.output, how.seed, revised, cut, precision=how.precision
+    )
     for metric in suite.metrics:
         asked = network if metric_kind(metric.use) in ("model", "explainer") else None
         scored = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"

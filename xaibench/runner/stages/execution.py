@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+from xaibench.core.compute.device import resolve_device
+from xaibench.core.compute.precision import computing, stated
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
 from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
@@ -22,7 +24,7 @@ from xaibench.runner.store.result_store import Store
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from xaibench.core.vocabulary import Output
+    from xaibench.core.vocabulary import Output, Precision
     from xaibench.data import Split
 
 
@@ -52,12 +54,21 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     import torch
 
     split = read_test_split(store, job.data)
-    network = placed(read_network(store, job.network), device) if job.network else None
     explainer = _explainer(job, store, device)
     start, stop = _span(job, split)
-    maps = [explainer(network, images, targets) for images, _, targets in batches(split, start, stop)]
+    with _computing(job, device):
+        network = placed(read_network(store, job.network), device) if job.network else None
+        if network is not None and stated() is None:
+            # As explain would for every batch: moved and turned once, for all of them.
+            network = network.to(getattr(network, "explain_dtype", None))
+        maps = [explainer(network, images, targets) for images, _, targets in batches(split, start, stop)]
     found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
     store.save_tensors("explain", job.key, {"maps": found}, {"explainer": job.explainer.name})
+
+
+def _computing(job: ExplainJob, device: str) -> contextlib.AbstractContextManager[None]:
+    """The precision of the maps, and of the metrics that ask the model about them."""
+    return computing(None if job.precision == "own" else cast("Precision", job.precision), resolve_device(device))
 
 
 def _explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
@@ -85,14 +96,15 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     split = read_test_split(store, job.explain.data)
     protocol = cast("Protocol", job.protocol)
     metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, device=device)
-    network = placed(read_network(store, job.network), device) if job.network else None
     explainer = _explainer(job.explain, store, device)
     tables, start = [], 0
-    for batch in batches(split, 0, len(maps)):
-        table = metric(maps[start : start + len(batch[2])], batch, network, explainer)
-        table["sample"] += start
-        tables.append(table)
-        start += len(table)
+    with _computing(job.explain, device):
+        network = placed(read_network(store, job.network), device) if job.network else None
+        for batch in batches(split, 0, len(maps)):
+            table = metric(maps[start : start + len(batch[2])], batch, network, explainer)
+            table["sample"] += start
+            tables.append(table)
+            start += len(table)
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
 
 

@@ -6,6 +6,8 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
+from xaibench.core.compute.device import resolve_device
+from xaibench.core.compute.precision import computing
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.stages.sample_data import batches, read_data
 from xaibench.runner.store.result_store import Store
@@ -27,7 +29,7 @@ def train(job: TrainJob, store: Store, device: str) -> None:
     tensors: dict[str, Tensor] = {}
     records = []
     for seed, network, start, course in zip(job.seeds, networks, before, courses, strict=True):
-        correct = _correct(network, splits["test"])
+        correct = _correct(network, splits["test"], device)
         changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
         tensors |= {f"{seed}.weights.{name}": value for name, value in changed.items()}
         tensors[f"{seed}.correct"] = correct
@@ -80,7 +82,7 @@ def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split],
     method = parameters.pop("method", "fit")
     seeds = [network_seed(job.data, seed) for seed in job.seeds]
     if method == "none":
-        return [_untrained(network, splits["val"]) for network in networks]
+        return [_untrained(network, splits["val"], device) for network in networks]
     if method == "fit":
         many = len(networks)
         train, val = [splits["train"]] * many, [splits["val"]] * many
@@ -112,16 +114,18 @@ def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split],
     ]
 
 
-def _untrained(network: nn.Module, val: Split) -> dict[str, Any]:
-    accuracy = float(_correct(network, val).double().mean()) if len(val) else math.nan
+def _untrained(network: nn.Module, val: Split, device: str) -> dict[str, Any]:
+    accuracy = float(_correct(network, val, device).double().mean()) if len(val) else math.nan
     return {"train_loss": [], "val_losses": [], "best_epoch": 0, "val_loss": 0.0, "val_accuracy": accuracy}
 
 
-def _correct(network: nn.Module, split: Split) -> Tensor:
-    """``[N]`` bool: which samples the network puts in the right class."""
+def _correct(network: nn.Module, split: Split, device: str) -> Tensor:
+    """``[N]`` bool: which samples the network puts in the right class; it is asked on the device, and goes home."""
     import torch
 
-    network = network.cpu().eval()
-    with torch.inference_mode():
-        found = [network(images).argmax(1) == targets for images, _, targets in batches(split, 0, len(split))]
-        return torch.cat(found)
+    place = resolve_device(device)
+    network.to(place).eval()
+    with torch.inference_mode(), computing(device=place):
+        found = [network(x.to(place)).argmax(1) == y.to(place) for x, _, y in batches(split, 0, len(split))]
+    network.cpu()
+    return torch.cat(found).cpu()

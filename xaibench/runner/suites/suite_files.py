@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 from xaibench.core.frozen import Frozen
 from xaibench.core.messages import unknown
 from xaibench.core.registry import Registry
-from xaibench.core.vocabulary import Output
+from xaibench.core.vocabulary import Output, Precision
 from xaibench.evaluation.protocol import PROTOCOLS
 from xaibench.runner.suites.suite_tables import (
     METHODS,
@@ -137,6 +137,9 @@ def _check(suite: Suite, origin: str) -> None:
         raise SuiteError(f"{origin}: explaining.output is {explaining.output!r}; expected one of {known}.")
     choices = {
         "training.method": (training.method, METHODS),
+        # A network is built in float32; in which it is explained is another matter.
+        "training.precision": (training.precision, ("float32", "tf32", "bfloat16")),
+        "explaining.precision": (explaining.precision, ("own", *get_args(Precision))),
         "explaining.scored": (explaining.scored, ("correct", "all")),
         "explaining.protocol": (explaining.protocol, PROTOCOLS),
     }

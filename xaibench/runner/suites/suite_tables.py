@@ -86,7 +86,7 @@ class Training:
 
     ``stack`` networks of one data set and architecture are trained in one go, as one job. ``method`` is ``"fit"``
     (from scratch), ``"head"`` (the last layer of a pretrained network), ``"all"`` (the whole of one) or ``"none"`` (as
-    it is).
+    it is). ``precision`` is how float32 is multiplied: ``"float32"``, ``"tf32"`` or ``"bfloat16"``.
     """
 
     seeds: tuple[int, ...] = (0,)
@@ -96,6 +96,7 @@ class Training:
     loss: str = "logits"
     stack: int = 3
     method: str = "fit"
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class Explaining:
     explained network classifies correctly; ``"all"`` takes all. ``protocol`` says how maps are cut by IoU, precision,
     recall and F1 (:mod:`xaibench.evaluation.protocol`). ``samples_per_job`` cuts the explaining of many samples into
     jobs for many workers (0 = one job); what an explainer draws, it draws anew in each, and ``pfi`` permutes within
-    one.
+    one. ``precision`` is in what maps are made, and in what metrics ask the model: ``"float32"``, ``"tf32"``,
+    ``"bfloat16"`` or ``"float64"``; ``"own"`` is that of each network (ours: float64), with float32 multiplied exactly.
     """
 
     samples: int | Literal["all"] = 200
@@ -116,6 +118,7 @@ class Explaining:
     seed: int = 0
     scored: Literal["correct", "all"] = "correct"
     protocol: Protocol = SUITE_DEFAULT
+    precision: str = "own"
 
 
 @dataclass(frozen=True)
