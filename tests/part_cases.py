@@ -74,12 +74,11 @@ class DatasetCase:
 
     Attributes:
         write: Of a set on disk: writes a tiny tree in its official layout, returns the samples that are in it.
-        needs: The packages that the tree is written with.
-        small: Of a generated set: ``small(folder) -> parameters`` that make it small, given a folder of photographs.
+        small: Of a generated set: ``small(photographs, cache) -> parameters`` that make it small, given a folder of
+            photographs and one to keep things in.
     """
 
     write: Callable[[Path], Any] | None = None
-    needs: tuple[str, ...] = ()
     small: Callable[[Path, Path], dict[str, Any]] | None = None
 
 

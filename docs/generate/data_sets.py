@@ -81,56 +81,6 @@ an empty mask. Patients, and images that show two classes, are never divided bet
 |---|---|---|---|
 """
 
-#: Where each set lies, how much it is, and what a program cannot do.
-WHERE = {
-    "gender": (
-        "[cocodataset.org](https://cocodataset.org/#download), [xaidataset.github.io](https://xaidataset.github.io)",
-        "19 GB (COCO 2017), the masks beside it",
-        "the masks: a click on Google Drive, no account",
-    ),
-    "scene": (
-        "[places2.csail.mit.edu](http://places2.csail.mit.edu/download.html), "
-        "[xaidataset.github.io](https://xaidataset.github.io)",
-        "24 GB (Places365 at 256 px), the masks beside it",
-        "the masks: a click on Google Drive, no account",
-    ),
-    "glasses": (
-        "[CelebAMask-HQ](http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html)",
-        "3 GB",
-        "read its agreement (not commercial, not to be passed on), then a click on Google Drive",
-    ),
-    "sixray": (
-        "[MeioJane/SIXray](https://github.com/MeioJane/SIXray)",
-        "18 archives",
-        "no account for the addresses of its `data_list.txt`; Baidu Cloud needs one. Users report that these archives "
-        "hold 548,167 negatives and no positive ([16](https://github.com/MeioJane/SIXray/issues/16), "
-        "[19](https://github.com/MeioJane/SIXray/issues/19)), and that the positives are in `dataset.part10.rar` of "
-        "the folder `SIXray-rar` beside them ([11](https://github.com/MeioJane/SIXray/issues/11)): they belong into "
-        "`JPEGImage`",
-    ),
-    "lidc": (
-        "[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX)",
-        "124 GB; any choice of patients will do",
-        "the NBIA Data Retriever, no account",
-    ),
-    "tumor": (
-        "[medicaldecathlon.com](http://medicaldecathlon.com), "
-        "[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2016.tNB1kqBU)",
-        "12 GB and some 10 GB",
-        "a click on the Decathlon's drive; the NBIA Data Retriever; no account",
-    ),
-    "pet": (
-        "[robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/pets/)",
-        "0.8 GB",
-        "nothing: `xaibench prepare pet --root DIR --download`",
-    ),
-    "pascal": (
-        "[host.robots.ox.ac.uk](http://host.robots.ox.ac.uk/pascal/VOC/voc2012/)",
-        "2 GB",
-        "nothing: `xaibench prepare pascal --root DIR --download`",
-    ),
-}
-
 
 def own_parameters(part: AnnotatedSet) -> str:
     """What only this set takes, with its defaults."""
@@ -177,7 +127,11 @@ def head(names: list[str]) -> str:
     """What comes before the sections."""
     tetromino = [name.partition("/")[2].split("-") for name in DATASETS if name.startswith("xai-tris/")]
     scenarios, backgrounds = (", ".join(dict.fromkeys(parts[place] for parts in tetromino)) for place in (0, 1))
-    where = "".join(f"| [`{name}`](#{name}) | {' | '.join(WHERE[name])} |\n" for name in names)
+    infos = {name: DATASETS.resolve(name).info for name in names}
+    where = "".join(
+        f"| [`{name}`](#{name}) | {info.address} | {info.download_size} | {info.by_hand} |\n"
+        for name, info in infos.items()
+    )
     return HEAD.format(
         tetromino=len(tetromino),
         scenarios=scenarios,

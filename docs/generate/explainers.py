@@ -25,54 +25,34 @@ from xaibench.explainers.shared.interface import Attribution
 
 PAGE = Path(__file__).parents[1] / "explainers.md"
 
-#: Heading, what is common to those below it, and their names.
-FAMILIES = [
-    (
-        "Gradients",
-        "How the output changes with each pixel, as it is or along a path.",
-        ("saliency", "smoothgrad", "input_x_gradient", "integrated_gradients", "gradient_shap"),
+#: Families in the order of the page, and what is common to those of each.
+FAMILIES = {
+    "Gradients": "How the output changes with each pixel, as it is or along a path.",
+    "Gradients with rules for ReLUs": (
+        "They see every ReLU and ReLU6, also one that is called as a function; another activation is an error."
     ),
-    (
-        "Gradients with rules for ReLUs",
-        "They see every ReLU and ReLU6, also one that is called as a function; another activation is an error.",
-        ("guided_backprop", "deconvolution", "guided_gradcam"),
+    "Differences from a baseline": (
+        "Image and baseline run together; each nonlinear operation passes back a quotient of differences."
     ),
-    (
-        "Differences from a baseline",
-        "Image and baseline run together; each nonlinear operation passes back a quotient of differences.",
-        ("deeplift", "deep_shap"),
-    ),
-    (
-        "Relevance",
+    "Relevance": (
         "The logit of the target is shared among the inputs of the last layer, and so on down to the pixels. Except "
-        "for `lrp`, which is Captum's, they have one set of parameters and differ in their defaults.",
-        ("lrp", "lrp_epsilon", "lrp_gamma", "lrp_alpha_beta", "deep_taylor"),
+        "for `lrp`, which is Captum's, they have one set of parameters and differ in their defaults."
     ),
-    (
-        "Patterns",
-        "What a neuron's signal looks like in its input, which is not its weights. Fitted first: "
-        "`fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`.",
-        ("pattern_net", "pattern_attribution"),
+    "Patterns": (
+        "What a neuron's signal looks like in its input, which is not its weights. Fitted first: `fitted = "
+        "xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
     ),
-    (
-        "Feature maps",
+    "Feature maps": (
         "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
-        "explained output by A_k. Their maps are not scaled to [0, 1].",
-        ("cam", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam"),
+        "explained output by A_k. Their maps are not scaled to [0, 1]."
     ),
-    ("Attention", "For transformers made of `nn.MultiheadAttention`.", ("attention_rollout",)),
-    (
-        "Perturbations",
-        "They only run the network forwards, and so explain any. `n_samples=None` takes 2 F + 2048 for F features, at "
-        "most 2²² / F and at least 50; the XAI-TRIS suites state the published 50 (LIME) and 25 (Kernel SHAP).",
-        ("pfi", "occlusion", "rise", "shapley_sampling", "kernel_shap", "lime"),
+    "Attention": "For transformers made of `nn.MultiheadAttention`.",
+    "Perturbations": (
+        "They only run the network forwards, and so explain any. `n_samples=None` takes 2 F + 2048 for F features, "
+        "at most 2²² / F and at least 50; the XAI-TRIS suites state the published 50 (LIME) and 25 (Kernel SHAP)."
     ),
-    (
-        "Controls",
-        "Maps that know no network. An explainer worth its cost scores above all of them.",
-        ("sobel", "laplace", "uniform", "input", "centre"),
-    ),
-]
+    "Controls": "Maps that know no network. An explainer worth its cost scores above all of them.",
+}
 
 #: Whose parameters are told once, and under which heading of the page (none: those that most have).
 SHARED: list[tuple[type, str]] = [
@@ -129,7 +109,7 @@ def explains(name: str) -> str:
     part: Any = EXPLAINERS.resolve(name)
     if part.info.control:
         return "the image"
-    if name == "attention_rollout":
+    if part.info.family == "Attention":
         return "the attention"
     return (getattr(part, "explains", None) or "probability") + (
         " only" if getattr(part, "explains_only", False) else ""
@@ -220,8 +200,18 @@ def shared_of(heading: str) -> str:
     return "\n".join(lines)
 
 
-def family(heading: str, about: str, names: tuple[str, ...]) -> str:
-    text = f"\n## {heading}\n\n{textwrap.fill(about, 120)}\n"
+def families() -> dict[str, list[str]]:
+    """The names of each family, those of the table above first."""
+    names: dict[str, list[str]] = {heading: [] for heading in FAMILIES}
+    for name in EXPLAINERS:
+        names.setdefault(EXPLAINERS.resolve(name).info.family, []).append(name)
+    return {heading: found for heading, found in names.items() if found}
+
+
+def family(heading: str, names: list[str]) -> str:
+    text = f"\n## {heading}\n"
+    if heading in FAMILIES:
+        text += f"\n{textwrap.fill(FAMILIES[heading], 120)}\n"
     if heading == "Relevance":
         text += f"\n{rules()}"
     if shared := shared_of(heading):
@@ -230,9 +220,9 @@ def family(heading: str, about: str, names: tuple[str, ...]) -> str:
 
 
 def page() -> str:
-    table = "\n".join(row(name) for *_, names in FAMILIES for name in names)
+    table = "\n".join(row(name) for names in families().values() for name in names)
     head = HEAD.format(count=len(EXPLAINERS), table=table, shared=shared_of(""))
-    return head + "".join(family(*one) for one in FAMILIES)
+    return head + "".join(family(heading, names) for heading, names in families().items())
 
 
 def main() -> None:

@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
+from part_cases import DatasetCase, case
 from PIL import Image
 
-from xaibench.data import load
+from xaibench.data import DATASETS, load
 
-#: Samples of a small set: enough for whole strata in each of its splits.
-COUNT, SPLIT = 40, (0.6, 0.2, 0.2)
+#: Images to put things on.
+COUNT = 40
 
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory):
-    """A folder of images of noise, one for each sample of a small set."""
+    """A folder of images of noise, one for each sample of a small set of forty."""
     folder = tmp_path_factory.mktemp("photographs")
     rng = np.random.default_rng(0)
     for number in range(COUNT):
@@ -22,13 +23,12 @@ def photographs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def load_small(photographs, tmp_path_factory):
-    """``load_small(name, seed)``: a small data set. A new family says here how it is made small."""
+    """``load_small(name, seed)``: a small data set."""
     cache = tmp_path_factory.mktemp("cache")
 
     def load_it(name, seed=0):
-        family = name.partition("/")[0]
-        assert family == "xai-tris", f"say in {__file__} how a small {name!r} is made"
-        images = {"images_dir": photographs, "cache_dir": cache, "alpha": 0.5} if "imagenet" in name else {}
-        return load(name, seed=seed, n_samples=COUNT, split=SPLIT, **images)
+        small = case(DATASETS, name, DatasetCase()).small
+        assert small, f"say in CASES of the set's own test file (tests/part_cases.py) how a small {name!r} is made"
+        return load(name, seed=seed, **small(photographs, cache))
 
     return load_it

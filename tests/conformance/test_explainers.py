@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from part_cases import ExplainerCase, case
 from torch import nn
 
 from xaibench import models
@@ -16,17 +17,12 @@ from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build, explai
 INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
 NETWORKS = ("llr", "mlp", "cnn")
 
-#: Attention rollout explains transformers only; its own tests hold it to the same promises on one.
-EVERY = [name for name in EXPLAINERS if name != "attention_rollout"]
+CASE = {name: case(EXPLAINERS, name, ExplainerCase()) for name in EXPLAINERS}
+#: Those that take none of the small networks are held to the same promises by their own tests, on one of theirs.
+EVERY = [name for name in EXPLAINERS if ":" not in CASE[name].network]
 every_explainer = pytest.mark.parametrize("name", EVERY)
 every_method = pytest.mark.parametrize("name", [name for name in EVERY if not INFOS[name].control])
 every_control = pytest.mark.parametrize("name", [name for name in EVERY if INFOS[name].control])
-
-#: Parameters under which an untrained network has a map soon: LIME's paper defaults leave nothing of its small outputs.
-PARAMETERS = {"lime": {"alpha": 1e-4}, "rise": {"N": 40}, "smoothgrad": {"n_samples": 4}}
-
-#: Explainers that need more of a network than a convolution.
-NETWORK_OF = {"cam": "pooled"}
 
 
 @pytest.fixture
@@ -56,7 +52,7 @@ def pooled_network(seed):
 
 
 def maps_of(name, model, images, targets, **settings):
-    parameters = PARAMETERS.get(name, {}) | settings
+    parameters = CASE[name].parameters | settings
     if hasattr(EXPLAINERS.resolve(name), "fit"):
         fitted = build(name).fit(model, [torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(2))])
         return explain(fitted, model, images, targets, device="cpu", **parameters)
@@ -64,7 +60,7 @@ def maps_of(name, model, images, targets, **settings):
 
 
 def network_of(name, seed=0):
-    return network(NETWORK_OF.get(name, "cnn"), seed)
+    return network(CASE[name].network, seed)
 
 
 def is_seeded(name):
@@ -80,6 +76,7 @@ def test_info_is_complete(name):
     info = INFOS[name]
     assert isinstance(info, ExplainerInfo)
     assert info.label
+    assert info.family
     assert info.control or info.citation
     assert not (info.control and info.needs_convolution)
     assert info.revision >= 1
@@ -103,7 +100,7 @@ def test_parameters_are_frozen_and_travel(name):
 @every_explainer
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_maps_have_the_form_of_the_library(name, kind, images, targets):
-    model = network(NETWORK_OF.get(name, kind) if kind == "cnn" else kind)
+    model = network(CASE[name].network if kind == "cnn" else kind)
     if INFOS[name].needs_convolution and kind != "cnn":
         with pytest.raises(UnsupportedModelError, match="convolution"):
             maps_of(name, model, images, targets)
@@ -145,8 +142,7 @@ def test_input_is_left_as_it_was(name, images, targets):
 
 @every_explainer
 def test_a_map_does_not_depend_on_the_samples_that_follow(name, images, targets):
-    # PFI swaps pixels among the images of a group, by definition; what lies outside of the group must not matter.
-    settings = {"group": 3} if name == "pfi" else {}
+    settings = CASE[name].sample_by_sample
     together = maps_of(name, network_of(name), images, targets, **settings)
     close(maps_of(name, network_of(name), images[:3], targets[:3], **settings), together[:3])
 
@@ -218,7 +214,7 @@ def portrait(model):
 @every_explainer
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["itself", "copy"])
 def test_the_model_comes_back_as_it_was_given(name, dtype, images, targets):
-    model = scarred(NETWORK_OF.get(name, "cnn"))
+    model = scarred(CASE[name].network)
     before = portrait(model)
     maps_of(name, model, images, targets, dtype=dtype)
     assert portrait(model) == before
@@ -233,7 +229,7 @@ def test_the_model_comes_back_even_when_explaining_fails(name, calls, images, ta
         if next(left, None) is None:
             raise OSError("the disk is on fire")
 
-    model = scarred(NETWORK_OF.get(name, "cnn"))
+    model = scarred(CASE[name].network)
     model[-1].register_forward_hook(fail)
     before = portrait(model)
     with pytest.raises(OSError, match="the disk is on fire"):

@@ -7,26 +7,25 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from part_cases import ModelCase, case
 
 from xaibench import models
 from xaibench.core.part_info import ModelInfo
 from xaibench.models import MODELS
 
-#: Too many weights to be made again for every test; what they share with the others is tested on the others.
-BIG = ("resnet50", "vgg16", "vgg19", "vit_b_16")
-#: Shapes each model is tried on; those that are not named here take RGB images.
-SHAPES = {name: [(1, 8, 8), (1, 64, 64)] for name in ("llr", "mlp", "cnn")}
+CASE = {name: case(MODELS, name, ModelCase()) for name in MODELS}
+BIG = [name for name in MODELS if CASE[name].big]
 
 every_model = pytest.mark.parametrize(
     ("name", "in_shape"),
-    [(name, shape) for name in MODELS if name not in BIG for shape in SHAPES.get(name, [(3, 64, 64)])],
+    [(name, shape) for name in MODELS if not CASE[name].big for shape in CASE[name].shapes],
 )
 
 
 def build(name, in_shape, num_classes, **parameters):
     """The model; of those that are pretrained, with random weights, which need no download."""
-    if name == "efficientnet_lite0":
-        pytest.importorskip("efficientnet_lite_pytorch")
+    if CASE[name].needs:
+        pytest.importorskip(CASE[name].needs)
     if "weights" in inspect.signature(MODELS.resolve(name)).parameters:
         parameters["weights"] = None
     return models.build(name, in_shape, num_classes, **parameters)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from part_cases import ExplainerCase, case
 from typer.testing import CliRunner
 
 import xaibench as xb
@@ -20,8 +21,9 @@ from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.network_training import network_seed
 
 CELL = "xai-tris/lin-white-8x8"
-NETWORKS = {"attention_rollout": "generators.networks:Attending"}
 NETWORK = "generators.networks:Small"
+#: Those that none of the small networks suits.
+NETWORKS = {name: its.network for name in EXPLAINERS if ":" in (its := case(EXPLAINERS, name, ExplainerCase())).network}
 INFOS = {name: METRICS.resolve(name).info for name in METRICS}
 
 

@@ -28,14 +28,15 @@ def test_the_page_is_that_of_the_registry(generator, page):
     assert ":func:" not in page
 
 
-def test_the_page_says_where_every_set_is_and_how_to_get_it(generator, page):
+def test_the_page_says_where_every_set_is_and_how_to_get_it(page):
     sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
     annotated = [name for name in DATASETS if not name.startswith("xai-tris/")]
-    assert list(sections) == list(generator.WHERE) == annotated
-    for name, (address, size, by_hand) in generator.WHERE.items():
-        assert re.search(r"\]\(https?://", address), name
-        assert re.search(r"\d", size), name
-        assert by_hand, name
+    assert list(sections) == annotated
+    for name in annotated:
+        info = DATASETS.resolve(name).info
+        assert re.search(r"\]\(https?://", info.address), name
+        assert re.search(r"\d", info.download_size), name
+        assert info.by_hand, name
         for fact in ("- Source: ", "- Licence: ", "How to get it:\n\n```text\n"):
             assert fact in sections[name], (name, fact)
     assert f"{sum(name.startswith('xai-tris/') for name in DATASETS)} names" in page

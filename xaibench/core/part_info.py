@@ -23,6 +23,9 @@ class DatasetInfo:
         citation: The publication to cite.
         licence: Licence of the data.
         how_to_get: What a user must do to have the data; empty when it is generated.
+        address: Where it is fetched from, as Markdown; empty likewise, as are the next two.
+        download_size: How much that is.
+        by_hand: What no program can do, such as a form to sign.
         scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
         background: Second key, such as ``"white"``; empty likewise.
         published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
@@ -35,6 +38,9 @@ class DatasetInfo:
     citation: str = ""
     licence: str = ""
     how_to_get: str = ""
+    address: str = ""
+    download_size: str = ""
+    by_hand: str = ""
     scenario: str = ""
     background: str = ""
     published: tuple[tuple[str, int], ...] = ()
@@ -47,6 +53,7 @@ class ExplainerInfo:
 
     Attributes:
         label: Name as printed in tables and figures.
+        family: What it has in common with others, and below which the documentation lists it: ``"Gradients"``.
         control: True for the baselines that know no model (Sobel, Laplace, uniform, input).
         needs_convolution: True when only networks with a convolution can be explained.
         citation: The publication to cite.
@@ -54,6 +61,7 @@ class ExplainerInfo:
     """
 
     label: str
+    family: str = "Others"
     control: bool = False
     needs_convolution: bool = False
     citation: str = ""

@@ -21,7 +21,7 @@ from xaibench.explainers.shared.interface import Attribution, Channels, check_ch
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
 
-@described(ExplainerInfo("Sobel", control=True))
+@described(ExplainerInfo("Sobel", family="Controls", control=True))
 @dataclass(frozen=True, kw_only=True)
 class Sobel(Attribution):
     """The Sobel filter of the image.
@@ -48,7 +48,7 @@ class Sobel(Attribution):
         return reduce_channels(torch.from_numpy(edges).to(images), self.channels)
 
 
-@described(ExplainerInfo("Laplace", control=True))
+@described(ExplainerInfo("Laplace", family="Controls", control=True))
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Attribution):
     """The Laplace filter of the image: the sum of the second differences along rows and columns."""
@@ -62,7 +62,7 @@ class Laplace(Attribution):
         return reduce_channels(torch.from_numpy(second).to(images), self.channels)
 
 
-@described(ExplainerInfo("Uniform", control=True))
+@described(ExplainerInfo("Uniform", family="Controls", control=True))
 @dataclass(frozen=True)
 class Uniform:
     """Noise, uniform in [-1, 1).
@@ -79,7 +79,7 @@ class Uniform:
         return images.new_tensor(noise)
 
 
-@described(ExplainerInfo("Input", control=True))
+@described(ExplainerInfo("Input", family="Controls", control=True))
 @dataclass(frozen=True, kw_only=True)
 class Input(Attribution):
     """The image itself."""
@@ -89,7 +89,7 @@ class Input(Attribution):
         return reduce_channels(images.clone(), self.channels)
 
 
-@described(ExplainerInfo("Centre prior", control=True))
+@described(ExplainerInfo("Centre prior", family="Controls", control=True))
 @dataclass(frozen=True)
 class Centre:
     """A Gaussian about the middle of the image: photographers put things there, and so does whoever guesses.

@@ -13,11 +13,14 @@ from generators.glasses import (
     attributes,
     write,
 )
+from part_cases import DatasetCase
 from PIL import Image
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.photographs.celeba_glasses import glasses
+
+CASES = {"glasses": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from generators.gender import write, write_coco
 from generators.tables import blob, write_table
+from part_cases import DatasetCase
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -14,6 +15,7 @@ from xaibench.data.photographs.coco_gender import gender
 
 PARTS = ("train", "val", "test")
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
+CASES = {"gender": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

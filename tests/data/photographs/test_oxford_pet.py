@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from generators.pet import BACKGROUND, BORDER, CHOSEN, FOREGROUND, KINDS, write
+from part_cases import DatasetCase
 from PIL import Image
 
 from xaibench.data import load
@@ -12,6 +13,7 @@ from xaibench.data.photographs.oxford_pet import BREEDS, SPECIES, pet
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "oxford-iiit-pet"
 PARTS = ("train", "val", "test")
+CASES = {"pet": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

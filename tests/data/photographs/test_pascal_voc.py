@@ -7,6 +7,7 @@ import pytest
 import torch
 from generators.common import photograph
 from generators.pascal import HEIGHT, SHOWN, WIDTH, save_labels, write
+from part_cases import DatasetCase
 from PIL import Image
 
 from xaibench.data import load
@@ -15,6 +16,7 @@ from xaibench.data.photographs.pascal_voc import CLASSES, pascal
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
 PARTS = ("train", "val", "test")
+CASES = {"pascal": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

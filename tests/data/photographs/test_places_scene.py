@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from generators.scene import write, write_places
+from part_cases import DatasetCase
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
@@ -11,6 +12,7 @@ from xaibench.data.photographs.places_scene import CATEGORIES, scene
 
 PARTS = ("train", "val", "test")
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
+CASES = {"scene": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

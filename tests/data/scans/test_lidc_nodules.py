@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from generators.lidc import FAR, FREE, MIDDLE, NODULE, SMALL, Case, everywhere, inside, nodule, write
+from part_cases import DatasetCase
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.lidc_nodules import lidc
 
 BOX = (10, 20, 30, 40)
+CASES = {"lidc": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

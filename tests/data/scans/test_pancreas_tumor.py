@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from generators.medical import write_slice
 from generators.tumor import DEPTH, TUMOUR, nibabel, scan, write, write_case, write_nifti, write_patient
+from part_cases import DatasetCase
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.pancreas_tumor import tumor
+
+CASES = {"tumor": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from generators.sixray import HEADER, NEGATIVES, POSITIVES, annotation, row, union, write, write_list
+from part_cases import DatasetCase
 from PIL import Image
 
 from xaibench.data import load
@@ -12,6 +13,7 @@ from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.sixray_luggage import sixray
 
 PARTS = ("train", "val", "test")
+CASES = {"sixray": DatasetCase(write=write)}
 
 
 @pytest.fixture(autouse=True)

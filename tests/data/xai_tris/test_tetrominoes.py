@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import tetromino as oracle
+from part_cases import DatasetCase
 from threadpoolctl import threadpool_limits
 
 from xaibench.data import DATASETS, load
@@ -16,6 +17,19 @@ from xaibench.data.xai_tris.tetrominoes import Tetromino
 
 CELLS = list(itertools.product(("lin", "mult", "rigid", "xor"), ("white", "corr"), (8, 64)))
 SPLITS = ("train", "val", "test")
+
+
+def small(background):
+    """Parameters of a small set: enough samples for whole strata in each of its splits."""
+
+    def parameters(photographs, cache):
+        images = {"images_dir": photographs, "cache_dir": cache, "alpha": 0.5} if background == "imagenet" else {}
+        return {"n_samples": 40, "split": (0.6, 0.2, 0.2), **images}
+
+    return parameters
+
+
+CASES = {name: DatasetCase(small=small(name.split("-")[2])) for name in DATASETS if name.startswith("xai-tris/")}
 
 
 def whole(dataset):

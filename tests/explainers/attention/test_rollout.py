@@ -2,11 +2,14 @@ import math
 
 import pytest
 import torch
+from part_cases import ExplainerCase
 from torch import nn
 from torchvision.models import VisionTransformer
 
 from xaibench.explainers import UnsupportedModelError, explain
 from xaibench.explainers.attention.rollout import AttentionRollout
+
+CASES = {"attention_rollout": ExplainerCase(network="generators.networks:Attending")}
 
 
 class Small(nn.Module):

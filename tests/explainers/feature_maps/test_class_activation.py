@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 from oracles import cam as oracle
+from part_cases import ExplainerCase
 from torch import nn
 from torchvision.models import VisionTransformer, resnet18
 
@@ -21,6 +22,7 @@ from xaibench.models import Folded
 
 ALL = (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, EigenCAM)
 HERE = "xaibench.explainers.feature_maps.class_activation:"
+CASES = {"cam": ExplainerCase(network="pooled")}
 
 
 def build(seed=0, pool=True):

@@ -4,9 +4,13 @@ import pytest
 import torch
 from captum._utils.models.linear_model import SkLearnLasso
 from oracles import explainers as oracle
+from part_cases import ExplainerCase
 
 from xaibench.explainers import ExplainedOutput, build, explain
 from xaibench.explainers.forward.linear_surrogates import weighted_least_squares
+
+#: The paper's penalty leaves nothing of the small outputs of an untrained network.
+CASES = {"lime": ExplainerCase(parameters={"alpha": 1e-4})}
 
 
 def test_kernel_shap_nears_the_sum_over_all_coalitions(curved):

@@ -2,8 +2,12 @@ import captum.attr
 import pytest
 import torch
 from oracles import explainers as oracle
+from part_cases import ExplainerCase
 
 from xaibench.explainers import ExplainedOutput, explain
+
+#: PFI swaps pixels among the images of a group, by definition; what lies outside of the group must not matter.
+CASES = {"pfi": ExplainerCase(sample_by_sample={"group": 3})}
 
 
 def test_pfi_draws_and_scores_as_captum(double, images, targets, captum_draws):

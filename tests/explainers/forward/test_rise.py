@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 import torch
 from oracles import rise as oracle
+from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.explainers import ExplainedOutput, explain
 from xaibench.explainers.forward.rise import RISE, random_masks
 
 HERE = "xaibench.explainers.forward.rise:RISE"
+CASES = {"rise": ExplainerCase(parameters={"N": 40})}
 
 
 def batch(n=3, dtype=torch.float64, size=(11, 14)):

@@ -2,9 +2,12 @@ import captum.attr
 import numpy as np
 import pytest
 import torch
+from part_cases import ExplainerCase
 from torch import nn
 
 from xaibench.explainers.gradients.smoothgrad import InputXGradient, SmoothGrad
+
+CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}
 
 
 def batch(n=3, channels=3):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from part_cases import ModelCase
 from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
@@ -40,6 +41,8 @@ LAYERS = {
     "efficientnet_lite0": "network._swish",
 }
 PETS = Path(__file__).parents[4] / "shared" / "data" / "oxford-iiit-pet"
+CASES = {name: ModelCase(big=True) for name in ("resnet50", "vgg16", "vgg19", "vit_b_16")}
+CASES["efficientnet_lite0"] = ModelCase(needs="efficientnet_lite_pytorch")
 
 
 @functools.cache

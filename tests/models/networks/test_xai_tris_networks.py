@@ -6,12 +6,14 @@ import math
 
 import pytest
 import torch
+from part_cases import ModelCase
 from torch import nn
 
 from xaibench.core.registry import UnknownNameError
 from xaibench.models import CNN, LLR, MLP, MODELS, build
 
 NAMES = ["llr", "mlp", "cnn"]
+CASES = {name: ModelCase(shapes=((1, 8, 8), (1, 64, 64))) for name in ("llr", "mlp", "cnn")}
 
 
 @pytest.mark.parametrize("side", [8, 64])

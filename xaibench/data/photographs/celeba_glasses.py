@@ -45,6 +45,9 @@ class Glasses(AnnotatedSet):
             "CelebAMask-HQ agreement: for non-commercial research purposes only; not to further copy, publish or "
             "distribute any portion of the dataset"
         ),
+        address="[CelebAMask-HQ](http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html)",
+        download_size="3 GB",
+        by_hand="read its agreement (not commercial, not to be passed on), then a click on Google Drive",
         how_to_get=(
             "Its agreement forbids to pass it on, so it is fetched by hand. Read the agreement and get "
             "CelebAMask-HQ.zip (3 GB) from http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html or "

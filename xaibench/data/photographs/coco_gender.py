@@ -32,6 +32,11 @@ class Gender(MarkedPhotographs):
         licence=(
             "MS COCO: annotations CC BY 4.0, the images under the Flickr licence of each; the human masks state none"
         ),
+        address=(
+            "[cocodataset.org](https://cocodataset.org/#download), [xaidataset.github.io](https://xaidataset.github.io)"
+        ),
+        download_size="19 GB (COCO 2017), the masks beside it",
+        by_hand="the masks: a click on Google Drive, no account",
         how_to_get=(
             "With the human masks: get the gender data of Saliency-Bench (by hand, from xaidataset.github.io) and "
             "unpack them, so that there is DIR/gender_data/attention_label/*.csv beside "

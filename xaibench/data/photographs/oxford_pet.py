@@ -47,6 +47,9 @@ class Pet(AnnotatedSet):
         image_shape=(3, 224, 224),
         citation="Parkhi et al.: Cats and Dogs, CVPR 2012",
         licence="CC BY-SA 4.0; the copyright of the images remains with their original owners",
+        address="[robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/pets/)",
+        download_size="0.8 GB",
+        by_hand="nothing: `xaibench prepare pet --root DIR --download`",
         how_to_get=(
             "Run: xaibench prepare pet --root DIR --download\n"
             "or fetch images.tar.gz and annotations.tar.gz (https://www.robots.ox.ac.uk/~vgg/data/pets/) and unpack "

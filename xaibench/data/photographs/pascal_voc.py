@@ -41,6 +41,9 @@ class Pascal(AnnotatedSet):
         image_shape=(3, 224, 224),
         citation="Everingham et al.: The PASCAL Visual Object Classes (VOC) Challenge, IJCV 88, 2010",
         licence='The images are from "flickr"; their use must respect the flickr terms of use. For research.',
+        address="[host.robots.ox.ac.uk](http://host.robots.ox.ac.uk/pascal/VOC/voc2012/)",
+        download_size="2 GB",
+        by_hand="nothing: `xaibench prepare pascal --root DIR --download`",
         how_to_get=(
             "Run: xaibench prepare pascal --root DIR --download\n"
             "or fetch VOCtrainval_11-May-2012.tar (2 GB; http://host.robots.ox.ac.uk/pascal/VOC/voc2012/, "

@@ -42,6 +42,12 @@ class Scene(MarkedPhotographs):
             "Places365: its lists MIT, the images of their owners, under the terms of places2.csail.mit.edu; "
             "the human masks state none"
         ),
+        address=(
+            "[places2.csail.mit.edu](http://places2.csail.mit.edu/download.html), "
+            "[xaidataset.github.io](https://xaidataset.github.io)"
+        ),
+        download_size="24 GB (Places365 at 256 px), the masks beside it",
+        by_hand="the masks: a click on Google Drive, no account",
         how_to_get=(
             "With the human masks: get the scene data of Saliency-Bench (by hand, from xaidataset.github.io) and "
             "unpack them, so that there is DIR/places/attention_label/*.csv beside "

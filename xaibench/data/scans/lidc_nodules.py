@@ -59,6 +59,9 @@ class Lidc(AnnotatedSet):
             "doi:10.7937/K9/TCIA.2015.LO9QL9SX"
         ),
         licence="CC BY 3.0, and The Cancer Imaging Archive's data usage policy",
+        address="[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX)",
+        download_size="124 GB; any choice of patients will do",
+        by_hand="the NBIA Data Retriever, no account",
         how_to_get=(
             "On The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2015.LO9QL9SX), take the manifest of the images of "
             "LIDC-IDRI (124 GB; any choice of patients will do) and fetch it with the NBIA Data Retriever into DIR, so "

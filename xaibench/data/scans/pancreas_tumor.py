@@ -71,6 +71,12 @@ class Tumor(AnnotatedSet):
             "Networks for Automated Pancreas Segmentation, MICCAI 2015; data: doi:10.7937/K9/TCIA.2016.tNB1kqBU"
         ),
         licence="Medical Segmentation Decathlon: CC BY-SA 4.0; Pancreas-CT: CC BY 3.0",
+        address=(
+            "[medicaldecathlon.com](http://medicaldecathlon.com), [The Cancer Imaging "
+            "Archive](https://doi.org/10.7937/K9/TCIA.2016.tNB1kqBU)"
+        ),
+        download_size="12 GB and some 10 GB",
+        by_hand="a click on the Decathlon's drive; the NBIA Data Retriever; no account",
         how_to_get=(
             "Tumours: fetch Task07_Pancreas.tar (12 GB) from http://medicaldecathlon.com and unpack it, so that there "
             "is DIR/Task07_Pancreas with imagesTr and labelsTr.\n"

@@ -49,6 +49,16 @@ class Sixray(AnnotatedSet):
             "The images and the corresponding annotation results can only be used for ACADEMIC PURPOSES. NO COMERCIAL "
             "USE is allowed. Copyright University of Chinese Academy of Sciences (UCAS-PRISDL)"
         ),
+        address="[MeioJane/SIXray](https://github.com/MeioJane/SIXray)",
+        download_size="18 archives",
+        by_hand=(
+            "no account for the addresses of its `data_list.txt`; Baidu Cloud needs one. Users report that "
+            "these archives hold 548,167 negatives and no positive "
+            "([16](https://github.com/MeioJane/SIXray/issues/16), "
+            "[19](https://github.com/MeioJane/SIXray/issues/19)), and that the positives are in "
+            "`dataset.part10.rar` of the folder `SIXray-rar` beside them "
+            "([11](https://github.com/MeioJane/SIXray/issues/11)): they belong into `JPEGImage`"
+        ),
         how_to_get=(
             "Follow DOWNLOAD in the README of github.com/MeioJane/SIXray: fetch JPEGImage.tar.gz00 to 17, ImageSet.zip "
             "and Annotation.zip (their addresses are in its data_list.txt), join the images' parts (cat "

@@ -24,7 +24,11 @@ from xaibench.explainers.shared.layer_activations import (
 
 
 @described(
-    ExplainerInfo("Attention Rollout", citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.")
+    ExplainerInfo(
+        "Attention Rollout",
+        family="Attention",
+        citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.",
+    )
 )
 @dataclass(frozen=True, kw_only=True)
 class AttentionRollout:

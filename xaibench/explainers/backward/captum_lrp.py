@@ -32,6 +32,7 @@ _ADVICE = (
 @described(
     ExplainerInfo(
         "LRP",
+        family="Relevance",
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLoS ONE 10(7), 2015.",
     )

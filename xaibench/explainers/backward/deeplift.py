@@ -44,6 +44,7 @@ _Rule: TypeAlias = Callable[..., tuple[Tensor, ...]]
 @described(
     ExplainerInfo(
         "DeepLift",
+        family="Differences from a baseline",
         citation="Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation "
         "Differences. ICML 2017.",
     )
@@ -86,6 +87,7 @@ class DeepLift(Attribution):
 @described(
     ExplainerInfo(
         "Deep SHAP",
+        family="Differences from a baseline",
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )
 )

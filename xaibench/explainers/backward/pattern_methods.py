@@ -179,6 +179,7 @@ class _Patterns(Attribution):
 @described(
     ExplainerInfo(
         "PatternNet",
+        family="Patterns",
         citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
         "2018.",
     )
@@ -216,6 +217,7 @@ class PatternNet(_Patterns):
 @described(
     ExplainerInfo(
         "PatternAttribution",
+        family="Patterns",
         citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
         "2018.",
     )

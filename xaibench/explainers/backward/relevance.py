@@ -187,6 +187,7 @@ class LayerwiseRelevance(Attribution):
 @described(
     ExplainerInfo(
         "LRP epsilon",
+        family="Relevance",
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLOS ONE 10(7), 2015.",
     )
@@ -202,6 +203,7 @@ class LRPEpsilon(LayerwiseRelevance):
 @described(
     ExplainerInfo(
         "LRP gamma",
+        family="Relevance",
         citation="Montavon et al.: Layer-Wise Relevance Propagation: An Overview. In: Explainable AI, 2019.",
     )
 )
@@ -215,6 +217,7 @@ class LRPGamma(LayerwiseRelevance):
 @described(
     ExplainerInfo(
         "LRP alpha-beta",
+        family="Relevance",
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLOS ONE 10(7), 2015.",
     )
@@ -229,6 +232,7 @@ class LRPAlphaBeta(LayerwiseRelevance):
 @described(
     ExplainerInfo(
         "Deep Taylor",
+        family="Relevance",
         citation="Montavon et al.: Explaining NonLinear Classification Decisions with Deep Taylor Decomposition. "
         "Pattern Recognition 65, 2017.",
     )

@@ -91,6 +91,7 @@ def _weighted(weights: Tensor, features: Tensor) -> Tensor:
 @described(
     ExplainerInfo(
         "CAM",
+        family="Feature maps",
         needs_convolution=True,
         citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
     )
@@ -172,6 +173,7 @@ def _close(one: object, other: object, largest: Tensor) -> bool:
 @described(
     ExplainerInfo(
         "Grad-CAM",
+        family="Feature maps",
         needs_convolution=True,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
     )
@@ -188,6 +190,7 @@ class GradCAM(_FeatureMaps):
 @described(
     ExplainerInfo(
         "Grad-CAM++",
+        family="Feature maps",
         needs_convolution=True,
         citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
         "Convolutional Networks. WACV 2018.",
@@ -224,6 +227,7 @@ class GradCAMPlusPlus(_FeatureMaps):
 @described(
     ExplainerInfo(
         "LayerCAM",
+        family="Feature maps",
         needs_convolution=True,
         citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
     )
@@ -240,6 +244,7 @@ class LayerCAM(_FeatureMaps):
 @described(
     ExplainerInfo(
         "Score-CAM",
+        family="Feature maps",
         needs_convolution=True,
         citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
         "workshops 2020.",
@@ -271,6 +276,7 @@ class ScoreCAM(_FeatureMaps):
 @described(
     ExplainerInfo(
         "Eigen-CAM",
+        family="Feature maps",
         needs_convolution=True,
         citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
     )

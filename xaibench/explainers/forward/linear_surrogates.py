@@ -88,6 +88,7 @@ def default_samples(features: int) -> int:
 @described(
     ExplainerInfo(
         "LIME",
+        family="Perturbations",
         revision=2,
         citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
     )
@@ -139,6 +140,7 @@ class LIME(_Surrogate):
 @described(
     ExplainerInfo(
         "Kernel SHAP",
+        family="Perturbations",
         revision=2,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )

@@ -15,7 +15,9 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
 
 @described(
     ExplainerInfo(
-        "Occlusion", citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014."
+        "Occlusion",
+        family="Perturbations",
+        citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,7 @@ class FeatureAttribution(Attribution):
 @described(
     ExplainerInfo(
         "PFI",
+        family="Perturbations",
         citation="Fisher, Rudin, Dominici: All Models are Wrong, but Many are Useful. JMLR 20(177), 2019.",
     )
 )
@@ -142,6 +143,7 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
 @described(
     ExplainerInfo(
         "Shapley Value Sampling",
+        family="Perturbations",
         citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
         revision=2,
     )

@@ -18,6 +18,7 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
 @described(
     ExplainerInfo(
         "RISE",
+        family="Perturbations",
         citation="Petsiuk, Das, Saenko: Randomized Input Sampling for Explanation of Black-box Models. BMVC 2018.",
     )
 )

@@ -28,6 +28,7 @@ _Rule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
 @described(
     ExplainerInfo(
         "Guided Backprop",
+        family="Gradients with rules for ReLUs",
         citation="Springenberg et al.: Striving for Simplicity: The All Convolutional Net. ICLR workshop 2015.",
     )
 )
@@ -51,7 +52,9 @@ class GuidedBackprop(Attribution):
 
 @described(
     ExplainerInfo(
-        "Deconvolution", citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014."
+        "Deconvolution",
+        family="Gradients with rules for ReLUs",
+        citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,7 @@ class Deconvolution(Attribution):
 @described(
     ExplainerInfo(
         "Guided Grad-CAM",
+        family="Gradients with rules for ReLUs",
         needs_convolution=True,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
     )

@@ -19,6 +19,7 @@ from xaibench.explainers.shared.interface import Attribution, Channels, blocks, 
 @described(
     ExplainerInfo(
         "Saliency",
+        family="Gradients",
         citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
     )
 )
@@ -40,6 +41,7 @@ class Saliency(Attribution):
 @described(
     ExplainerInfo(
         "Integrated Gradients",
+        family="Gradients",
         citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks. ICML 2017.",
     )
 )
@@ -73,6 +75,7 @@ class IntegratedGradients(Attribution):
 @described(
     ExplainerInfo(
         "Gradient SHAP",
+        family="Gradients",
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )
 )

@@ -15,6 +15,7 @@ from xaibench.explainers.shared.interface import Attribution, Channels, blocks, 
 @described(
     ExplainerInfo(
         "Input × Gradient",
+        family="Gradients",
         citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
         "Differences. arXiv:1605.01713, 2016.",
     )
@@ -34,6 +35,7 @@ class InputXGradient(Attribution):
 @described(
     ExplainerInfo(
         "SmoothGrad",
+        family="Gradients",
         citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
     )
 )
