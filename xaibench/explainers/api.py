@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.core.compute.device import resolve_device
+from xaibench.core.compute.input_copies import sparing
 from xaibench.core.compute.model_probe import check_classes, check_module, probe
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.precision import computing, kept_dtype, stated
@@ -18,7 +19,7 @@ from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.interface import Channels, Explainer
+from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.shared.memory_retry import within_memory
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
@@ -139,9 +140,24 @@ class _Explaining:
             explained = ExplainedOutput(lent, self._output).eval()
             _check_model(explained, images, targets)
             try:
-                return part(explained, images, targets)
+                with sparing(lent):
+                    return part(explained, images, targets)
+            except RuntimeError as error:
+                if not _without_gradient(error):
+                    raise
+                raise UnsupportedModelError(
+                    f"{name_of(part)} needs the gradient of the output by the images, and something in the network "
+                    "cuts it off (such as detach, numpy or a rounding). Use an explainer that only perturbs the images "
+                    "(pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or take the cut out."
+                ) from error
             finally:
                 self.largest = max(self.largest, explained.largest)
+
+
+def _without_gradient(error: RuntimeError) -> bool:
+    """Whether torch found no way from the output back to the images."""
+    said = str(error)
+    return "does not require grad" in said or "not have been used in the graph" in said
 
 
 def _output(part: Explainer, output: Output | None) -> Output:

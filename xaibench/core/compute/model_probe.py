@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.input_copies import remember_writer
 from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.row_memory import is_out_of_memory
 from xaibench.core.messages import kind_of, listed
@@ -35,7 +36,8 @@ def probe(
 
     Args:
         model: A module, which comes back in its own mode, or any function.
-        images: ``[n, C, H, W]``, one or two; moved to where the model computes.
+        images: ``[n, C, H, W]``, one or two; the model is given a copy, where it computes, and whether it writes into
+            that is remembered (:mod:`.input_copies`).
         name: What the model is called in errors.
         what: What the images are called in errors.
         classes: How many there must be, or their names; None = any number.
@@ -55,7 +57,10 @@ def probe(
         ValueError: The model returns [2, 3, 3] for 2 images, expected logits [2, K]. Wrap a model with one output z \
 for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
     """
-    images = images.to(*computes_in(model, images))
+    # A copy, since the model may write into it, which its version tells; tensors of inference mode have none.
+    with torch.inference_mode(False):
+        images = images.to(*computes_in(model, images)).clone()
+    before = images._version
     try:
         with torch.no_grad(), evaluating(model):
             found = model(images)
@@ -66,6 +71,8 @@ for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
         raise ValueError(
             f"{name} cannot take {what} of shape {list(images.shape)}, {kind}, on {images.device}: {error}"
         ) from error
+    if images._version != before:
+        remember_writer(model)
     logits = check_logits(found, len(images), name)
     if classes is not None:
         _check_number(logits.shape[1], classes, name)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from xaibench.core.messages import listed
+from xaibench.core.plain_arrays import plain_array
 from xaibench.explainers.shared.interface import Channels, reduce_channels
 
 
@@ -52,7 +53,9 @@ def _as_tensor(values: Any, what: str) -> Tensor:
         )
     if isinstance(values, Tensor):
         return values
-    return torch.from_numpy(np.array(values))  # a copy: a read-only or reversed array cannot be shared with torch
+    return torch.from_numpy(
+        np.array(plain_array(values, what))
+    )  # a copy: a read-only or reversed array cannot be shared with torch
 
 
 def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str) -> Tensor:

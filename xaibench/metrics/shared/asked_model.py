@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.input_copies import writes_input
 from xaibench.core.compute.model_probe import check_classes, check_logits, probe
 from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import computing
@@ -48,10 +49,12 @@ class Classifier:
         self._model = model
         self._output = output
         self._layout = torch.contiguous_format
+        self._copies = False
 
     def outputs(self, rows: Tensor) -> Tensor:
         """What the model returns, ``[n, K]`` float64."""
-        return check_logits(self._model(rows.contiguous(memory_format=self._layout)), len(rows)).double()
+        rows = rows.contiguous(memory_format=self._layout)
+        return check_logits(self._model(rows.clone() if self._copies else rows), len(rows)).double()
 
     def read(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The scores ``[n]`` of the targets, given what the model returned."""
@@ -126,7 +129,7 @@ class Classifier:
             ValueError: If the model cannot take it, returns no ``[N, K]``, or a target is no class of it.
         """
         logits = probe(self._model, samples.images[:1], finite=False)
-        self.classes = logits.shape[1]
+        self.classes, self._copies = logits.shape[1], writes_input(self._model)
         check_classes(samples.targets, self.classes)
         return logits.double()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.plain_arrays import plain_array
 from xaibench.core.vocabulary import Reduction
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _as_numpy(array: Array, name: str) -> NDArray[Any]:
         # numpy has no bfloat16; every bfloat16 is a float32.
         found: NDArray[Any] = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
     elif isinstance(array, np.ndarray):
-        found = array
+        found = plain_array(array, name)
     else:
         raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")
     if found.dtype.kind not in "fiub":

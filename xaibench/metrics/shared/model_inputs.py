@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from xaibench.core.compute.model_probe import computes_in
+from xaibench.core.plain_arrays import plain_array
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
 
@@ -163,7 +164,7 @@ def _tensor(array: object, name: str) -> Tensor:
         with torch.inference_mode(False):
             return array.clone() if array.is_inference() else array.detach()
     if isinstance(array, np.ndarray | np.generic | int):
-        found: np.ndarray[Any, Any] = np.asarray(array)
+        found: np.ndarray[Any, Any] = plain_array(np.asanyarray(array), name)
         if found.dtype.kind in "fiub":
             # Torch knows neither negative strides nor read-only memory, nor the other byte order.
             return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))

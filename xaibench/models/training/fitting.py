@@ -243,7 +243,8 @@ def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH
     correct = total = 0
     with torch.no_grad(), evaluating(model), isolated_rng(0), computing(device=like.device):
         for images, targets in _batches([data], batch_size, None, like.device, like.dtype).epoch():
-            correct += int((model(images[0]).argmax(-1) == targets[0]).sum())
+            # A copy, since a network may write into what it is given.
+            correct += int((model(images[0].clone()).argmax(-1) == targets[0]).sum())
             total += targets.numel()
     if total == 0:
         raise ValueError("accuracy: the data hold no sample.")

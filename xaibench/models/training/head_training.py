@@ -110,7 +110,7 @@ def _trunk(model: nn.Module, head: Head) -> Iterator[Callable[[Tensor], Tensor]]
 
     def trunk(images: Tensor) -> Tensor:
         with contextlib.suppress(_Stop):
-            model(images)
+            model(images.clone())  # a network may write into what it is given
         return held.pop()
 
     handle = head.layer.register_forward_pre_hook(stop)
