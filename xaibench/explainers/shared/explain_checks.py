@@ -53,9 +53,8 @@ def _as_tensor(values: Any, what: str) -> Tensor:
         )
     if isinstance(values, Tensor):
         return values
-    return torch.from_numpy(
-        np.array(plain_array(values, what))
-    )  # a copy: a read-only or reversed array cannot be shared with torch
+    # A copy: a read-only or reversed array cannot be shared with torch.
+    return torch.from_numpy(np.array(plain_array(values, what)))
 
 
 def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str) -> Tensor:
