@@ -27,7 +27,7 @@ PACKAGES = [
     "xaibench.report",
     "xaibench.hub",
     "xaibench.core.registry",
-    "xaibench.statistics.intervals",
+    "xaibench.statistics",
     "xaibench.types",
 ]
 #: Public names that live deeper: what the registries' schemes and the tutorials name.

@@ -65,7 +65,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "explainers": ("Explainers", (Section("xaibench.explainers", paths=_explainers()),)),
         "metrics": ("Metrics", (Section("xaibench.metrics"),)),
         "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics", _written_by_hand()),)),
-        "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.statistics.intervals"))),
+        "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.statistics"))),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),

@@ -44,7 +44,7 @@ def table(run: RunResults) -> str:
         label = run.explainers[row["explainer"]].label
         name = f"*{label}* (control)" if row["control"] else label
         medians = [f"{row[f'median:{metric}']:.3f}" for metric in METRICS]
-        beaten = "" if row["control"] else " · ".join(str(row[f"exceeds:{metric}"]) for metric in METRICS)
+        beaten = "" if row["control"] else " · ".join(str(row[f"beats:{metric}"]) for metric in METRICS)
         number = "" if pd.isna(row["place"]) else str(row["place"])
         lines.append("| " + " | ".join((number, name, f"{row['mean_rank']:.1f}", *medians, beaten)) + " |")
     return "\n".join(lines)

@@ -50,7 +50,7 @@ def _compare(key: tuple, entry: dict, table: dict[tuple, dict], controls: set[st
     entry["rank"] = better + (level + 1) / 2
     bars = [theirs for name, theirs in rivals.items() if name in controls]
     if key[3] not in controls and bars:
-        entry["beats_controls"] = all(_beats(entry, bar) for bar in bars)
+        entry["above_controls"] = all(_beats(entry, bar) for bar in bars)
 
 
 def _beats(one: dict, other: dict) -> bool:

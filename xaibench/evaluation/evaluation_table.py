@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xaibench.core.registry import UnknownNameError
-from xaibench.statistics.intervals import average_ranks, bootstrap_intervals, critical_difference, holm, paired_test
+from xaibench.statistics import (
+    against_controls,
+    average_ranks,
+    bootstrap_intervals,
+    critical_difference,
+    holm,
+    paired_test,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
 
 #: A method that a control is not worse than is marked with this in the table.
 MARK = "†"
-LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +79,8 @@ class Evaluation:
         Columns: ``metric, method, mean, low, high`` (95 % interval of the mean by bootstrap over groups), ``n``,
         ``n_valid`` (defined scores, which all of this is over), ``rank`` (mean rank over the samples, 1 is best), and
         ``beats_controls``: whether the mean is better than that of every control, each at 5 % after Holm's correction
-        (paired sign-flip test); None for controls, and where there are none.
+        (paired sign-flip test, :func:`xaibench.statistics.against_controls`); None for controls, and where there is
+        nothing to compare with.
 
         Returns:
             These columns, in the order of the metrics and methods.
@@ -107,17 +114,10 @@ class Evaluation:
         return rows
 
     def _beats(self, metric: str) -> dict[str, bool]:
-        if not self.controls:
-            return {}
-        tests = self.compare(metric)
-        better = tests["difference"] > 0 if self.metrics[metric].higher_is_better else tests["difference"] < 0
-        tests = tests.assign(wins=better & (tests["p_holm"] < LEVEL), loses=~better & (tests["p_holm"] < LEVEL))
-        won: dict[str, bool] = {}
-        for first, second, wins, loses in tests[["first", "second", "wins", "loses"]].itertuples(index=False):
-            for method, other, beaten in ((first, second, wins), (second, first, loses)):
-                if method not in self.controls and other in self.controls:
-                    won[method] = won.get(method, True) and bool(beaten)
-        return won
+        pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
+        higher = self.metrics[metric].higher_is_better
+        found = against_controls(pairs, self.controls, higher_is_better=higher)
+        return {method: against.beats for method, against in found.items()}
 
     def compare(self, metric: str) -> pd.DataFrame:
         """Every pair of methods on one metric, over the samples where both are defined.

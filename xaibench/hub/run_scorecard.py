@@ -97,7 +97,7 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
     parts = [
         f"# {escape(run.title)}\n\n{about}" + (f"\n\n{escape(run.citation)}" if run.citation else ""),
         f"## Leaderboard\n\n{_leaderboard(run, leaderboard(run, summary))}\n\nRanks and medians are over {counted}. "
-        "Mean rank: over all pairs and metrics, 1 is best. Beats controls: in how many pairs the method's median is "
+        "Mean rank: over all pairs and metrics, 1 is best. Above controls: in how many pairs the method's median is "
         "better than that of every control. A method without a place was not scored in every pair, or is a control.",
         f"## Tables\n\n{table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
         f"## Settings\n\n{fenced(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
@@ -118,7 +118,7 @@ results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["
 def _leaderboard(run: RunResults, board: pd.DataFrame) -> str:
     columns = ["place", "method", "mean rank"]
     for part in run.metrics.values():
-        columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "beats controls"]
+        columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "above controls"]
     return table(columns, [list(_line(run, row)) for _, row in board.iterrows()])
 
 
@@ -129,7 +129,7 @@ def _line(run: RunResults, row: pd.Series) -> Iterator[object]:
     yield float(row["mean_rank"])
     for metric in run.metrics:
         yield float(row[f"median:{metric}"])
-        yield f"{row[f'beats:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
+        yield f"{row[f'above:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
 
 
 def _versions(environment: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

@@ -271,11 +271,11 @@ DESCRIBED: Mapping[str, Kind] = {
     **dict.fromkeys(KEYS, "text"),
     **{"n": "whole", "n_valid": "whole"},
     **dict.fromkeys(("mean", "std", "min", "q25", "median", "q75", "max"), "number"),
-    **{"higher_is_better": "truth", "rank": "number", "control": "truth", "beats_controls": "truth"},
+    **{"higher_is_better": "truth", "rank": "number", "control": "truth", "above_controls": "truth"},
 }
 INFERRED: Mapping[str, Kind] = {
     **{"low": "number", "high": "number", "sample_rank": "number", "n_ranked": "whole", "p_controls": "number"},
-    **{"exceeds_controls": "truth", "better_than": "whole", "worse_than": "whole", "compared_with": "whole"},
+    **{"beats_controls": "truth", "better_than": "whole", "worse_than": "whole", "compared_with": "whole"},
 }
 SUMMARY = Table(
     "summary.csv",

@@ -9,7 +9,7 @@ from xaibench.report.numbers.inference import ALL_PAIRS, bundled, cell_matrices,
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
-from xaibench.statistics.intervals import paired_test
+from xaibench.statistics import paired_test
 
 CELL = ["scenario", "background", "model"]
 
@@ -74,11 +74,11 @@ def assert_standing_follows(found, pairs, *, higher):
     for name in ("gradcam", "rise", "saliency"):
         against = [wins.get((name, control), 1.0) for control in ("sobel", "input")]
         assert found.loc[name, "p_controls"] == pytest.approx(max(against))
-        assert found.loc[name, "exceeds_controls"] == (max(against) < 0.05)
+        assert found.loc[name, "beats_controls"] == (max(against) < 0.05)
         assert found.loc[name, "better_than"] == sum(p < 0.05 for (one, _), p in wins.items() if one == name)
         assert found.loc[name, "worse_than"] == sum(p < 0.05 for (_, other), p in wins.items() if other == name)
         assert found.loc[name, "compared_with"] == 4
-    assert found.loc[["sobel", "input"], ["p_controls", "exceeds_controls"]].isna().all(axis=None)
+    assert found.loc[["sobel", "input"], ["p_controls", "beats_controls"]].isna().all(axis=None)
 
 
 def test_samples_of_one_group_make_the_interval_wider(fresh_annotated_run):
@@ -156,7 +156,7 @@ def test_nothing_scored_is_nothing_concluded(fresh_run):
     summary, pairs = inferred(fresh_run)
     assert len(summary) == 592
     assert pairs.empty
-    assert summary[["low", "sample_rank", "exceeds_controls"]].isna().all(axis=None)
+    assert summary[["low", "sample_rank", "beats_controls"]].isna().all(axis=None)
 
 
 def test_an_explainer_without_a_defined_score_does_not_hide_the_ranks_of_the_others(fresh_run):
@@ -166,7 +166,7 @@ def test_an_explainer_without_a_defined_score_does_not_hide_the_ranks_of_the_oth
     change_scores(fresh_run, change)
     summary, pairs = inferred(fresh_run)
     lrp = summary["explainer"] == "lrp"
-    assert summary.loc[lrp, ["low", "sample_rank", "p_controls", "exceeds_controls"]].isna().all(axis=None)
+    assert summary.loc[lrp, ["low", "sample_rank", "p_controls", "beats_controls"]].isna().all(axis=None)
     assert (summary.loc[lrp, "compared_with"] == 0).all()
     assert summary.loc[~lrp & (summary["n_valid"] > 0), "sample_rank"].notna().all()
     assert pairs.loc[pairs["first"] == "lrp", "p_holm"].isna().all()

@@ -53,7 +53,7 @@ def test_a_board_is_the_leaderboard_of_these_rows_alone(few, choice, metric):
     board = pd.DataFrame(found.columns(choice, metric)).set_index("explainer").loc[wanted.index]
     of = [*run.metrics] if metric is None else [list(run.metrics)[metric]]
     names = ["place", "cells", "of", "mean_rank", "sample_rank"]
-    names += [f"{name}:{one}" for name in ("median", "mean", "best", "beats", "exceeds", "against") for one in of]
+    names += [f"{name}:{one}" for name in ("median", "mean", "best", "above", "beats", "against") for one in of]
     for name in names:
         assert np.allclose(
             board[name].astype(float), wanted[name].astype("Float64").to_numpy(float, na_value=np.nan), equal_nan=True

@@ -8,7 +8,7 @@ from scipy.stats import friedmanchisquare
 from xaibench.report.numbers.mean_ranks import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import read_run
-from xaibench.statistics.intervals import critical_difference
+from xaibench.statistics import critical_difference
 
 
 def ranking(ranks, difference):

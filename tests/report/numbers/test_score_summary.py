@@ -40,8 +40,8 @@ def assert_equal_to_oracle(run):
         want = expected[tuple(row[key] for key in KEYS)]
         for name in ("n", "n_valid", "mean", "std", "min", "q25", "median", "q75", "max", "rank"):
             assert row[name] == pytest.approx(want.get(name, np.nan), nan_ok=True), (name, row)
-        beats = None if pd.isna(row["beats_controls"]) else bool(row["beats_controls"])
-        assert beats == want.get("beats_controls")
+        above = None if pd.isna(row["above_controls"]) else bool(row["above_controls"])
+        assert above == want.get("above_controls")
 
 
 def test_summary_is_the_literal_one(fresh_run):
@@ -78,7 +78,7 @@ def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
     assert (lrp.loc["mlp", "n"] == 0).all()
     assert (lrp.loc["cnn", "n"] > 0).all()
     assert (lrp.loc["cnn", "n_valid"] == 0).all()
-    assert lrp.loc[["mlp", "cnn"], ["rank", "beats_controls"]].isna().all(axis=None)
+    assert lrp.loc[["mlp", "cnn"], ["rank", "above_controls"]].isna().all(axis=None)
     assert lrp.loc["llr", "rank"].notna().all()
     place = leaderboard(run, summary).set_index("explainer")["place"]
     assert pd.isna(place["lrp"])  # a mean over the cells that are left is another quantity
@@ -102,7 +102,7 @@ def test_leaderboard_counts(fresh_run):
     for metric in run.metrics:
         mine = summary[(summary["metric"] == metric) & (summary["explainer"] == "deep_shap")]
         assert board.loc["deep_shap", f"mean_rank:{metric}"] == pytest.approx(mine["rank"].mean())
-        assert board.loc["deep_shap", f"beats:{metric}"] == sum(mine["beats_controls"] == True)  # noqa: E712
+        assert board.loc["deep_shap", f"above:{metric}"] == sum(mine["above_controls"] == True)  # noqa: E712
         assert board.loc["deep_shap", f"against:{metric}"] == 18
         assert board.loc["sobel", f"against:{metric}"] == 0
         # Somebody is best in each cell; ties may make it more.
@@ -116,7 +116,7 @@ def test_leaderboard_counts(fresh_run):
 def test_without_controls_nothing_is_said_about_beating_them(fresh_run):
     run = rewrite(fresh_run, lambda scores: scores[~scores["explainer"].isin(CONTROLS)])
     summary = summarise(run)
-    assert summary["beats_controls"].isna().all()
+    assert summary["above_controls"].isna().all()
     assert (leaderboard(run, summary)["against:emd_perf"] == 0).all()
 
 

@@ -55,9 +55,9 @@ def test_marks_say_how_a_method_stands_to_the_controls(annotated_findings):
                 if run.explainers[name].control:
                     assert (cell.mark, cell.tinted) == ("", False)
                 else:
-                    loses, unproven = not row["beats_controls"], not row["exceeds_controls"]
+                    loses, unproven = not row["above_controls"], not row["beats_controls"]
                     assert cell.mark == ("loses" if loses else "unproven" if unproven else "")
-                    assert cell.tinted == row["beats_controls"]
+                    assert cell.tinted == row["above_controls"]
                 seen.add(cell.mark)
                 assert cell.best == (row["rank"] == 1) or row["rank"] % 1
     assert seen == {"", "loses", "unproven"}

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
-from xaibench.statistics.intervals import average_ranks, bootstrap_intervals, holm, paired_test
+from xaibench.statistics import against_controls, average_ranks, bootstrap_intervals, holm, paired_test
+from xaibench.statistics.paired_tests import LEVEL
 
 #: Groups that are drawn or turned each by itself; more are bundled.
 BUNDLES = 1000
 #: Up to so many explainers of a cell, all pairs are tested; of more, only those of a method and a control.
 ALL_PAIRS = 15
-LEVEL = 0.05
 Floats = NDArray[np.float64]
 
 
@@ -123,7 +123,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
           has one; 1 is best, ties share their ranks.
         - ``p_controls``: the largest p-value, after Holm's correction, of the paired sign-flip tests against the
           controls of the cell; 1 where one of them has a mean at least as good. Missing for controls and without one.
-        - ``exceeds_controls``: whether that is below 5 %.
+        - ``beats_controls``: whether that is below 5 % (:func:`xaibench.statistics.against_controls`).
         - ``better_than``, ``worse_than``: of ``compared_with`` other explainers, how many it differs from at 5 %.
 
         Pairs are :data:`~xaibench.runfolder.tables.COMPARISONS`: ``difference`` is the mean of first minus second over
@@ -152,7 +152,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     joined.index = summary.index
     joined[list(KEYS)] = summary[list(KEYS)]  # keep the order of the categories
     whole = ["n_ranked", "better_than", "worse_than", "compared_with"]
-    joined = joined.astype(dict.fromkeys(whole, "Int64") | {"exceeds_controls": "boolean"})
+    joined = joined.astype(dict.fromkeys(whole, "Int64") | {"beats_controls": "boolean"})
     tested = pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame()
     return joined, tested.reindex(columns=list(COMPARISONS.columns))
 
@@ -215,22 +215,21 @@ def _standings(
 ) -> dict[str, dict[str, Any]]:
     """For each explainer its standing in the tests: the last five columns of ``INFERRED``."""
     counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
-    against: dict[str, list[float]] = {name: [] for name in methods}
+    pairs = list(tests[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
+    controls = {name for name in methods if run.explainers[name].control}
+    against = against_controls(pairs, controls, higher_is_better=higher_is_better)
     sign = 1 if higher_is_better else -1
-    for first, second, difference, p in tests[["first", "second", "difference", "p_holm"]].itertuples(index=False):
+    for first, second, difference, p in pairs:
         if np.isnan(p):
             continue
-        for name, other, ahead in ((first, second, sign * difference), (second, first, -sign * difference)):
+        for name, ahead in ((first, sign * difference), (second, -sign * difference)):
             counts[name]["compared_with"] += 1
             counts[name]["better_than"] += p < LEVEL and ahead > 0
             counts[name]["worse_than"] += p < LEVEL and ahead < 0
-            if run.explainers[other].control and not run.explainers[name].control:
-                against[name].append(p if ahead > 0 else 1.0)
     standings: dict[str, dict[str, Any]] = {}
     for name in methods:
-        worst = max(against[name], default=np.nan)
-        exceeds = worst < LEVEL if against[name] else None
-        standings[name] = {"p_controls": worst, "exceeds_controls": exceeds, **counts[name]}
+        p, beats = against.get(name, (np.nan, None))
+        standings[name] = {"p_controls": p, "beats_controls": beats, **counts[name]}
     return standings
 
 

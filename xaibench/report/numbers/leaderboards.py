@@ -13,9 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from xaibench.report.numbers.inference import LEVEL, cell_matrices, resampled_means
+from xaibench.report.numbers.inference import cell_matrices, resampled_means
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
+from xaibench.statistics.paired_tests import LEVEL
 
 Floats = NDArray[np.float64]
 #: Resamples of the bootstrap over several cells.
@@ -23,7 +24,7 @@ RESAMPLES = 1000
 #: Scenario, background and model of a choice, each by its place in the run's order, or None for all.
 Choice = tuple[int | None, int | None, int | None]
 #: Columns of the summary that a leaderboard is made of; the later ones only where something was inferred.
-_NUMBERS = ("rank", "median", "mean", "beats_controls", "sample_rank", "exceeds_controls", "low", "high")
+_NUMBERS = ("rank", "median", "mean", "above_controls", "sample_rank", "beats_controls", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,11 @@ def _of_metric(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any
         f"median:{metric}": _median(numbers["median"]),
         f"mean:{metric}": _mean(numbers["mean"]),
         f"best:{metric}": (rank == top[:, None]).sum(axis=0),
-        f"beats:{metric}": np.nansum(numbers["beats_controls"], axis=0).astype(np.int64),
-        f"against:{metric}": (~np.isnan(numbers["beats_controls"])).sum(axis=0),
+        f"above:{metric}": np.nansum(numbers["above_controls"], axis=0).astype(np.int64),
+        f"against:{metric}": (~np.isnan(numbers["above_controls"])).sum(axis=0),
     }
-    if "exceeds_controls" in numbers:
-        columns[f"exceeds:{metric}"] = np.nansum(numbers["exceeds_controls"], axis=0).astype(np.int64)
+    if "beats_controls" in numbers:
+        columns[f"beats:{metric}"] = np.nansum(numbers["beats_controls"], axis=0).astype(np.int64)
     return columns
 
 
@@ -154,11 +155,11 @@ def leaderboard(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
         - ``mean_rank``: mean of the ranks over cells and metrics.
         - for each metric, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's median),
           ``mean:METRIC`` (mean over the cells of the cell's mean),
-          ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``beats:METRIC`` (cells in
-          which it beats every control) and ``against:METRIC`` (cells in which that can be asked; 0 for
+          ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``above:METRIC`` (cells in
+          which its rank is above every control's) and ``against:METRIC`` (cells in which that can be asked; 0 for
           controls).
         - where the summary is one of :func:`.inference.infer`, ``sample_rank`` (mean over cells and metrics) and
-          ``exceeds:METRIC`` (cells in which it beats every control by more than chance).
+          ``beats:METRIC`` (cells in which its mean is better than every control's by more than chance).
     """
     found = standings(run, summary)
     return found.board(range(len(found.cells)))

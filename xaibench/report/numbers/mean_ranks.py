@@ -15,7 +15,7 @@ import pandas as pd
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.intervals import average_ranks, critical_difference
+from xaibench.statistics import average_ranks, critical_difference
 
 #: From so many cells on, cells are the blocks (Demšar asks for more than ten data sets).
 ENOUGH_CELLS = 10

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from xaibench.runfolder.tables import SCORES, RunFolderError
-from xaibench.statistics.intervals import bootstrap_intervals, holm, paired_test
+from xaibench.statistics import bootstrap_intervals, holm, paired_test
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
 _SAMPLE = ["data_seed", "sample"]

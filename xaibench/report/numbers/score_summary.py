@@ -35,8 +35,9 @@ def summarise(run: RunResults) -> pd.DataFrame:
 
         - ``rank`` is within cell and metric: 1 for the best median, equal medians by the mean, what is still equal
           shares the average rank; ``nan`` without a defined score.
-        - ``beats_controls`` is True when the rank is better than that of every control of the cell; missing for the
-          controls themselves, and in a cell without a ranked control.
+        - ``above_controls`` is True when the rank is better than that of every control of the cell, by chance or not
+          (``beats_controls`` of :func:`.inference.infer` tells that); missing for the controls themselves, and in a
+          cell without a ranked control.
     """
     rows = _describe_groups(run)
     if rows.empty:
@@ -52,8 +53,8 @@ def summarise(run: RunResults) -> pd.DataFrame:
         rows.loc[rows.index[index], "rank"] = lexicographic_rank(first[index], second[index])
     best_control = rows["rank"].where(rows["control"]).groupby([rows[key] for key in [*CELL, "metric"]], observed=True)
     bar = best_control.transform("min")
-    beats = (rows["rank"] < bar).astype("boolean")
-    rows["beats_controls"] = beats.mask(rows["control"] | bar.isna() | rows["rank"].isna())
+    above = (rows["rank"] < bar).astype("boolean")
+    rows["above_controls"] = above.mask(rows["control"] | bar.isna() | rows["rank"].isna())
     return rows[[*DESCRIBED, *_FOR_FIGURES]]
 
 

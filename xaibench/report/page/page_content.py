@@ -116,14 +116,14 @@ def verdict(run: RunResults, board: pd.DataFrame) -> list[str]:
         sentences.append(f"Metric by metric, the best are {named}.")
     lost = {
         run.explainers[row["explainer"]].label: sum(
-            bool(row[f"against:{m}"]) and not row[f"exceeds:{m}"] for m in run.metrics
+            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in run.metrics
         )
         for row in placed
     }
     named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
     if named:
         of = f"of {len(run.metrics)} metrics"
-        sentences.append(f"In no cell better than every control by more than chance, by so many {of}: {named}.")
+        sentences.append(f"Beating the controls in no cell, by so many {of}: {named}.")
     return sentences
 
 
@@ -133,12 +133,12 @@ def _sentence(run: RunResults, metric: str, best: Mapping[str, Any], placed: lis
         f"(mean rank {best[f'mean_rank:{metric}']:.1f})"
     )
     if best[f"against:{metric}"]:
-        beats, against, exceeds = (best[f"{what}:{metric}"] for what in ("beats", "against", "exceeds"))
-        sentence += f"; it beats every control in {beats} of {against} cells, in {exceeds} by more than chance"
+        above, beats, against = (best[f"{what}:{metric}"] for what in ("above", "beats", "against"))
+        sentence += f"; its median is above every control's in {above} of {against} cells, and it beats them in {beats}"
     judged = [row for row in placed if row[f"against:{metric}"]]
-    never = [run.explainers[row["explainer"]].label for row in judged if row[f"beats:{metric}"] == 0]
+    never = [run.explainers[row["explainer"]].label for row in judged if row[f"above:{metric}"] == 0]
     if never:
-        sentence += f". Never better than the best control: {', '.join(never)}"
+        sentence += f". Never above the best control: {', '.join(never)}"
     return sentence + "."
 
 

@@ -124,8 +124,8 @@ def best_methods(run_dir: Path) -> pd.DataFrame:
 
     Returns:
         A row for each scenario, background and model with the best explainer by each metric and its median, as text
-        (``"Deep SHAP 0.931"``, with ``"(control)"`` behind it where no method beats that control), and a last row with
-        the explainer of the best mean rank over all cells. Empty without scores.
+        (``"Deep SHAP 0.931"``, with ``"(control)"`` behind it where no method ranks above that control), and a last row
+        with the explainer of the best mean rank over all cells. Empty without scores.
 
     Raises:
         RunFolderError: If the folder has no scores, or one of its files is damaged.

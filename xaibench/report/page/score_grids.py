@@ -28,9 +28,9 @@ class GridCell:
         sample_rank: Mean rank over the samples.
         strength: From 0 to 1 over the scores that its scale shows first; turned where lower is better.
         best: True for the best of its cell.
-        mark: ``"loses"`` (its median does not beat the best control's), ``"unproven"`` (it does, but its mean is not
-            above every control's at 5 %) or empty.
-        tinted: Whether the strength is shown: for methods that beat the controls.
+        mark: ``"loses"`` (its median is not above the best control's), ``"unproven"`` (it is, but it does not beat
+            the controls by more than chance) or empty.
+        tinted: Whether the strength is shown: for methods that are above the controls.
         bar: True for the best control of its cell: what a method must beat.
     """
 
@@ -148,12 +148,12 @@ def _cell(
     known = [value for value in scale if value is not None]
     span = max(known, default=0.0) - min(known, default=0.0)
     strength = 0.0 if row[view] is None or not span else float((row[view] - min(known)) / span)
-    loses, unproven = row["beats_controls"] is False, row["exceeds_controls"] is False
+    loses, unproven = row["above_controls"] is False, row["beats_controls"] is False
     return GridCell(
         **{name: row[name] for name in ("median", "mean", "low", "high", "sample_rank")},
         strength=round(strength if row["higher_is_better"] else 1 - strength, 2),
         best=row["rank"] is not None and row["rank"] == best,
         mark="loses" if loses else "unproven" if unproven else "",
-        tinted=bool(row["beats_controls"]),
+        tinted=bool(row["above_controls"]),
         bar=bool(row["control"]) and row["rank"] is not None and row["rank"] == bar,
     )

@@ -23,7 +23,7 @@ def board_rows(boards: Boards) -> list[dict[str, Any]]:
     if everything not in boards.cells:
         return []
     board = pd.DataFrame(boards.columns(everything)).sort_values("mean_rank", kind="stable")
-    whole = ["place", *(name for name in board if str(name).startswith(("best:", "beats:", "exceeds:", "against:")))]
+    whole = ["place", *(name for name in board if str(name).startswith(("best:", "above:", "beats:", "against:")))]
     return records(board.astype(dict.fromkeys(whole, "Int64")))
 
 
@@ -58,7 +58,7 @@ def board_values(found: Boards) -> dict[str, Any]:
 
     ``boards`` maps a choice (``"1..0"``: second scenario, any background, first model) to the number of its ``cells``;
     ``over``: for all metrics, then for each, a row ``[place, cells, of, mean rank, rank over samples]`` an explainer;
-    and ``metrics``: for each a row ``[rank, mean, low, high, median, best, beats, exceeds, against]`` an explainer.
+    and ``metrics``: for each a row ``[rank, mean, low, high, median, best, above, beats, against]`` an explainer.
     Rows are in the order of ``ranked``; an explainer without a ranked score has None.
     """
     some = found.standings
@@ -76,7 +76,7 @@ def board_values(found: Boards) -> dict[str, Any]:
 
 
 _OVER_METRICS = ("place", "cells", "of", "mean_rank", "sample_rank")
-_OF_METRIC = ("mean_rank", "mean", "low", "high", "median", "best", "beats", "exceeds", "against")
+_OF_METRIC = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
 
 
 def _lines(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[list[float | None] | None]:

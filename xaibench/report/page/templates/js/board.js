@@ -20,14 +20,14 @@ function makeBoard(table) {
   }
 
   function putMetric(row, metric, numbers, scale) {
-    const [rank, mean, low, high, median, best, beats, exceeds, against] = numbers;
+    const [rank, mean, low, high, median, best, above, beats, against] = numbers;
     put(row, "mean_rank", metric, formatted(rank, 2), rank);
     put(row, "median", metric, formatted(median, 3), median);
     put(row, "best", metric, formatted(best, 0), best);
+    putShare(row, "above", metric, above, against);
     putShare(row, "beats", metric, beats, against);
-    putShare(row, "exceeds", metric, exceeds, against);
     const flag = row.querySelector('[data-k="mean_rank"][data-m="' + metric + '"] .flag');
-    if (flag) flag.hidden = !against || exceeds > 0;
+    if (flag) flag.hidden = !against || beats > 0;
     const cell = put(row, "mean", metric, formatted(mean, 3), mean);
     cell.querySelector("small").textContent = low === null ? "" : formatted(low, 3) + " \u2013 " + formatted(high, 3);
     const whisker = cell.querySelector(".whisker");
