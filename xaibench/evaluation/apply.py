@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 #: Images that a fitted explainer sees at a time. It decides no more than the memory and the last bits of a map.
 _TRAINING_BATCH = 512
-#: What :func:`xaibench.explain` is told besides the explainer's own parameters; a suite states them among these.
-_OF_EXPLAIN = ("seed", "batch_size", "channels", "dtype", "precision")
+#: Of what :func:`xaibench.explain` takes, what is no parameter of the explainer in a suite, but stated for all of them.
+_STATED = ("output", "device")
+#: And what decides how an explainer is fitted, so that it must have it before.
+_BEFORE_FITTING = ("batch_size", "channels")
 
 
 class AppliedExplainer:
@@ -45,8 +47,8 @@ class AppliedExplainer:
     Args:
         explainer: As :func:`xaibench.explain` takes it: a name, ``"package.module:name"``, a class, an object or a
             callable.
-        parameters: The explainer's own; besides, ``seed``, ``batch_size``, ``channels``, ``dtype`` and ``precision`` of
-            :func:`xaibench.explain`.
+        parameters: The explainer's own, and besides what else :func:`xaibench.explain` takes by name, such as ``seed``
+            or ``channels``.
         seed: Where the parameters state none.
         output: What of the model is explained; None leaves it to the explainer.
         device: ``"auto"``: the GPU when there is one.
@@ -72,14 +74,14 @@ class AppliedExplainer:
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
     ) -> None:
-        from xaibench.explainers import EXPLAINERS, build
+        from xaibench.explainers import EXPLAINERS, build, explain
 
         part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
         given = dict(parameters or {})
         self._fits = callable(getattr(part, "fit", None))
-        # What is fitted is fitted in passes of its own batch_size, so it must have that before.
-        later = ("seed", "dtype", "precision") if self._fits else _OF_EXPLAIN
-        self._settings: dict[str, Any] = {"seed": seed} | {name: given.pop(name) for name in later if name in given}
+        taken = {p.name for p in inspect.signature(explain).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        later = taken.difference(_STATED, _BEFORE_FITTING if self._fits else ())
+        self._settings: dict[str, Any] = {"seed": seed} | {name: given.pop(name) for name in later & given.keys()}
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
         own = not isinstance(explainer, str) and not inspect.isclass(explainer)
