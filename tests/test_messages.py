@@ -21,6 +21,7 @@ ROOT = Path(xaibench.__file__).parent
 REASONS = {
     "data/masks/label_maps.py",
     "data/scans/lidc_xml.py",
+    "data/scans/sixray_index.py",
     "data/masks/mask_tables.py",
     "data/scans/ct_reading.py",
     "data/xai_tris/photo_backgrounds.py",

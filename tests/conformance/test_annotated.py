@@ -21,6 +21,9 @@ NAMES = {
     "folder": "folder:{root}",
 }
 
+#: Parameters with which all that the tree holds is loaded.
+WHOLE = {"sixray": {"balance": False}}
+
 every_set = pytest.mark.parametrize("kind", NAMES)
 
 
@@ -42,7 +45,7 @@ def tree(tmp_path_factory):
             root = tmp_path_factory.mktemp(kind)
             expected = writer(kind)(root)
             name = NAMES[kind].format(root=root)
-            written[kind] = name, {} if ":" in name else {"root": root}, expected
+            written[kind] = name, {} if ":" in name else {"root": root, **WHOLE.get(kind, {})}, expected
         return written[kind]
 
     return write
@@ -199,7 +202,7 @@ def test_pickling_changes_nothing(kind, opened):
 @every_set
 def test_parameters_make_the_set_again(kind, opened, tree):
     dataset = opened(kind, seed=2)
-    again = load(tree(kind)[0], seed=2, **tree(kind)[1], **dataset.parameters)
+    again = load(tree(kind)[0], seed=2, **tree(kind)[1] | dataset.parameters)
     assert all(ids(getattr(again, part)) == ids(getattr(dataset, part)) for part in PARTS)
 
 

@@ -170,13 +170,22 @@ def test_a_mask_that_cannot_be_used_is_named(folder, spoil, match):
         opened(folder)
 
 
-@pytest.mark.parametrize(
-    "file", ["SegmentationClass/2007_000000.png", "JPEGImages/2007_000000.jpg", "ImageSets/Segmentation/val.txt"]
-)
+@pytest.mark.parametrize("file", ["SegmentationClass/2007_000000.png", "ImageSets/Segmentation/val.txt"])
 def test_a_missing_file_is_named(folder, file):
     (folder / file).unlink()
     with pytest.raises(MissingDataError, match=f"{Path(file).name} is missing"):
         opened(folder)
+
+
+def test_an_image_that_is_not_there_is_counted_and_left_out(root, folder, caplog):
+    (folder / "JPEGImages" / "2007_000000.jpg").unlink()
+    source = opened(folder)
+    gone = [source.meta(number)["id"] for number in np.flatnonzero(source.missing)]
+    assert gone
+    assert all(name.startswith("2007_000000/") for name in gone)
+    data = load("pascal", root=root, size=16, splits=(0, 0, 1))
+    assert not set(gone) & set(data.test.ids)
+    assert f"({gone[0]})" in caplog.text
 
 
 def test_a_truncated_photograph_is_named(root, folder):

@@ -33,7 +33,7 @@ def folder(root):
 
 
 def opened(folder, *classes, **own):
-    return sixray.open(folder, classes=classes or ("negative", "positive"), seed=0, **own)
+    return sixray.open(folder, classes=classes or ("negative", "positive"), seed=0, **{"balance": False} | own)
 
 
 def by_id(source):
@@ -173,19 +173,83 @@ def test_no_lists_say_what_is_missing(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "reason", "boxes"),
     [
-        ("<annotation><object>", r"P00001\.xml cannot be read"),
-        ('<!DOCTYPE a [<!ENTITY e "x">]><annotation>&e;</annotation>', r"P00001\.xml declares a document type"),
-        ("<annotation><object><name>Gun</name></object></annotation>", r"P00001\.xml has an object without xmin"),
-        (annotation("P00001", [("Gun", "a", 1, 2, 2)]), r"P00001\.xml cannot be read"),
-        (annotation("P00001", [("Gun", 9, 1, 2, 2)]), r"P00001\.xml has a box from \(9, 1\) to \(2, 2\)"),
+        ("<annotation><object>", r"P00001.xml cannot be read", []),
+        ('<!DOCTYPE a [<!ENTITY e "x">]><annotation>&e;</annotation>', "P00001.xml declares a document type", []),
+        ("<annotation><object/></annotation>", "P00001.xml, object 1 (no xmin, ymin, xmax and ymax)", []),
+        (
+            annotation("P00001", [("Gun", 1, 1, 2, 2)]).replace("</annotation>", "<object/></annotation>"),
+            "P00001.xml, object 2 (no xmin",
+            [("Gun", 1, 1, 2, 2)],
+        ),
+        (annotation("P00001", [("Gun", "a", 1, 2, 2)]), "P00001.xml, object 1 (could not convert", []),
+        (annotation("P00001", [("Gun", 9, 1, 2, 2)]), "P00001.xml, object 1 (a box from (9, 1) to (2, 2))", []),
     ],
+    ids=["cut off", "entities", "empty object", "one empty object of two", "no number", "inside out"],
 )
-def test_a_broken_annotation_is_named(folder, text, message):
+def test_what_is_odd_in_one_annotation_is_left_out_and_named(folder, caplog, text, reason, boxes):
     (folder / "Annotation" / "P00001.xml").write_text(text)
-    with pytest.raises(DataFileError, match=message):
-        opened(folder)
+    for _ in range(2):  # built, and from the cache
+        caplog.clear()
+        source = opened(folder)
+        assert reason in caplog.text
+        number = by_id(source)["P00001"]
+        assert source.annotated[number] == bool(boxes)
+        if boxes:
+            assert np.array_equal(source.mask(number), union(boxes))
+    assert source.annotated[by_id(source)["P00002"]]
+
+
+def test_images_that_are_not_there_are_counted_and_left_out(root, folder, caplog):
+    gone = [*NEGATIVES[:20], "P00001"]
+    for name in gone:
+        (folder / "JPEGImage" / f"{name}.jpg").unlink()
+    data = load("sixray", root=root, balance=False, size=16)
+    found = {name for part in PARTS for name in getattr(data, part).ids}
+    assert found == {*POSITIVES, *NEGATIVES} - {*gone, "P00005", "P00006"}
+    assert "20 of 24 negative (N0000001, N0000002, N0000003, N0000004, N0000005, ...)" in caplog.text
+    assert "1 of 20 positive (P00001); they are left out" in caplog.text
+    assert sixray.counts(folder)["positive"] == (17, 19)
+    with pytest.raises(MissingDataError, match=r"1 of 20 positive \(P00001\)\. Fetch them, or leave them out"):
+        load("sixray", root=root, balance=False, missing="error")
+    with pytest.raises(ValueError, match="missing='no': expected 'skip' or 'error'"):
+        load("sixray", root=root, missing="no")
+
+
+def test_a_download_without_any_positive_says_how_to_get_them(root, folder):
+    """The official archives are reported to hold negatives alone."""
+    for name in POSITIVES:
+        (folder / "JPEGImage" / f"{name}.jpg").unlink()
+    with pytest.raises(MissingDataError, match=r"'positive': none of the 20 that the lists name is there\.\nFollow"):
+        load("sixray", root=root)
+
+
+def test_other_layouts_of_the_download(folder):
+    plain = opened(folder)
+    for number, name in enumerate([*POSITIVES, *NEGATIVES]):
+        place = folder / "JPEGImage" / str(number % 3) if number % 2 else folder / "JPEGImage2"
+        place.mkdir(exist_ok=True)
+        (folder / "JPEGImage" / f"{name}.jpg").rename(place / f"{name}.jpg")
+    (folder / "positive-Annotation").mkdir()
+    (folder / "Annotation").rename(folder / "positive-Annotation" / "Annotation")
+    moved = opened(folder)
+    assert not moved.missing.any()
+    assert np.array_equal(moved.annotated, plain.annotated)
+    for number in range(len(moved)):
+        assert (folder / moved.meta(number)["file"]).is_file()
+    assert np.array_equal(moved.mask(by_id(moved)["P00001"]), union(POSITIVES["P00001"][1]))
+
+
+def test_negatives_are_drawn_by_seed_as_many_as_there_are_boxes(folder):
+    def negatives(seed):
+        source = sixray.open(folder, classes=("positive", "negative"), seed=seed)
+        assert source.annotated[source.targets == 0].sum() == 18
+        return {source.meta(int(number))["id"] for number in np.flatnonzero(source.targets == 1)}
+
+    assert len(negatives(0)) == 18
+    assert negatives(0) == negatives(0) != negatives(1)
+    assert len(sixray.open(folder, classes=("negative",), seed=0)) == len(NEGATIVES)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +279,11 @@ def test_an_unknown_item_counts_as_prohibited_and_is_named(folder, caplog):
     assert "P00001.xml (sword)" in caplog.text
 
 
-def test_reading_is_lazy_and_a_missing_image_is_named(folder):
-    (folder / "JPEGImage" / "N0000001.jpg").unlink()
+def test_reading_is_lazy_and_a_broken_image_is_named(folder):
     (folder / "JPEGImage" / "N0000002.jpg").write_bytes((folder / "JPEGImage" / "N0000003.jpg").read_bytes()[:400])
     source = opened(folder)
-    numbers = by_id(source)
-    with pytest.raises(MissingDataError, match=r"N0000001\.jpg is missing"):
-        source.image(numbers["N0000001"], 32)
     with pytest.raises(DataFileError, match=r"N0000002\.jpg cannot be read"):
-        source.image(numbers["N0000002"], 32)
+        source.image(by_id(source)["N0000002"], 32)
 
 
 def test_the_index_is_kept_until_a_file_changes(folder, tmp_path, caplog):

@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,7 @@ class AnnotatedSet(ABC):
         normalize: Normalize = None,
         transform: Transform | None = None,
         include_unannotated: bool = False,
+        missing: Literal["skip", "error"] = "skip",
         download: bool = False,
         **own: Any,
     ) -> Dataset:
@@ -120,6 +121,8 @@ class AnnotatedSet(ABC):
                 applied to all splits; for one of them, see :meth:`DiskSplit.with_transform`.
             include_unannotated: Keep samples whose important pixels are not known; their mask is empty, and ``meta``
                 says ``"annotated": False``.
+            missing: What becomes of images that the set's lists name and that are not on disk: ``"skip"`` leaves them
+                out, with a warning that counts and names them; ``"error"`` refuses the set.
             download: Fetch the set if it is not there, where the licence lets us.
             **own: The set's own parameters (those of :meth:`open`).
 
@@ -127,16 +130,18 @@ class AnnotatedSet(ABC):
             The set with its ``train``, ``val`` and ``test``; an image is ``[3, size, size]``, a mask ``[size, size]``.
 
         Raises:
-            MissingDataError: If the set is not there; says how to get it.
+            MissingDataError: If the set is not there, or nothing is left of a class; says how to get it.
             DataFileError: If a list or an index cannot be understood.
             ValueError: For a parameter out of its range, an unknown class, or a class with too few samples.
             TypeError: For a parameter that the set does not take.
         """
         self._check_own(own)
+        if missing not in ("skip", "error"):
+            raise ValueError(f"missing={missing!r}: expected 'skip' or 'error'.")
         chosen = choose_classes(classes, self.info.classes, aliases=self.aliases, default=self.default_classes)
         folder = self.find(root, download=download)
         source = self.open(folder, classes=chosen, seed=seed, **own)
-        kept = self._kept(source, folder, include_unannotated)
+        kept = self._kept(source, folder, include_unannotated, missing)
         parts = divide(source, kept, splits, seed)
         train, val, test = (
             DiskSplit(source, part, size=size, normalize=normalize, transform=transform) for part in parts
@@ -182,13 +187,15 @@ class AnnotatedSet(ABC):
             folder: Where the set lies.
 
         Returns:
-            Of each class, how many samples are annotated, and how many there are in all.
+            Of each class, how many samples are annotated, and how many there are in all; those whose image is not on
+            disk do not count.
         """
         classes = choose_classes(None, self.info.classes, default=self.default_classes)
         source = self.open(folder, classes=classes, seed=0)
         count = len(source.classes)
-        annotated = np.bincount(source.targets[source.annotated], minlength=count)
-        pairs = zip(annotated.tolist(), np.bincount(source.targets, minlength=count).tolist(), strict=True)
+        there = self._there(source, folder, "skip")
+        annotated = np.bincount(source.targets[there & source.annotated], minlength=count)
+        pairs = zip(annotated.tolist(), np.bincount(source.targets[there], minlength=count).tolist(), strict=True)
         return dict(zip(source.classes, pairs, strict=True))
 
     @property
@@ -208,10 +215,11 @@ class AnnotatedSet(ABC):
             if name not in known:
                 raise TypeError(unknown(f"{self.info.name} takes no", name, self.__signature__.parameters))
 
-    def _kept(self, source: Source, folder: Path, include_unannotated: bool) -> NDArray[np.int64]:
-        kept = np.arange(len(source)) if include_unannotated else np.flatnonzero(source.annotated)
-        left_out = len(source) - len(kept)
-        if left_out:
+    def _kept(self, source: Source, folder: Path, include_unannotated: bool, missing: str) -> NDArray[np.int64]:
+        """The samples to share out."""
+        there = self._there(source, folder, missing)
+        kept = np.flatnonzero(there if include_unannotated else there & source.annotated)
+        if left_out := np.count_nonzero(there) - len(kept):
             _LOGGER.info(
                 "%s: %d of %d samples have no annotation and are left out (include_unannotated=True keeps them).",
                 self.info.name,
@@ -219,12 +227,37 @@ class AnnotatedSet(ABC):
                 len(source),
             )
         counts = np.bincount(source.targets[kept], minlength=len(source.classes))
-        for name, count in zip(source.classes, counts, strict=True):
+        for name, of_class, count in zip(source.classes, range(len(counts)), counts, strict=True):
             if count == 0:
+                listed_, found = (np.count_nonzero(source.targets[part] == of_class) for part in (slice(None), there))
+                if found:
+                    reason = f"its {found} images have no annotation; include_unannotated=True loads them as they are."
+                elif listed_:
+                    reason = f"none of the {listed_} that the lists name is there.\n{self.info.how_to_get}"
+                else:
+                    reason = f"no list or folder names one; leave it out of classes, or add it.\n{self.info.how_to_get}"
                 raise MissingDataError(
-                    f"{self.info.name}: {folder} holds no annotated image of class {name!r}; leave it out of classes."
+                    f"{self.info.name}: {folder} holds no annotated image of class {name!r}: {reason}"
                 )
         return kept
+
+    def _there(self, source: Source, folder: Path, missing: str) -> NDArray[np.bool_]:
+        """``[N]``: which samples have their image on disk; the others are counted and named, class by class."""
+        if source.missing is None or not source.missing.any():
+            return np.ones(len(source), dtype=np.bool_)
+        said = []
+        for number, name in enumerate(source.classes):
+            gone = np.flatnonzero(source.missing & (source.targets == number))
+            if len(gone):
+                ids = ", ".join(str(source.meta(int(one))["id"]) for one in gone[:5])
+                of_all = np.count_nonzero(source.targets == number)
+                said.append(f"{len(gone)} of {of_all} {name} ({ids}{', ...' if len(gone) > 5 else ''})")
+        text = f"{self.info.name}: listed images that are not in {folder}: {'; '.join(said)}"
+        if missing == "error":
+            advice = f"Fetch them, or leave them out with missing='skip'.\n{self.info.how_to_get}"
+            raise MissingDataError(f"{text}. {advice}")
+        _LOGGER.warning("%s; they are left out.", text)
+        return ~source.missing
 
 
 def data_root(root: str | os.PathLike[str] | None) -> Path | None:

@@ -23,6 +23,8 @@ class Source(ABC):
             is known to be empty.
         groups: ``[N]`` int64: samples of one group (a patient, an image that shows two classes) never go to two splits.
             None = every sample is its own.
+        missing: ``[N]`` bool: which samples the set's lists name while their image is not on disk; they are counted and
+            left out. None = none.
         official: The split that the publishers made, ``{"train": indices, "val": ..., "test": ...}``; what they have
             not named is missing. None = they made none.
     """
@@ -31,6 +33,7 @@ class Source(ABC):
     targets: NDArray[np.int64]
     annotated: NDArray[np.bool_]
     groups: NDArray[np.int64] | None = None
+    missing: NDArray[np.bool_] | None = None
     official: Mapping[str, NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:

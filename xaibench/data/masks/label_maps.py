@@ -81,7 +81,7 @@ class LabelMaps:
 
 def read_label_maps(
     masks: Sequence[Path],
-    images: Sequence[Path],
+    images: Sequence[Path | None],
     known: Collection[int],
     *,
     cached: Path,
@@ -94,7 +94,7 @@ def read_label_maps(
 
     Args:
         masks: The files.
-        images: The image of each, whose size it must have.
+        images: The image of each, whose size it must have; None = it is not there.
         known: The labels that may be in them.
         cached: The file that keeps them; its name must change when the masks do.
         workers: Threads that decode.
@@ -125,7 +125,7 @@ def read_label_maps(
 
 
 def _read(
-    mask: Path, image: Path, allowed: NDArray[np.bool_]
+    mask: Path, image: Path | None, allowed: NDArray[np.bool_]
 ) -> tuple[tuple[NDArray[np.uint32], NDArray[np.uint8]], tuple[int, ...]]:
     labels = read_indices(mask, like=image)
     lengths, found = _runs(labels)

@@ -88,12 +88,14 @@ class _GlassesSource(Source):
         numbers, wearing = _attributes(folder / _ATTRIBUTES)
         drawn = {part: np.isin(numbers, list(found)) for part, found in _drawn(folder / _MASKS).items()}
         annotated = np.where(wearing, drawn["eye_g"], (drawn["l_eye"] | drawn["r_eye"]) & ~drawn["eye_g"])
+        missing = ~np.isin(numbers, _numbers_of(folder / _IMAGES))
         kept = np.isin(wearing, [name == "glasses" for name in classes])
         if seed is not None:
-            kept &= wearing | _balancing(wearing, annotated, seed)
+            kept &= wearing | missing | _balancing(wearing, annotated & ~missing, seed)
         index = {name: classes.index(name) for name in classes}
         self._numbers = numbers[kept]
         self.annotated = annotated[kept]
+        self.missing = missing[kept]
         self.targets = np.where(wearing[kept], index.get("glasses", -1), index.get("no_glasses", -1)).astype(np.int64)
 
     def image(self, index: int, size: int) -> Image.Image:
@@ -166,6 +168,13 @@ def _read_part(file: Path, face: Path) -> NDArray[np.bool_]:
             "(height×width); one of them is of another version."
         )
     return mask
+
+
+def _numbers_of(folder: Path) -> list[int]:
+    """The numbers of the images that are in the folder."""
+    with naming(folder):
+        stems = [name.removesuffix(".jpg") for name in os.listdir(folder) if name.endswith(".jpg")]
+    return [int(stem) for stem in stems if stem.isdecimal()]
 
 
 def _drawn(folder: Path) -> dict[str, set[int]]:

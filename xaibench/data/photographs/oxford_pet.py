@@ -110,6 +110,8 @@ class _PetSource(Source):
         trimaps = folder / "annotations" / "trimaps"
         with naming(trimaps):
             self.annotated = np.isin(np.char.add(self._names, ".png"), os.listdir(trimaps))
+        with naming(folder / "images"):
+            self.missing = ~np.isin(np.char.add(self._names, ".jpg"), os.listdir(folder / "images"))
         parts = {"train": "trainval.txt", "test": "test.txt"}
         self.official = {part: self._in_list(folder / "annotations" / file) for part, file in parts.items()}
 

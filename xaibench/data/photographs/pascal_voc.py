@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +14,7 @@ from PIL import Image
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
 from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import read_lines
+from xaibench.data.disk.file_readers import naming, read_lines
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.source import Source
 from xaibench.data.masks.label_maps import LabelMaps, read_label_maps
@@ -90,12 +91,18 @@ class _Files:
             part: read_lines(folder / "ImageSets" / "Segmentation" / f"{part}.txt") for part in ("train", "val")
         }
         self.names = sorted({name for part in self.lists.values() for name in part})
+        with naming(folder / "JPEGImages"):
+            there = set(os.listdir(folder / "JPEGImages"))
+        self.missing = np.array([f"{name}.jpg" not in there for name in self.names], dtype=np.bool_)
 
     def maps(self, *, workers: int = 1, progress: Progress | None = None) -> LabelMaps:
         masks = [self.folder / "SegmentationClass" / f"{name}.png" for name in self.names]
-        images = [self.folder / "JPEGImages" / f"{name}.jpg" for name in self.names]
+        images = [
+            None if missing else self.folder / "JPEGImages" / f"{name}.jpg"
+            for name, missing in zip(self.names, self.missing.tolist(), strict=True)
+        ]
         # A map is checked against the size of its image when it is read, so both are part of the key.
-        cached = cache_folder("pascal", self.folder) / f"labels-{stamp([*masks, *images])}.npz"
+        cached = cache_folder("pascal", self.folder) / f"labels-{stamp([*masks, *filter(None, images)])}.npz"
         known = [0, *range(1, len(CLASSES) + 1), _VOID]
         return read_label_maps(masks, images, known, cached=cached, workers=workers, progress=progress)
 
@@ -110,6 +117,7 @@ class _PascalSource(Source):
         shown = np.nonzero(self._maps.shown[:, self._labels])
         self._images, self.targets = (column.astype(np.int64) for column in shown)
         self.groups = self._images  # all samples of an image stay in one split
+        self.missing = files.missing[self._images]
         self.annotated = np.ones(len(self.targets), dtype=np.bool_)
         self.official = {
             part: np.flatnonzero(np.isin(self._names[self._images], names)) for part, names in files.lists.items()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +28,7 @@ PARTS = ("train", "test")
 
 _ANNOTATIONS = ("Annotation", "positive-Annotation", "Annotations")
 #: Bumped when the index is built otherwise, so that no cache of the old way is taken.
-_REVISION = 1
+_REVISION = 2
 #: Lines whose names are packed at a time: names as Python objects would take ten times the memory.
 _CHUNK = 100_000
 _LONGEST_NAME = 32
@@ -49,7 +51,7 @@ class Index:
             where its annotation is missing.
         boxes: ``[B, 4]`` int32: xmin, ymin, xmax, ymax as written.
         kinds: ``[B]`` uint8: index into :data:`ITEMS`, or :data:`OTHER`.
-        broken: Rows of the lists that cannot be understood.
+        broken: Rows of the lists, annotations and objects in them that cannot be understood.
     """
 
     names: NDArray[np.bytes_]
@@ -68,13 +70,14 @@ def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int],
     """The index of the set in ``folder``, from the cache if it is there; built and put there if it is not.
 
     Args:
-        folder: Holds ``ImageSet/*/{train,test}.csv`` and ``Annotation/*.xml``.
+        folder: Holds ``ImageSet/*/{train,test}.csv`` and ``Annotation/*.xml``, or
+            ``positive-Annotation/Annotation/*.xml``.
         workers: Threads that read annotations.
         progress: Called with the number of annotations that are read, and of all.
 
     Raises:
         MissingDataError: If there is no list.
-        DataFileError: If a list has other columns, or an annotation cannot be read.
+        DataFileError: If a list has other columns. A single annotation or object that cannot be understood is told.
     """
     lists = sorted(file for part in PARTS for file in folder.glob(f"ImageSet/*/{part}.csv"))
     if not lists:
@@ -87,20 +90,42 @@ def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int],
         _LOGGER.info("Building the index of SIXray; it is kept in %s.", cached.parent)
         index = _build(folder, lists, annotations, workers, progress)
         keep(cached, "The arrays of the index", vars(index))
-    warn_of("sixray: broken rows, left out", index.broken.tolist())
+    warn_of("sixray: broken rows, annotations and objects, left out", index.broken.tolist())
     return index
 
 
+def locate_images(folder: Path, names: NDArray[np.bytes_]) -> tuple[list[str], NDArray[np.int16]]:
+    """Where the images lie: in ``JPEGImage``, in folders in it, or in numbered ones beside it.
+
+    Args:
+        folder: The folder of the set.
+        names: ``[N]`` the images, sorted, without suffix.
+
+    Returns:
+        The folders, and ``[N]`` the number of each image's, -1 where the image is in none of them.
+    """
+    found = {path for pattern in ("JPEGImage*", "JPEGImage*/*") for path in folder.glob(pattern) if path.is_dir()}
+    places = [path.relative_to(folder).as_posix() for path in sorted(found)]
+    where = np.full(len(names), -1, dtype=np.int16)
+    for number, place in enumerate(places):
+        with naming(folder / place), os.scandir(folder / place) as entries:
+            files = (os.fsencode(entry.name[:-4]) for entry in entries if entry.name.endswith(".jpg"))
+            while chunk := list(itertools.islice(files, _CHUNK)):
+                stems = np.array(chunk)
+                at = np.minimum(np.searchsorted(names, stems), len(names) - 1)
+                where[at[names[at] == stems]] = number
+    return places, where
+
+
 def _list_annotations(folder: Path) -> dict[bytes, Path]:
-    for name in _ANNOTATIONS:
-        if (folder / name).is_dir():
-            with naming(folder / name), os.scandir(folder / name) as entries:
+    """The annotation file of each image that has one."""
+    for place in (place for name in _ANNOTATIONS for place in (folder / name, *sorted((folder / name).glob("*/")))):
+        if place.is_dir():
+            with naming(place), os.scandir(place) as entries:
                 names = sorted(entry.name for entry in entries)
-            return {
-                os.fsencode(file[:-4]): folder / name / file
-                for file in names
-                if file.lower().endswith(".xml") and not file.startswith(".")
-            }
+            files = [name for name in names if name.lower().endswith(".xml") and not name.startswith(".")]
+            if files:
+                return {os.fsencode(name[:-4]): place / name for name in files}
     return {}
 
 
@@ -126,7 +151,7 @@ def _build(
     names, items = names[first], np.bitwise_or.reduceat(items, first)
     positives = np.flatnonzero((items > 0) | np.char.startswith(names, b"P"))
     sizes, counts, boxes, kinds = _read_annotations(
-        [annotations.get(name) for name in names[positives].tolist()], workers, progress
+        [annotations.get(name) for name in names[positives].tolist()], workers, progress, broken
     )
     return Index(
         names=names,
@@ -198,9 +223,12 @@ def _stem(name: bytes) -> bytes:
 
 
 def _read_annotations(
-    files: list[Path | None], workers: int, progress: Callable[[int, int], None] | None
+    files: list[Path | None], workers: int, progress: Callable[[int, int], None] | None, broken: list[str]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]:
-    """Sizes ``[P, 2]``, numbers of boxes ``[P]``, boxes ``[B, 4]`` and their kinds ``[B]``."""
+    """Sizes ``[P, 2]``, numbers of boxes ``[P]``, boxes ``[B, 4]`` and their kinds ``[B]``.
+
+    What cannot be understood is added to ``broken``: a stranger's file never stops the set.
+    """
     sizes = np.zeros((len(files), 2), dtype=np.int32)
     counts = np.zeros(len(files), dtype=np.int64)
     boxes: list[tuple[int, int, int, int]] = []
@@ -209,6 +237,7 @@ def _read_annotations(
     with ThreadPoolExecutor(workers) as pool:
         for number, read in enumerate(pool.map(_read_annotation, files)):
             if read is not None:
+                broken += read.broken
                 sizes[number], counts[number] = read.size, len(read.boxes)
                 boxes += [box for _, box in read.boxes]
                 kinds += [ITEMS.index(name) if name in ITEMS else OTHER for name, _ in read.boxes]
@@ -223,21 +252,35 @@ def _read_annotations(
 class _Annotation:
     size: tuple[int, int]
     boxes: list[tuple[str, tuple[int, int, int, int]]]
+    broken: list[str]
 
 
 def _read_annotation(file: Path | None) -> _Annotation | None:
+    """Size and boxes; of a file or an object that cannot be understood, why not."""
     if file is None:
         return None
-    root = read_xml(file)
-    with naming(file):
-        size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("height", "width")]
-        boxes = []
-        for item in root.iter("object"):
-            corners = [item.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
-            if None in corners:
-                raise DataFileError(f"{file} has an object without xmin, ymin, xmax and ymax; get the file anew.")
-            left, top, right, bottom = (round(float(corner or "")) for corner in corners)
-            if right < left or bottom < top:
-                raise DataFileError(f"{file} has a box from ({left}, {top}) to ({right}, {bottom}); get the file anew.")
-            boxes.append(((item.findtext("name") or "").strip().casefold(), (left, top, right, bottom)))
-    return _Annotation((size[0], size[1]), boxes)
+    try:
+        root = read_xml(file)
+    except DataFileError as error:
+        return _Annotation((0, 0), [], [str(error)])
+    boxes, broken = [], []
+    for number, item in enumerate(root.iter("object"), start=1):
+        try:
+            boxes.append(((item.findtext("name") or "").strip().casefold(), _box(item)))
+        except ValueError as error:
+            broken.append(f"{file}, object {number} ({error})")
+    try:
+        height, width = (int(float(root.findtext(f"size/{side}") or 0)) for side in ("height", "width"))
+    except ValueError:
+        height, width = 0, 0
+    return _Annotation((height, width), boxes, broken)
+
+
+def _box(item: Element) -> tuple[int, int, int, int]:
+    corners = [item.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
+    if None in corners:
+        raise ValueError("no xmin, ymin, xmax and ymax")
+    left, top, right, bottom = (round(float(corner or "")) for corner in corners)
+    if right < left or bottom < top:
+        raise ValueError(f"a box from ({left}, {top}) to ({right}, {bottom})")
+    return left, top, right, bottom

@@ -14,7 +14,7 @@ from xaibench.data.disk.file_readers import DataFileError
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.image_lists import warn_of
 from xaibench.data.disk.source import Source
-from xaibench.data.scans.sixray_index import ITEMS, PARTS, Index, open_index
+from xaibench.data.scans.sixray_index import ITEMS, PARTS, Index, locate_images, open_index
 
 NEGATIVE, POSITIVE = "negative", "positive"
 
@@ -62,10 +62,10 @@ class Sixray(AnnotatedSet):
         how_to_get=(
             "Follow DOWNLOAD in the README of github.com/MeioJane/SIXray: fetch JPEGImage.tar.gz00 to 17, ImageSet.zip "
             "and Annotation.zip (their addresses are in its data_list.txt), join the images' parts (cat "
-            "JPEGImage.tar.gz* | tar -xz) and unpack all, so that there are DIR/SIXray/JPEGImage/*.jpg, "
-            "DIR/SIXray/ImageSet/{10,100,1000}/{train,test}.csv and DIR/SIXray/Annotation/*.xml. The "
-            "positive images are reported to be in dataset.part10.rar of the folder SIXray-rar beside these archives "
-            "(issue 11 of that repository); put them into JPEGImage too."
+            "JPEGImage.tar.gz* | tar -xz) and unpack all, so that there are DIR/SIXray/JPEGImage/*.jpg (or folders of "
+            "them in JPEGImage), DIR/SIXray/ImageSet/{10,100,1000}/{train,test}.csv and DIR/SIXray/Annotation/*.xml "
+            "(or positive-Annotation/Annotation/*.xml). The positive images are reported to be in dataset.part10.rar "
+            "of the folder SIXray-rar beside these archives (issue 11 of that repository); put them into JPEGImage too."
         ),
         published=(("images", 1_059_231), ("prohibited items", 8_929)),
     )
@@ -73,23 +73,27 @@ class Sixray(AnnotatedSet):
     marker = "ImageSet"
     default_classes = (NEGATIVE, POSITIVE)
 
-    def open(self, folder: Path, *, classes: tuple[str, ...], seed: int, subset: str | int = "all") -> Source:
+    def open(
+        self, folder: Path, *, classes: tuple[str, ...], seed: int, subset: str | int = "all", balance: bool = True
+    ) -> Source:
         """The images that the lists name.
 
         Args:
             folder: The folder of the set.
             classes: The wanted classes.
-            seed: Not used: nothing is drawn.
+            seed: Of the draw of ``balance``.
             subset: ``"all"``, or the subset ``10``, ``100`` or ``1000`` (some so many negatives to a positive).
+            balance: Of the negatives, a hundred times as many, draw as many as there are annotated samples of the other
+                classes, as the later version of the benchmark does. False takes all.
 
         Raises:
             MissingDataError: If there is no list.
-            DataFileError: If a list has other columns, or an annotation cannot be read.
+            DataFileError: If a list has other columns.
             ValueError: For a subset that is not there, or ``positive`` beside single items, which it contains.
         """
         if POSITIVE in classes and set(classes) & set(ITEMS):
             raise ValueError(f"classes={','.join(classes)!r}: {POSITIVE!r} holds all items; take it or single ones.")
-        return _SixraySource(folder, open_index(folder), classes, str(subset))
+        return _SixraySource(folder, open_index(folder), classes, str(subset), seed if balance else None)
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
         """Build the index of the lists and the annotations."""
@@ -97,7 +101,7 @@ class Sixray(AnnotatedSet):
 
 
 class _SixraySource(Source):
-    def __init__(self, folder: Path, index: Index, classes: tuple[str, ...], subset: str) -> None:
+    def __init__(self, folder: Path, index: Index, classes: tuple[str, ...], subset: str, seed: int | None) -> None:
         self.classes = classes
         self._folder = folder
         self._index = index
@@ -110,6 +114,11 @@ class _SixraySource(Source):
             known.append(annotated[members[-1]])
         self._images, self.annotated = np.concatenate(members), np.concatenate(known)
         self.targets = np.repeat(np.arange(len(classes)), [len(member) for member in members]).astype(np.int64)
+        self._places, where = locate_images(folder, index.names)
+        self._where = where[self._images]
+        if seed is not None and NEGATIVE in classes and len(classes) > 1:
+            self._balance(classes.index(NEGATIVE), seed)
+        self.missing = self._where < 0
         self._single_items = bool(set(classes) & set(ITEMS))
         self.groups = self._images if self._single_items else None
         if in_train is not None and in_test is not None:
@@ -119,6 +128,18 @@ class _SixraySource(Source):
                 "train": np.flatnonzero((in_train & ~in_test)[self._images]),
                 "test": np.flatnonzero(in_test[self._images]),
             }
+
+    def _balance(self, negative: int, seed: int) -> None:
+        """Leave out negatives that are there, but for as many as there are annotated samples of the other classes."""
+        there = self._where >= 0
+        negatives = np.flatnonzero(there & (self.targets == negative))
+        count = np.count_nonzero(there & self.annotated & (self.targets != negative))
+        if 0 < count < len(negatives):
+            drawn = np.random.default_rng([seed, 0x51C4A7]).choice(negatives, count, replace=False)
+            kept = np.ones(len(self.targets), dtype=np.bool_)
+            kept[np.setdiff1d(negatives, drawn)] = False
+            self._images, self._where = self._images[kept], self._where[kept]
+            self.targets, self.annotated = self.targets[kept], self.annotated[kept]
 
     def image(self, index: int, size: int) -> Image.Image:
         return open_image(self._folder / self._file(index), size)
@@ -148,7 +169,8 @@ class _SixraySource(Source):
         return str(self._index.names[image].decode())
 
     def _file(self, index: int) -> str:
-        return f"JPEGImage/{self._name(self._images[index])}.jpg"
+        place = self._places[self._where[index]] if self._where[index] >= 0 else "JPEGImage"
+        return f"{place}/{self._name(self._images[index])}.jpg"
 
     def _draw(self, boxes: NDArray[np.int32], said: NDArray[np.int32], image: Path) -> NDArray[np.bool_]:
         height, width = image_size(image)
