@@ -273,11 +273,11 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite
     written = []
     real = module.write_atomic
 
-    def write_until_full(path, data):
+    def write_until_full(path, data, durable=True):
         if len(written) == 8:
             raise StoreError(f"no space left to write {path}")
         written.append(path)
-        real(path, data)
+        real(path, data, durable=durable)
 
     monkeypatch.setattr(module, "write_atomic", write_until_full)
     with pytest.raises(StoreError, match="no space left"):

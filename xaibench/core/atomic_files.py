@@ -6,16 +6,33 @@ import errno
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def whole_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """A binary stream that becomes the file ``path`` when the block ends well, and leaves nothing when it does not.
 
     The stream writes under a temporary name beside it; the last step renames, which replaces an older file at once.
+
+    Args:
+        path: The file.
+        durable: File and folder are on the disk when the block has ended, so that a power cut leaves the old file or
+            the new one. That takes some milliseconds a file; False leaves it to the system, for many small files that
+            are checked when they are read and can be made again.
+
+    Raises:
+        OSError: If the disk is full, the folder cannot be written, or it does not exist.
+    """
+    with whole_path(path, durable=durable) as temporary, open(temporary, "xb") as stream:
+        yield stream
+
+
+@contextmanager
+def whole_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
+    """As :func:`whole_file`, for what writes to a path: the temporary one, which does not exist yet.
 
     Raises:
         OSError: If the disk is full, the folder cannot be written, or it does not exist.
@@ -23,14 +40,25 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     try:
-        with open(temporary, "xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+        yield temporary
+        if durable:
+            _to_disk(temporary, os.O_RDWR)
         os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
+    if durable:
+        with suppress(OSError):  # Windows opens no folder, and some network disks sync none: then the rename must do
+            _to_disk(target.parent, os.O_RDONLY)
+
+
+def _to_disk(path: Path, how: int) -> None:
+    handle = os.open(path, how)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from xaibench.core.atomic_files import whole_path
 from xaibench.models.training.split_reading import Samples
 
 _LOGGER = logging.getLogger("xaibench")
@@ -48,15 +48,10 @@ def cached(
         return found
     tensors = compute()
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    os.close(handle)
-    try:
+    with whole_path(file) as beside:
         save_file(
             {name: value.contiguous() for name, value in tensors.items()}, beside, {"format": _FORMAT, "key": present}
         )
-        os.replace(beside, file)
-    finally:
-        Path(beside).unlink(missing_ok=True)
     return tensors
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from xaibench.core.atomic_files import whole_file
 from xaibench.report.draw import comparison_figures as comparison
 from xaibench.report.draw.curve_figures import band_figure, curve_sets
 from xaibench.report.draw.figure_style import Drawn, inline_svg, save
@@ -136,12 +135,8 @@ def best_methods(run_dir: Path) -> pd.DataFrame:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path, durable=False) as stream:
+        stream.write(content)
 
 
 #: Bytes of the page at most, with what its browser of samples may take.

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from xaibench.core.atomic_files import whole_path
 
 
 class StoreError(RuntimeError):
@@ -92,7 +93,8 @@ class LocalFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """See :class:`Files`."""
-        write_atomic(self.root / name, data)
+        # A result that a power cut leaves damaged is found by its seal and computed again: no need to sync each.
+        write_atomic(self.root / name, data, durable=False)
 
     def rename(self, name: str, other: str) -> None:
         """See :class:`Files`."""
@@ -197,26 +199,21 @@ class RemoteFiles:
         }
 
 
-def write_atomic(path: Path, data: bytes | Callable[[Path], None]) -> None:
+def write_atomic(path: Path, data: bytes | Callable[[Path], None], *, durable: bool = True) -> None:
     """Write ``data`` (or let it write itself to the path it is given) so that ``path`` is whole or not there.
 
     Raises:
         StoreError: If the disk is full, read-only or not permitted; nothing is left behind.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if callable(data):
-            data(partial)
-        else:
-            partial.write_bytes(data)
-        # No fsync: a file that a power cut leaves damaged is found by its checksum and computed again.
-        partial.replace(path)
+        with whole_path(path, durable=durable) as partial:
+            if callable(data):
+                data(partial)
+            else:
+                partial.write_bytes(data)
     except OSError as error:
         raise StoreError(_advice(path, error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _advice(path: Path, error: OSError) -> str:
