@@ -72,10 +72,11 @@ consensus masks of CT scans, the index of a million X-rays) is built once, below
 
 All of them take `classes` (a string with commas, or a list; targets follow its order), `size`, `splits` (three
 fractions, or `"official"` where the publishers made splits), `seed`, `normalize` (`"imagenet"`, or means and
-deviations), `transform` (moves image and mask together: any of `torchvision.transforms.v2`), `include_unannotated` and
-`download`; `loading` also `batch_size`, `num_workers` and `verbose`. Images are scaled bilinearly with antialiasing,
-masks by the nearest pixel. Samples whose annotation is missing are left out and counted in the log; true negatives have
-an empty mask. Patients, and images that show two classes, are never divided between splits.
+deviations), `transform` (moves image and mask together: any of `torchvision.transforms.v2`), `include_unannotated`,
+`missing` and `download`; `loading` also `batch_size`, `num_workers` and `verbose`. Images are scaled bilinearly with
+antialiasing, masks by the nearest pixel (an object smaller than that keeps the one pixel that holds most of it).
+Samples whose annotation or image is missing are left out and counted in the log; true negatives have an empty mask.
+Patients, and images that show two classes, are never divided between splits.
 
 | name | classes | size in its publication | own parameters |
 |---|---|---|---|

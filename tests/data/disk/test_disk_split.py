@@ -56,6 +56,29 @@ def test_names_and_groups_are_those_of_the_source():
     assert DiskSplit(Painted([0, 1]), np.array([0]), size=16).groups is None
 
 
+@pytest.mark.parametrize("size", [224, 128, 64, 7, 1])
+def test_no_object_vanishes_however_small_it_is(size):
+    rng = np.random.default_rng(size)
+    for _ in range(200):
+        mask = np.zeros((512, 480), bool)
+        top, left = rng.integers(0, 512), rng.integers(0, 480)
+        mask[top : top + rng.integers(1, 4), left : left + rng.integers(1, 4)] = True
+        scaled = nearest(mask, size)
+        assert scaled.any()
+        rows, columns = np.nonzero(scaled)  # each kept pixel covers a part of the object, or has it under its centre
+        cells = {(row * size // 512, column * size // 480) for row, column in np.argwhere(mask)}
+        assert cells & set(zip(rows.tolist(), columns.tolist(), strict=True))
+    assert not nearest(np.zeros((512, 480), bool), size).any()
+
+
+def test_of_a_vanishing_object_the_pixel_that_holds_most_is_kept():
+    mask = np.zeros((40, 40), bool)
+    mask[[18, 19, 20], [11, 11, 11]] = (
+        True  # two pixels in the cell (1, 1) and one in (2, 1); the centres miss them all
+    )
+    assert np.argwhere(nearest(mask, 4)).tolist() == [[1, 1]]
+
+
 def test_only_what_is_asked_for_is_read(split):
     assert split.targets.tolist() == [1, 0, 0]
     assert split.meta[1]["id"] == "2"
