@@ -32,8 +32,8 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 class DiskSplit(Split):
     """Samples of one split, read when they are asked for; nothing but the index is held in memory.
 
-    Images are scaled to ``size × size`` (bilinear, antialiased), masks likewise by the nearest pixel; an object too small
-    to meet one keeps the pixel that holds most of it.
+    Images are scaled to ``size × size`` (bilinear, antialiased), masks likewise by the nearest pixel; an object too
+    small to meet one keeps the pixel that holds most of it.
 
     Args:
         source: The set.
