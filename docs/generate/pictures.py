@@ -78,23 +78,24 @@ def plain_picture(e: Example, metric: Metric) -> str:
     return drawing.svg()
 
 
+def drawn(name: str, shown: Example) -> str:
+    """The picture of a metric, as SVG."""
+    metric = METRICS.resolve(name)
+    return (DRAWINGS[metric.info.picture] if metric.info.picture else plain_picture)(shown, metric)
+
+
 def pictures() -> dict[str, str]:
     """Metric to SVG."""
     shown = example()
-    drawn = {}
-    for name in METRICS:
-        metric = METRICS.resolve(name)
-        draw = DRAWINGS[metric.info.picture] if metric.info.picture else plain_picture
-        drawn[name] = draw(shown, metric)
-    return drawn
+    return {name: drawn(name, shown) for name in METRICS}
 
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    drawn = pictures()
-    for name, svg in drawn.items():
+    made = pictures()
+    for name, svg in made.items():
         (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
-    print(f"wrote {len(drawn)} pictures to {FOLDER}")
+    print(f"wrote {len(made)} pictures to {FOLDER}")
 
 
 if __name__ == "__main__":

@@ -28,16 +28,13 @@ from xaibench.runner.suites.suite_tables import (
     Training,
 )
 
-#: The suites that come with the library: name -> file in ``xaibench/suites``.
+#: The suites that come with the library: name -> file in ``xaibench/suites``, where whatever lies is one.
 SUITES = Registry(
     "suite",
     {
-        "xai-tris-8x8": "xai-tris-8x8.toml",
-        "xai-tris-8x8-paper": "xai-tris-8x8-paper.toml",
-        "xai-tris-64x64": "xai-tris-64x64.toml",
-        "xai-tris-64x64-paper": "xai-tris-64x64-paper.toml",
-        "saliency-bench": "saliency-bench.toml",
-        "pets-offline": "pets-offline.toml",
+        name.removesuffix(".toml"): name
+        for name in sorted(file.name for file in resources.files("xaibench.suites").iterdir())
+        if name.endswith(".toml")
     },
     own="A suite of your own is given as a path that ends in .toml.",
 )
