@@ -1,0 +1,434 @@
+"""The library on a GPU: is it right, and how far is it from what the machine can do? Exits 1 below a bar.
+
+    python benchmarks/gpu.py                # within ten minutes on one H200; the bars are of that machine
+    python benchmarks/gpu.py --only maps    # the lines whose names hold a word
+    python benchmarks/gpu.py --rehearse     # every line at small sizes on the CPU, without bars: does the script run?
+
+First the ceilings (what a copy and a matrix product reach here), then what must be right, then times. Times are medians
+of rounds after a warm-up, read when the GPU is done. Ratios to bare passes are of passes of the same rows at the same
+number at a time, in inference mode. Weights and images are random: no time depends on them, but none is zero. A line that
+fails is below its bar. Where there is no GPU it says so and exits 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import functools
+import logging
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+import xaibench as xb
+from xaibench.core.compute.precision import computing
+from xaibench.core.vocabulary import Precision
+from xaibench.explainers.shared.interface import target_gradient
+from xaibench.models import build
+from xaibench.models.training.fitting import _cross_entropy
+from xaibench.models.training.network_stack import Stack
+
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measurement beside its bar.
+
+    Attributes:
+        name: What was measured, with its unit.
+        measured: The number; nan where the measurement failed.
+        bar: What it must reach.
+        least: Whether the bar is the least that will do, or the most.
+        floor: How far from what the machine can do, in words.
+    """
+
+    name: str
+    measured: float
+    bar: float
+    least: bool = False
+    floor: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it reaches its bar; nan reaches none."""
+        return self.measured >= self.bar if self.least else self.measured <= self.bar
+
+    def __str__(self) -> str:
+        bar = f"{'≥' if self.least else '≤'} {self.bar:g}"
+        return f"| {self.name} | {self.measured:.4g} | {bar} | {'yes' if self.holds else '**no**'} | {self.floor} |"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how large: a GPU, or the CPU at small sizes to rehearse."""
+
+    device: torch.device
+    small: bool
+
+    def size(self, full: int, small: int) -> int:
+        """The first, or in a rehearsal the second."""
+        return small if self.small else full
+
+    def wait(self) -> None:
+        """Until the device is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def seconds(self, call: Callable[[], object], rounds: int = 5, repeat: int = 1) -> float:
+        """Median over rounds of the time of one call, after two that warm up."""
+        rounds, repeat = (1, 1) if self.small else (rounds, repeat)
+        for _ in range(2):
+            call()
+        times = []
+        for _ in range(rounds):
+            self.wait()
+            start = time.perf_counter()
+            for _ in range(repeat):
+                call()
+            self.wait()
+            times.append((time.perf_counter() - start) / repeat)
+        return statistics.median(times)
+
+
+def ceilings(on: Machine) -> Iterator[Line]:
+    """What the machine reaches: a copy, counting bytes read and written, and matrix products of random numbers."""
+    one = torch.randn(on.size(2**30, 2**10), device=on.device)
+    other = torch.empty_like(one)
+    taken = on.seconds(lambda: other.copy_(one), repeat=5)
+    yield Line("copy, TB/s", 2 * one.nbytes / taken / 1e12, 4.0, least=True, floor="4.8 by the datasheet")
+    n = on.size(8192, 64)
+    for dtype, bar, sheet in ((torch.bfloat16, 600.0, 990), (torch.float32, 45.0, 67)):
+        a, b = (torch.randn(n, n, device=on.device, dtype=dtype) for _ in range(2))
+        with computing():
+            taken = on.seconds(functools.partial(torch.mm, a, b), repeat=5)
+        name = str(dtype).removeprefix("torch.")
+        yield Line(
+            f"{name} product, TFLOP/s", 2 * n**3 / taken / 1e12, bar, least=True, floor=f"{sheet} by the datasheet"
+        )
+
+
+def resnet(on: Machine, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, Tensor, Tensor]:
+    """ResNet-18 with random weights on the CPU, images and targets."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        model = torchvision.models.resnet18().eval().to(dtype)
+        images = torch.randn(4, 3, on.size(224, 32), on.size(224, 32), dtype=dtype)
+    return model, images, torch.arange(4)
+
+
+MAPS = {
+    "saliency": {},
+    "input_x_gradient": {},
+    "integrated_gradients": {"n_steps": 8},
+    "gradcam": {},
+    "lrp_epsilon": {},
+    "deeplift": {},
+    "occlusion": {"window": 16, "stride": 16},
+    "rise": {"N": 64},
+}
+
+
+def maps(on: Machine) -> Iterator[Line]:
+    """The float32 maps of ResNet-18 are the CPU's: least correlation of any map."""
+    model, images, targets = resnet(on)
+    for name, parameters in MAPS.items():
+        with failing(f"maps: {name}, correlation with the CPU's") as lines:
+            here, there = (xb.explain(name, model, images, targets, device=d, **parameters) for d in ("cpu", on.device))
+            least = min(
+                float(torch.corrcoef(torch.stack([one.flatten(), other.flatten()]))[0, 1])
+                for one, other in zip(here, there, strict=True)
+            )
+            lines.append(Line(f"maps: {name}, correlation with the CPU's", least, 0.9999, least=True))
+        yield from lines
+
+
+def metrics(on: Machine) -> Iterator[Line]:
+    """The metrics that ask the model give the CPU's scores."""
+    network, images, targets = (
+        build("cnn", (1, 64, 64), 2, seed=0).eval(),
+        torch.randn(8, 1, 64, 64),
+        torch.arange(8) % 2,
+    )
+    marked = torch.rand(8, 64, 64)
+    for name in ("insertion", "deletion", "average_drop", "comprehensiveness", "infidelity", "road", "adversarial"):
+        with failing(f"metrics: {name}, largest difference from the CPU's") as lines:
+            given = [
+                (network, images, marked, targets),
+                [copy.deepcopy(x).to(on.device) for x in (network, images, marked, targets)],
+            ]
+            here, there = (xb.metrics.METRICS.resolve(name)(*each, reduction="none") for each in given)
+            lines.append(
+                Line(
+                    f"metrics: {name}, largest difference from the CPU's", float((here - there.cpu()).abs().max()), 1e-5
+                )
+            )
+        yield from lines
+
+
+def placement(on: Machine) -> Iterator[Line]:
+    """``device="cpu"`` leaves CUDA alone, and real shortage of memory makes batches smaller."""
+    code = (
+        "import torch, xaibench as xb\n"
+        "model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))\n"
+        "xb.explain('saliency', model, torch.ones(1, 1, 2, 2), torch.tensor([0]), device='cpu')\n"
+        "raise SystemExit(int(torch.cuda.is_initialized()))"
+    )
+    touched = subprocess.run([sys.executable, "-c", code], check=False).returncode
+    yield Line("placement: device='cpu' touches CUDA", touched, 0)
+    model, images, targets = resnet(on)
+    expected = xb.explain("rise", model, images[:1], targets[:1], device=on.device, N=on.size(512, 16))
+    heard = Heard()
+    logging.getLogger("xaibench").addHandler(heard)
+    if on.device.type == "cuda":
+        torch.cuda.empty_cache()
+        total = torch.cuda.get_device_properties(on.device).total_memory
+        torch.cuda.set_per_process_memory_fraction(2 * 2**30 / total, on.device)
+    try:
+        found = xb.explain("rise", model, images[:1], targets[:1], device=on.device, N=on.size(512, 16), batch_size=512)
+    finally:
+        logging.getLogger("xaibench").removeHandler(heard)
+        if on.device.type == "cuda":
+            torch.cuda.set_per_process_memory_fraction(1.0, on.device)
+    yield Line("placement: batches halved in 2 GB", heard.count, 1, least=True)
+    error = float((found - expected).abs().max() / expected.abs().max())
+    yield Line("placement: error of the map for it", error, 1e-4)
+
+
+class Heard(logging.Handler):
+    """Counts the warnings that memory was short."""
+
+    count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count the record if it is one."""
+        self.count += "out of GPU memory" in record.getMessage()
+
+
+def passes(on: Machine) -> Iterator[Line]:
+    """Bare forward passes of ResNet-18, images a second; float32 as it comes, the others channels last."""
+    model, images, _ = resnet(on)
+    bars = dict(zip(PRECISIONS, (8e3, 20e3, 40e3), strict=True))
+    for precision, bar in bars.items():
+        layout = torch.contiguous_format if precision == "float32" else torch.channels_last
+        net = copy.deepcopy(model).to(on.device, memory_format=layout)
+        rows = images.repeat(on.size(128, 1), 1, 1, 1).to(on.device).contiguous(memory_format=layout)
+        with computing(precision, on.device), torch.inference_mode():
+            rate = len(rows) / on.seconds(functools.partial(net, rows))
+        # 1.82 GFLOP of multiplications are 3.64 GFLOP an image.
+        yield Line(
+            f"ResNet-18, {precision}, images/s", rate, bar, least=True, floor=f"{rate * 3.64e9 / 1e12:.0f} TFLOP/s"
+        )
+
+
+def forward(model: nn.Module, rows: Tensor, count: int) -> None:
+    """So many rows through the model, as many at a time as there are."""
+    for start in range(0, count, len(rows)):
+        model(rows[: count - start])
+
+
+def rise(on: Machine) -> Iterator[Line]:
+    """RISE of one image with 4,000 masks, beside as many bare passes."""
+    from xaibench.explainers.shared.layer_activations import forward_rows
+
+    model, images, targets = resnet(on)
+    count = on.size(4000, 16)
+    for precision, bar in zip(PRECISIONS, (0.5, 0.25, 0.12), strict=True):
+        net = copy.deepcopy(model).to(on.device, memory_format=torch.channels_last)
+        x = images[:1].to(on.device)
+        rows = x.repeat(min(count, forward_rows(x, None)), 1, 1, 1).contiguous(memory_format=torch.channels_last)
+        with computing(precision, on.device), torch.inference_mode():
+            bare = on.seconds(functools.partial(forward, net, rows, count), rounds=3)
+        call = functools.partial(
+            xb.explain, "rise", net, x, targets[:1], device=on.device, precision=precision, N=count
+        )
+        taken = on.seconds(call, rounds=3)
+        yield Line(f"RISE, {precision}, s an image", taken, bar, floor=f"{bare:.3g} s of bare passes")
+        yield Line(f"RISE, {precision}, / bare passes", taken / bare, 1.15)
+
+
+def gradients(on: Machine) -> Iterator[Line]:
+    """Integrated Gradients and SmoothGrad of 50 steps, beside as many bare gradients."""
+    model, images, targets = resnet(on)
+    net, x, y = copy.deepcopy(model).to(on.device), images.to(on.device), targets.to(on.device)
+    steps = on.size(50, 2)
+    rows = xb.explainers.build("saliency").rows(x)  # how many the library takes at a time
+    many, classes = x.repeat_interleave(steps, 0)[:rows], y.repeat_interleave(steps)[:rows]
+    for parameter in net.parameters():
+        parameter.requires_grad_(False)
+
+    def bare() -> None:
+        for start in range(0, steps * len(x), rows):
+            left = min(rows, steps * len(x) - start)
+            target_gradient(net, many[:left], classes[:left])
+
+    with computing():
+        floor = on.seconds(bare)
+    for name, parameters, bar in (
+        ("integrated_gradients", {"n_steps": steps}, 1.15),
+        ("smoothgrad", {"n_samples": steps}, 1.5),
+    ):
+        taken = on.seconds(functools.partial(xb.explain, name, net, x, y, device=on.device, **parameters))
+        yield Line(f"{name}, / bare gradients", taken / floor, bar, floor=f"{floor:.3g} s of bare gradients")
+
+
+def curves(on: Machine) -> Iterator[Line]:
+    """Insertion and deletion at 224 steps, beside as many bare passes."""
+    model, images, targets = resnet(on)
+    net, x, y = (
+        copy.deepcopy(model).to(on.device, memory_format=torch.channels_last),
+        images.to(on.device),
+        targets.to(on.device),
+    )
+    marked, steps = torch.rand(len(x), *x.shape[-2:], device=on.device), on.size(224, 4)
+    rows = x.repeat(on.size(64, 1), 1, 1, 1).contiguous(memory_format=torch.channels_last)
+    count = len(x) * (steps + 1)
+    with computing(), torch.inference_mode():
+        bare = on.seconds(functools.partial(forward, net, rows, count), rounds=3)
+    for name in ("insertion", "deletion"):
+        metric = xb.metrics.METRICS.resolve(name)
+        taken = on.seconds(functools.partial(metric, net, x, marked, y, steps=steps, batch_size=len(rows)), rounds=3)
+        yield Line(f"{name}, / bare passes", taken / bare, 1.2, floor=f"{bare:.3g} s of bare passes")
+
+
+def training(on: Machine) -> Iterator[Line]:
+    """A step of five stacked networks, 512 samples each."""
+    for name, side, bar in (("mlp", 64, 0.8), ("cnn", 64, 2.0), ("cnn", 8, 0.2)):
+        with failing(f"step of five {name}s, {side}×{side}, ms") as lines, computing():
+            networks = [build(name, (1, side, side), 2, seed=seed) for seed in range(5)]
+            stack = Stack(networks, (1, side, side), [0.001] * 5, list(range(5)), on.device)
+            batch = stack.prepare(torch.randn(on.size(512, 8), 1, side, side, device=on.device))
+            batch = batch.expand(5, *batch.shape)
+            targets = (torch.arange(batch.shape[1], device=on.device) % 2).expand(5, -1)
+
+            def step(stack: Stack = stack, batch: Tensor = batch, targets: Tensor = targets) -> None:
+                stack.descend(_cross_entropy(stack.logits(batch, True), targets).mean(1).sum())
+
+            lines.append(Line(f"step of five {name}s, {side}×{side}, ms", 1e3 * on.seconds(step, repeat=50), bar))
+        yield from lines
+
+
+def shapley(on: Machine) -> Iterator[Line]:
+    """One permutation of Shapley sampling at 64×64: 4,096 features joining one by one, for one image."""
+    for name, bar in (("cnn", 2.5), ("mlp", 0.4)):
+        network = build(name, (1, 64, 64), 2, seed=0).eval().to(on.device)
+        images, targets = (
+            torch.randn(on.size(16, 1), 1, 64, 64, device=on.device),
+            torch.zeros(on.size(16, 1), dtype=torch.int64),
+        )
+        call = functools.partial(
+            xb.explain, "shapley_sampling", network, images, targets, device=on.device, precision="float32"
+        )
+        one = on.seconds(functools.partial(call, n_samples=1), rounds=3)
+        yield Line(f"Shapley, {name} 64×64, ms a permutation and image", 1e3 * one / len(images), bar)
+
+
+def suites(on: Machine) -> Iterator[Line]:
+    """A quick suite's scores are the CPU's for the same networks; the GPU is busy in the reduced 64×64 suite."""
+    import pandas as pd
+
+    with tempfile.TemporaryDirectory() as folder:
+        here, there = Path(folder, "cpu"), Path(folder, "gpu")
+        run_suite("xai-tris-8x8", "--quick", "--device", "cpu", "--out", str(here))
+        shutil.copytree(here / "store", there / "store", ignore=shutil.ignore_patterns("explain", "score"))
+        run_suite("xai-tris-8x8", "--quick", "--device", on.device.type, "--out", str(there))
+        tables = [pd.read_parquet(each / "scores.parquet") for each in (here, there)]
+        keys = [column for column in tables[0].columns if column not in ("value", "correct", "reason", "curve")]
+        both = tables[0].merge(tables[1], on=keys, suffixes=("_here", "_there"))
+        assert len(both) == len(tables[0]) == len(tables[1]), "the two runs have other rows"
+        largest = float((both["value_here"] - both["value_there"]).abs().max())
+        yield Line("quick suite, largest difference from the CPU's scores", largest, 1e-4)
+        if on.device.type == "cuda":
+            yield Line(
+                "reduced 64×64 suite, GPU busy, %",
+                busy(Path(folder, "large")),
+                50,
+                least=True,
+                floor="of the first two minutes",
+            )
+
+
+def run_suite(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "xaibench", "run", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def busy(out: Path, seconds: float = 120.0) -> float:
+    """The share of the time in which the GPU ran a kernel, by the driver's own count, once training has begun."""
+    command = [sys.executable, "-m", "xaibench", "run", "xai-tris-64x64", "--device", "cuda", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        found = []
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until and run.poll() is None:
+            ask = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+            found.append(float(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]))
+            time.sleep(0.5)
+        run.terminate()
+    begun = next((i for i, value in enumerate(found) if value > 0), 0)
+    return statistics.mean(found[begun:] or [0.0])
+
+
+@contextmanager
+def failing(name: str) -> Iterator[list[Line]]:
+    """The lines of a measurement; one that says nan where it failed."""
+    lines: list[Line] = []
+    try:
+        yield lines
+    except Exception:
+        traceback.print_exc()
+        lines.append(Line(f"{name}: failed", float("nan"), 0.0))
+
+
+PARTS = (ceilings, maps, metrics, placement, passes, rise, gradients, curves, training, shapley, suites)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--only", default="", help="parts whose names hold this: " + ", ".join(p.__name__ for p in PARTS)
+    )
+    parser.add_argument("--rehearse", action="store_true", help="small sizes on the CPU, without bars")
+    options = parser.parse_args()
+    if not torch.cuda.is_available() and not options.rehearse:
+        print("skipped: there is no GPU here")
+        return 0
+    warnings.filterwarnings("ignore", category=UserWarning)
+    on = Machine(torch.device("cpu" if options.rehearse else "cuda"), options.rehearse)
+    device = platform.processor() if options.rehearse else torch.cuda.get_device_name()
+    print(
+        f"{device}, {os.cpu_count()} CPUs, torch {torch.__version__}, CUDA {torch.version.cuda}, "
+        f"xaibench {xb.__version__}, {time.strftime('%Y-%m-%d')}\n\n| | measured | bar | holds | |\n|---|---|---|---|---|",
+        flush=True,
+    )
+    seen: list[Line] = []
+    for part in PARTS:
+        if options.only in part.__name__:
+            with failing(part.__name__) as lines:
+                for line in part(on):
+                    print(line, flush=True)
+                    seen.append(line)
+            for line in lines:
+                print(line, flush=True)
+            seen += lines
+    below = [line.name for line in seen if not line.holds]
+    print(f"\n{len(seen) - len(below)} of {len(seen)} lines hold." + (f" Below: {'; '.join(below)}." if below else ""))
+    failed = any(line.measured != line.measured for line in seen)
+    return int(failed if options.rehearse else bool(below))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
