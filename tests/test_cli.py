@@ -97,7 +97,7 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("run", "small.toml", "--address", "here:1"), "address is 'here:1', but engine is 'processes'"),
         (("report", "nowhere"), "nowhere"),
         (("walk",), "walk"),
-        (("show", "xai-tris/lin-white-8x8", "--seed", "-1"), "Error: seed=-1: expected a whole number, at least 0"),
+        (("show", "xai-tris/lin-white-8x8", "--seed", "-1"), "Error: seed=-1: expected an integer of at least 0"),
         (("show", "xai-tris/lin-white-8x8", "--out", "sheet.xyz"), "Error: Format 'xyz' is not supported"),
         (("show", "xai-tris/lin-imagenet-64x64"), "lays the patterns on photographs. Give images_dir="),
         (("score", "gone.npz", *ON), "there is no such file"),

@@ -96,9 +96,9 @@ def test_unknown_names_and_parameters():
         load(NAME, split="test")
     with pytest.raises(ValueError, match="alpha='x': expected a signal-to-noise ratio"):
         load(NAME, alpha="x")
-    with pytest.raises(ValueError, match="num_workers=-1: expected 0 or more"):
+    with pytest.raises(ValueError, match="num_workers=-1: expected an integer of at least 0"):
         loading(NAME, num_workers=-1, verbose=False)
-    with pytest.raises(ValueError, match="batch_size=0: expected at least 1"):
+    with pytest.raises(ValueError, match="batch_size=0: expected an integer of at least 1"):
         loading(NAME, batch_size=0, verbose=False)
 
 

@@ -318,8 +318,8 @@ def replace(tensor, index, value):
         ({"device": "abacus"}, ValueError, "There is no device 'abacus' here (Expected one of"),
         ({"device": "cpu:x"}, ValueError, "There is no device 'cpu:x' here"),
         ({"device": 0}, TypeError, "device is 0; expected a text such as 'auto'"),
-        ({"seed": -1}, ValueError, "seed=-1: expected a whole number, at least 0"),
-        ({"seed": "a"}, ValueError, "seed='a': expected a whole number"),
+        ({"seed": -1}, ValueError, "seed=-1: expected an integer of at least 0, or None for the"),
+        ({"seed": "a"}, ValueError, "seed='a': expected an integer"),
     ],
 )
 def test_bad_input_is_refused(change, error, message, mlp, images, targets):

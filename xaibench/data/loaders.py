@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
+from xaibench.core.checks import check_count
 from xaibench.core.messages import unknown
 from xaibench.data.dataset import Dataset, Sample, Split
 from xaibench.data.dataset_table import DATASETS
@@ -91,10 +92,8 @@ def loading(
         >>> images.shape, masks.shape, targets.shape
         (torch.Size([512, 1, 8, 8]), torch.Size([512, 8, 8]), torch.Size([512]))
     """
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: expected at least 1.")
-    if num_workers < 0:
-        raise ValueError(f"num_workers={num_workers!r}: expected 0 or more.")
+    check_count("batch_size", batch_size, none="for the set's own")
+    check_count("num_workers", num_workers, least=0)
     if classes is not None:
         parameters["classes"] = classes
     with _progress(verbose) as say:

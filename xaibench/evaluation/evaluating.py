@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from xaibench.core.checks import check_choice
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
@@ -96,8 +97,7 @@ def evaluate(
     count = len(split) if samples is None else min(samples, len(split))
     if count == 0:
         raise ValueError("dataset: the split holds no sample, expected at least one.")
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol={protocol!r}: expected one of {', '.join(map(repr, PROTOCOLS))}.")
+    check_choice("protocol", protocol, PROTOCOLS)
     scorers = _scorers(metrics, model, protocol, device)
     makers = _makers(methods, controls, model, count, seed, device, training)
     tables: list[pd.DataFrame] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.checks import check_count
 from xaibench.core.messages import unknown
 
 if TYPE_CHECKING:
@@ -26,10 +27,8 @@ def check_numbers(samples: int | None, batch_size: int) -> None:
     Raises:
         ValueError: For less than one sample, in all or at a time.
     """
-    if samples is not None and samples < 1:
-        raise ValueError(f"samples={samples!r}: expected at least 1, or None for all.")
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: expected at least 1.")
+    check_count("samples", samples, none="for all")
+    check_count("batch_size", batch_size)
 
 
 def check_parameters(name: str, function: Callable[..., Any], info: MetricInfo, parameters: object) -> None:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_count
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.input_copies import sparing
 from xaibench.core.compute.model_probe import check_classes, check_module, probe
@@ -99,8 +100,7 @@ def explain(
         >>> explain("lime", model, images, targets, n_samples=200, output="logit").shape
         torch.Size([1, 2, 2])
     """
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-        raise ValueError(f"seed={seed!r}: expected a whole number, at least 0, or None for the explainer's own.")
+    check_count("seed", seed, least=0, none="for the explainer's own")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
     x, y = check_images(images), check_targets(targets, len(images))
     if model is not None:

@@ -15,9 +15,10 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.random_state import isolated_rng
-from xaibench.explainers.shared.interface import Channels, check_choice, reduce_channels
+from xaibench.explainers.shared.interface import Channels, reduce_channels
 
 # Set by explain itself, or not a parameter of the maps.
 _NOT_PARAMETERS = ("self", "inputs", "target", "additional_forward_args", "return_convergence_delta", "kwargs")
@@ -49,7 +50,7 @@ class CaptumMethod:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice(self.__name__, "channels", self.channels, get_args(Channels))
+        check_choice("channels", self.channels, get_args(Channels), owner=self.__name__)
 
     @property
     def __name__(self) -> str:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, Channels, check_choice, reduce_channels
+from xaibench.explainers.shared.interface import Attribution, Channels, reduce_channels
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
@@ -36,7 +37,7 @@ class Sobel(Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("Sobel", "direction", self.direction, get_args(Direction))
+        check_choice("direction", self.direction, get_args(Direction), owner="Sobel")
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; model and targets are not looked at."""

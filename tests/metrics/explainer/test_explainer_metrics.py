@@ -127,8 +127,8 @@ def test_bad_maps_are_refused(case, metric, explainer, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"seed": -1}, "seed must be an integer of at least 0"),
-        ({"batch_size": 0}, "batch_size must be"),
+        ({"seed": -1}, "seed=-1: expected an integer of at least 0"),
+        ({"batch_size": 0}, "batch_size=0: expected an integer"),
         ({"reduction": "max"}, "reduction must be"),
     ],
 )
@@ -146,10 +146,10 @@ def test_bad_input_is_refused(case):
             metric(explainer, model, images / 0, targets)
         with pytest.raises(TypeError, match=r"functools.partial\(xaibench.explain, name\)"):
             metric("saliency", model, images, targets)
-    for settings, message in (({"fraction": 0}, "fraction"), ({"n_samples": 0}, "n_samples")):
-        with pytest.raises(ValueError, match=f"^{message} must"):
+    for settings, message in (({"fraction": 0}, "fraction must"), ({"n_samples": 0}, "n_samples=0: expected")):
+        with pytest.raises(ValueError, match=f"^{message}"):
             data_consistency(*case, **settings)
-    with pytest.raises(ValueError, match="radius must be"):
+    with pytest.raises(ValueError, match="radius=inf: expected a number above 0"):
         sensitivity_max(*case, radius=math.inf)
     with pytest.raises(ValueError, match="Flatten has no parameters"):
         parameter_randomisation(constant, nn.Flatten(), images, targets)

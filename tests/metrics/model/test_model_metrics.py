@@ -242,7 +242,7 @@ def test_input_of_another_kind_is_refused(case, metric, change, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
         ({"reduction": "sum"}, "reduction must be"),
         ({"output": "logits"}, "output must be 'softmax', 'identity' or a callable"),
         ({"output": lambda z: z[:, 0]}, r"output must make \[N, K\]"),
@@ -268,25 +268,25 @@ def test_images_that_the_model_cannot_take_are_named(case):
 @pytest.mark.parametrize(
     ("metric", "settings", "message"),
     [
-        (deletion, {"steps": 0}, "steps must be"),
+        (deletion, {"steps": 0}, "steps=0: expected an integer"),
         (deletion, {"baseline": "mean"}, "baseline must be"),
         (deletion, {"baseline": torch.zeros(3, 1, 1)}, r"broadcast to the images, got \[3, 1, 1\]"),
         (insertion, {"baseline": math.nan}, "baseline must be finite"),
         (comprehensiveness, {"fraction": 0.0}, "fraction must be a share"),
         (sufficiency, {"fraction": (0.5, 1.5)}, "fraction must be a share"),
         (sufficiency, {"fraction": ()}, "got none"),
-        (adversarial, {"epsilon": -0.1}, "epsilon must be a number above 0"),
-        (adversarial, {"pixels": "all"}, "pixels must be one of 'top', 'random'"),
+        (adversarial, {"epsilon": -0.1}, "epsilon=-0.1: expected a number above 0"),
+        (adversarial, {"pixels": "all"}, "pixels='all': expected one of 'top', 'random'"),
         (adversarial, {"bounds": (1.0, 0.0)}, "bounds must be"),
         (adversarial, {"bounds": (0.0, 0.1)}, "must lie within bounds"),
-        (adversarial, {"seed": -1}, "seed must be"),
-        (infidelity, {"perturbation": "noise"}, "perturbation must be one of"),
-        (infidelity, {"n_samples": 2.0}, "n_samples must be"),
-        (infidelity, {"sigma": 0.0}, "sigma must be"),
+        (adversarial, {"seed": -1}, "seed=-1: expected an integer"),
+        (infidelity, {"perturbation": "noise"}, "perturbation='noise': expected one of"),
+        (infidelity, {"n_samples": 2.0}, "n_samples=2.0: expected an integer"),
+        (infidelity, {"sigma": 0.0}, "sigma=0.0: expected a number above 0"),
         (road, {"percentiles": (0,)}, "above 0 and below 100"),
         (road, {"percentiles": ()}, "percentiles must be a sequence"),
-        (road, {"order": "most"}, "order must be one of"),
-        (road, {"noise": math.nan}, "noise must be"),
+        (road, {"order": "most"}, "order='most': expected one of"),
+        (road, {"noise": math.nan}, "noise=nan: expected a number of at least 0"),
     ],
 )
 def test_bad_parameters_are_refused(case, metric, settings, message):

@@ -280,7 +280,7 @@ def test_a_search_that_does_not_end_is_ended(monkeypatch):
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, None])
 def test_bad_number_of_workers(workers):
-    with pytest.raises(ValueError, match=f"workers must be an integer of at least 1, got {workers}"):
+    with pytest.raises(ValueError, match=f"workers={workers}: expected an integer of at least 1"):
         emd(np.ones((2, 2)), np.ones((2, 2)), workers=workers)
 
 

@@ -340,10 +340,10 @@ EMPTY = InMemory(torch.zeros(0, 1, 8, 8), torch.zeros(0, dtype=torch.int64))
     ("change", "message"),
     [
         ({"loss": "probs"}, "Unknown loss 'probs'; did you mean 'probabilities'"),
-        ({"epochs": 0}, "epochs is 0, expected at least 1"),
-        ({"patience": 0}, "patience is 0, expected at least 1"),
-        ({"batch_size": 0}, "batch_size is 0, expected at least 1"),
-        ({"lr": -1.0}, "lr is -1.0, expected a number above 0"),
+        ({"epochs": 0}, "epochs=0: expected an integer of at least 1"),
+        ({"patience": 0}, "patience=0: expected an integer of at least 1"),
+        ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
+        ({"lr": -1.0}, "lr=-1.0: expected a number above 0"),
         ({"train": EMPTY}, "The training data hold no sample"),
         ({"val": EMPTY}, "The validation data hold no sample"),
         ({"val": DataLoader(EMPTY, 4)}, "The validation data hold no sample"),
@@ -374,7 +374,7 @@ def test_stacks_of_unequal_members_are_refused():
         fit_many([one, two], [TRAIN], [VAL] * 2, **QUICK)
     with pytest.raises(ValueError, match="2 models but 3 lr"):
         fit_many([one, two], [TRAIN] * 2, [VAL] * 2, lr=[0.1] * 3, **QUICK)
-    with pytest.raises(ValueError, match="stack is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="stack=0: expected an integer of at least 1"):
         fit_many([one], [TRAIN], [VAL], stack=0, **QUICK)
     with pytest.raises(ValueError, match="models is empty"):
         fit_many([], [], [], **QUICK)

@@ -305,10 +305,10 @@ def broken():
             r"returns \[1, 2, 8, 8\] for 1 image, expected logits \[1, K\]",
         ),
         (nn.Flatten, TRAIN, {}, "The model has no weights to train"),
-        (Small, TRAIN, {"finetune": "tail"}, "finetune='tail': expected 'head' or 'all'"),
+        (Small, TRAIN, {"finetune": "tail"}, "finetune='tail': expected one of 'head', 'all'"),
         (Small, TRAIN, {"finetune": "all", "cache": "x"}, "cache: there are no features to keep"),
-        (Small, TRAIN, {"epochs": 0}, "epochs is 0, expected at least 1"),
-        (Small, TRAIN, {"lr": 0.0}, "lr is 0.0, expected a number above 0"),
+        (Small, TRAIN, {"epochs": 0}, "epochs=0: expected an integer of at least 1"),
+        (Small, TRAIN, {"lr": 0.0}, "lr=0.0: expected a number above 0"),
     ],
 )
 def test_bad_input_is_refused(model, train, parameters, message):

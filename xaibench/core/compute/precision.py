@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
+
 #: The precision stated by the innermost block; None outside all.
 _STATED: ContextVar[Precision | None] = ContextVar("precision", default=None)
 
@@ -83,8 +85,7 @@ def stored_dtype(precision: Precision) -> torch.dtype:
 
 def check_precision(precision: object) -> None:
     """Refuse anything but a :data:`~xaibench.core.vocabulary.Precision`."""
-    if precision not in get_args(Precision):
-        raise ValueError(f"precision={precision!r}: expected one of {', '.join(map(repr, get_args(Precision)))}.")
+    check_choice("precision", precision, get_args(Precision))
 
 
 def kept_dtype(

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.dataset import Dataset, Split
 from xaibench.data.stratified_splits import check_fractions, stratified_split
@@ -123,7 +124,10 @@ split=(0.8, 0.1, 0.1))
         n_samples = _N_SAMPLES[self.size] if n_samples is None else n_samples
         fractions = check_fractions(_SPLIT[self.size] if split is None else split)
         workers = min(8, _usable_processors()) if workers is None else workers
-        _check_counts(seed=(seed, 0), n_samples=(n_samples, 1), workers=(workers, 1), chunk_size=(chunk_size, 1))
+        check_count("seed", seed, least=0)
+        check_count("n_samples", n_samples)
+        check_count("workers", workers)
+        check_count("chunk_size", chunk_size)
         self._check_images_dir(images_dir)
         if images_dir is None:
             # Not np.empty: NumPy asks for huge pages, whose first touch can cost more than all the arithmetic.
@@ -245,12 +249,6 @@ def _already_there(start: int, out: NDArray[np.float32]) -> None:
 def _usable_processors() -> int:
     # Not every platform tells which processors a process may use.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _check_counts(**counts: tuple[int, int]) -> None:
-    for name, (value, least) in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name}={value!r}: expected a whole number, at least {least}.")
 
 
 def _squares(values: NDArray[np.floating]) -> NDArray[np.float64]:

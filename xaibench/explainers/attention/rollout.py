@@ -11,8 +11,9 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import UnsupportedModelError, check_choice, check_positive, chunks
+from xaibench.explainers.shared.interface import UnsupportedModelError, chunks
 from xaibench.explainers.shared.layer_activations import (
     Resize,
     forward_rows,
@@ -48,9 +49,9 @@ class AttentionRollout:
 
     def __post_init__(self) -> None:
         if self.resize is not None:
-            check_choice("AttentionRollout", "resize", self.resize, get_args(Resize))
+            check_choice("resize", self.resize, get_args(Resize), owner="AttentionRollout")
         if self.batch_size is not None:
-            check_positive("AttentionRollout", "batch_size", self.batch_size)
+            check_count("batch_size", self.batch_size, owner="AttentionRollout")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``, or as large as the grid of patches without ``resize``; targets are not looked at.

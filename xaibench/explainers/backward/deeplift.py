@@ -20,12 +20,13 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.backward.forward_watch import Watch, watching
 from xaibench.explainers.backward.layer_operations import LINEAR, MOVES, Kind, Operation, kind_of, tensors_in
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.gradients.plain_gradients import prepare_baselines
-from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError, check_choice
+from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
 
 #: How max-pooling passes back (see :class:`DeepLift`).
 MaxPool: TypeAlias = Literal["gradient", "difference"]
@@ -69,7 +70,7 @@ class DeepLift(Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("DeepLift", "max_pool", self.max_pool, get_args(MaxPool))
+        check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepLift")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
@@ -107,7 +108,7 @@ class DeepSHAP(Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("DeepSHAP", "max_pool", self.max_pool, get_args(MaxPool))
+        check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepSHAP")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.

@@ -17,12 +17,13 @@ from typing import Any, ClassVar, Self, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.backward.layer_operations import Operation
 from xaibench.explainers.backward.layer_walk import propagate, with_backward
 from xaibench.explainers.backward.pattern_sums import PatternSums, Signal, gradient, record
-from xaibench.explainers.shared.interface import Attribution, Channels, check_choice
+from xaibench.explainers.shared.interface import Attribution, Channels
 
 # Rows of one pass that fits, at least.
 _FEWEST_ROWS = 32
@@ -62,7 +63,7 @@ class _Patterns(Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(type(self).__name__, "signal", self.signal, get_args(Signal))
+        check_choice("signal", self.signal, get_args(Signal), owner=type(self).__name__)
 
     @property
     def fitted(self) -> bool:

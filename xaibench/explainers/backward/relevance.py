@@ -27,6 +27,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.backward.layer_operations import Operation
@@ -41,7 +42,7 @@ from xaibench.explainers.backward.relevance_rules import (
     w2_rule,
     zb_rule,
 )
-from xaibench.explainers.shared.interface import Attribution, check_choice
+from xaibench.explainers.shared.interface import Attribution
 
 Rule: TypeAlias = Literal["epsilon", "gamma", "alpha_beta", "z+", "zB", "w2"]
 
@@ -110,7 +111,7 @@ class LayerwiseRelevance(Attribution):
         if self.input_rule is not None:
             used["input_rule"] = self.input_rule
         for name, rule in used.items():
-            check_choice(owner, name, rule, get_args(Rule))
+            check_choice(name, rule, get_args(Rule), owner=owner)
         if self.rule in _INPUT_RULES:
             raise ValueError(f"{owner}(rule={self.rule!r}): it is for the first layer; give it as input_rule.")
         if self.epsilon < 0 or self.gamma < 0:

@@ -15,13 +15,12 @@ from typing import ClassVar, cast, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.shared.interface import (
     UnsupportedModelError,
     blocks,
-    check_choice,
-    check_positive,
     chunks,
     target_output,
 )
@@ -62,9 +61,9 @@ class _FeatureMaps:
 
     def __post_init__(self) -> None:
         if self.resize is not None:
-            check_choice(type(self).__name__, "resize", self.resize, get_args(Resize))
+            check_choice("resize", self.resize, get_args(Resize), owner=type(self).__name__)
         if self.batch_size is not None:
-            check_positive(type(self).__name__, "batch_size", self.batch_size)
+            check_count("batch_size", self.batch_size, owner=type(self).__name__)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``, or as large as the layer's without ``resize``.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import blocks, check_positive, chunks, target_output
+from xaibench.explainers.shared.interface import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
 
@@ -45,7 +46,7 @@ class Occlusion:
     def __post_init__(self) -> None:
         for name in ("window", "stride", "batch_size"):
             if getattr(self, name) is not None:
-                check_positive("Occlusion", name, getattr(self, name))
+                check_count(name, getattr(self, name), owner="Occlusion")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.

@@ -13,12 +13,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.shapley_increments import FlatLinear
 from xaibench.explainers.shared.interface import (
     Attribution,
     blocks,
-    check_positive,
     chunks,
     reduce_channels,
     target_output,
@@ -47,7 +47,7 @@ class FeatureAttribution(Attribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(type(self).__name__, "cell", self.cell)
+        check_count("cell", self.cell, owner=type(self).__name__)
         check_feature_mask(type(self).__name__, self.feature_mask)
 
     def rows_of(self, model: nn.Module, images: Tensor) -> int:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import check_positive, chunks
+from xaibench.explainers.shared.interface import chunks
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
 
@@ -47,7 +48,7 @@ class RISE:
 
     def __post_init__(self) -> None:
         for name in ("N", "s") if self.batch_size is None else ("N", "s", "batch_size"):
-            check_positive("RISE", name, getattr(self, name))
+            check_count(name, getattr(self, name), owner="RISE")
         if not 0 < self.p <= 1:
             raise ValueError(f"RISE(p={self.p!r}): expected a probability above 0, at most 1.")
 

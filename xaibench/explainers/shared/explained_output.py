@@ -15,6 +15,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice
 from xaibench.core.vocabulary import Output
 
 
@@ -40,8 +41,7 @@ class ExplainedOutput(nn.Module):
 
     def __init__(self, network: nn.Module, output: Output = "probability") -> None:
         super().__init__()
-        if output not in get_args(Output):
-            raise ValueError(f"output={output!r}: expected one of {', '.join(map(repr, get_args(Output)))}.")
+        check_choice("output", output, get_args(Output))
         self.network = network
         self.output = output
         self.largest = 0

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_choice, check_count
 from xaibench.core.compute.row_memory import default_rows
 
 #: How the attributions of the channels become one map (see :func:`reduce_channels`).
@@ -58,13 +59,13 @@ class Attribution:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice(type(self).__name__, "channels", self.channels, get_args(Channels))
+        check_choice("channels", self.channels, get_args(Channels), owner=type(self).__name__)
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None and field.default is None:
                 continue
             if field.name.startswith("n_") or field.name == "batch_size":
-                check_positive(type(self).__name__, field.name, value)
+                check_count(field.name, value, owner=type(self).__name__)
 
     def rows(self, images: Tensor) -> int:
         """How many rows one forward pass takes.
@@ -170,15 +171,3 @@ def target_output(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
     """Each sample's target output ``[N]``, without gradients."""
     with torch.no_grad():
         return torch.as_tensor(model(images)).gather(1, targets[:, None]).squeeze(1)
-
-
-def check_positive(owner: str, name: str, value: object) -> None:
-    """Refuse anything but an integer of at least one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{owner}({name}={value!r}): expected an integer of at least 1.")
-
-
-def check_choice(owner: str, name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse anything but one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{owner}({name}={value!r}): expected one of {', '.join(map(repr, choices))}.")

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from xaibench.core.checks import check_amount, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_explainer import Explained, Explainer
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
-    check_amount,
     check_common,
-    check_count,
     check_samples,
     check_share,
     draw,

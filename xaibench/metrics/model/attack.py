@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import Classifier, Output, asked, checked_scores
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    check_amount,
-    check_choice,
     check_common,
-    check_count,
     check_maps,
     check_samples,
     check_share,

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
@@ -18,10 +19,7 @@ from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
     Samples,
-    check_amount,
-    check_choice,
     check_common,
-    check_count,
     check_maps,
     check_samples,
     draw,

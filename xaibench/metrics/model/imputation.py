@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
-    check_amount,
-    check_choice,
     check_common,
     check_maps,
     check_samples,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import Output
@@ -17,7 +18,6 @@ from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
     check_common,
-    check_count,
     check_maps,
     check_samples,
     in_kind_of,

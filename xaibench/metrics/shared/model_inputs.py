@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xaibench.core.checks import check_count
 from xaibench.core.compute.model_probe import computes_in
 from xaibench.core.plain_arrays import plain_array
 from xaibench.core.vocabulary import Reduction
@@ -108,28 +108,9 @@ def check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a share of the pixels, above 0 and at most 1, got {value!r}.")
 
 
-def check_count(name: str, value: int | None, least: int = 1) -> None:
-    """Refuse anything but an integer of at least ``least``; ``None`` passes."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
-def check_amount(name: str, value: float, *, above: bool = True) -> None:
-    """Refuse anything but a finite number above 0, or of at least 0."""
-    fits = isinstance(value, int | float) and math.isfinite(value) and (value > 0 or (value == 0 and not above))
-    if not fits or isinstance(value, bool):
-        raise ValueError(f"{name} must be a number {'above 0' if above else 'of at least 0'}, got {value!r}.")
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse anything but one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-
-
 def check_common(batch_size: int | None, reduction: Reduction, seed: int = 0) -> None:
     """Refuse a wrong ``batch_size``, ``reduction`` or ``seed``."""
-    check_count("batch_size", batch_size)
+    check_count("batch_size", batch_size, none="for what suits the images")
     check_count("seed", seed, least=0)
     check_reduction(reduction)
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, reduce_scores, score_pairs
@@ -259,8 +260,7 @@ class _Search:
     """How the distances are found, and how many so far."""
 
     def __init__(self, exact: bool, workers: int, time_limit: float | None, progress: Listener | None) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < 1:
-            raise ValueError(f"workers must be an integer of at least 1, got {workers!r}.")
+        check_count("workers", workers)
         if time_limit is not None:
             check_finite_number(time_limit, "time_limit", least=0)
         self.exact, self.workers, self.time_limit, self.progress = exact, int(workers), time_limit, progress

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
+from xaibench.core.checks import check_choice
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import computing, stated
@@ -221,8 +222,7 @@ def fit_head(
         1.0
     """
     check_ranges(epochs=epochs, batch_size=batch_size, stack=1, lr=lr)
-    if finetune not in get_args(Finetune):
-        raise ValueError(f"finetune={finetune!r}: expected 'head' or 'all'.")
+    check_choice("finetune", finetune, get_args(Finetune))
     if cache is not None and finetune == "all":
         raise ValueError("cache: there are no features to keep with finetune='all'; leave it out.")
     check_samples(model, train, val)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.checks import check_amount, check_count
 from xaibench.core.compute.model_probe import check_classes, probe
 from xaibench.core.compute.precision import check_precision, stored_dtype
 from xaibench.core.compute.random_state import isolated_rng
@@ -70,12 +70,11 @@ def check_arguments(
 
 def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:
     """Refuse numbers out of their range."""
-    counts = {"epochs": epochs, "patience": patience, "batch_size": batch_size, "stack": stack}
-    for name, value in counts.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}, expected at least 1.")
-    if not (lr > 0 and math.isfinite(lr)):
-        raise ValueError(f"lr is {lr}, expected a number above 0.")
+    check_count("epochs", epochs)
+    check_count("patience", patience, none="for no early stop")
+    check_count("batch_size", batch_size, none="for the loader's own, or 512")
+    check_count("stack", stack)
+    check_amount("lr", lr)
 
 
 def check_precision_of(models: Sequence[nn.Module], precision: Precision | None) -> None:
