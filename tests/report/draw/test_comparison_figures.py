@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 import xaibench as xb
 from xaibench.report.draw.comparison_figures import agreement_figure, ranking_figure
 from xaibench.report.draw.figure_style import save
-from xaibench.report.numbers.mean_ranks import Ranking, rankings
+from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import read_run
 

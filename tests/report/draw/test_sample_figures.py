@@ -8,7 +8,6 @@ from PIL import Image
 from report.annotated import make_sheet
 from report.pictures import change_samples
 
-from xaibench.report.draw.inline_images import shrink, tile_uri
 from xaibench.report.draw.sample_figures import (
     colour_tile,
     map_array,
@@ -18,6 +17,8 @@ from xaibench.report.draw.sample_figures import (
     overlay_figure,
     sheets,
     shown,
+    shrink,
+    tile_uri,
 )
 from xaibench.report.read.run_results import read_run
 

@@ -8,7 +8,7 @@ from report.conftest import FEW_CELLS, make_scores, write_run
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.page.script_values import board_rows, board_values
+from xaibench.report.page.page_content import board_rows, board_values
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.tables import CELL
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from xaibench.report.draw.figure_style import THEME, house_style, short
-from xaibench.report.numbers.mean_ranks import Ranking
+from xaibench.report.numbers.ranks_and_agreement import Ranking
 from xaibench.report.read.run_results import RunResults
 
 #: Inches: a cell, a character of a label, the margin around all, and the two lines below.

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from xaibench.report.draw.inline_images import Floats, Levels, data_uri, shrink, tile_uri
 from xaibench.report.draw.sample_figures import (
     Cell,
+    Floats,
+    Levels,
     MapKind,
     colour_tile,
+    data_uri,
     map_array,
     map_rows,
     overlay,
     sheets,
     shown,
+    shrink,
     tile_kind,
+    tile_uri,
 )
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.sample_file import SampleCell

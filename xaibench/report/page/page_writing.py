@@ -20,9 +20,15 @@ from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, infer
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard
-from xaibench.report.numbers.mean_ranks import Ranking, rankings
-from xaibench.report.numbers.metric_correlations import Agreement, agreements, mean_agreements, table_4
 from xaibench.report.numbers.paper_claims import claims
+from xaibench.report.numbers.ranks_and_agreement import (
+    Agreement,
+    Ranking,
+    agreements,
+    mean_agreements,
+    rankings,
+    table_4,
+)
 from xaibench.report.numbers.score_summary import summarise, undefined
 from xaibench.report.numbers.time_spent import costs
 from xaibench.report.page.map_tables import map_table, sheet_tables
@@ -30,15 +36,17 @@ from xaibench.report.page.page_content import (
     TOLERANCE,
     accuracy,
     alternative,
+    board_rows,
     citations,
     counts,
     facts,
+    page_values,
     records,
+    summary_rows,
     verdict,
 )
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.score_grids import grids
-from xaibench.report.page.script_values import board_rows, page_values, summary_rows
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_results import RunResults, read_run
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import rankdata
 
-from xaibench.report.draw.inline_images import Levels, data_uri, shrink
-from xaibench.report.draw.sample_figures import TOP
-from xaibench.report.page.script_values import short
+from xaibench.report.draw.sample_figures import TOP, Levels, data_uri, shrink
+from xaibench.report.page.page_content import short
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.sample_file import SampleCell
 from xaibench.runfolder.tables import CELL
