@@ -6,8 +6,8 @@
 
 First the ceilings (what a copy and a matrix product reach here), then what must be right, then times. Times are medians
 of rounds after a warm-up, read when the GPU is done. Ratios to bare passes are of passes of the same rows at the same
-number at a time, in inference mode. Weights and images are random: no time depends on them, but none is zero. A line that
-fails is below its bar. Where there is no GPU it says so and exits 0.
+number at a time, in inference mode. Weights and images are random: no time depends on them, but none is zero. A line
+that fails is below its bar. Where there is no GPU it says so and exits 0.
 """
 
 from __future__ import annotations
@@ -411,7 +411,8 @@ def main() -> int:
     device = platform.processor() if options.rehearse else torch.cuda.get_device_name()
     print(
         f"{device}, {os.cpu_count()} CPUs, torch {torch.__version__}, CUDA {torch.version.cuda}, "
-        f"xaibench {xb.__version__}, {time.strftime('%Y-%m-%d')}\n\n| | measured | bar | holds | |\n|---|---|---|---|---|",
+        f"xaibench {xb.__version__}, {time.strftime('%Y-%m-%d')}\n\n"
+        "| | measured | bar | holds | |\n|---|---|---|---|---|",
         flush=True,
     )
     seen: list[Line] = []
