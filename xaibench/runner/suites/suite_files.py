@@ -251,7 +251,8 @@ def to_toml(tables: Mapping[str, Any]) -> str:
     for name, value in tables.items():
         if not _is_table(value):
             continue
-        for header, table in [(f"[[{name}]]", t) for t in value] if isinstance(value, list) else [(f"[{name}]", value)]:
+        key = _key(name)
+        for header, table in [(f"[[{key}]]", t) for t in value] if isinstance(value, list) else [(f"[{key}]", value)]:
             lines += ["", header, *(f"{_key(k)} = {_value(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
 

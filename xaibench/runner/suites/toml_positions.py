@@ -1,0 +1,153 @@
+"""On which line of a TOML file each of its entries stands, which ``tomllib`` does not say."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+#: Names of tables and entries, and numbers within lists: ``("cells", 0, "models")``.
+Path: TypeAlias = tuple[str | int, ...]
+
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}' r"|'''.*?'{3,5}" r'|"(?:\\.|[^"\\\n])*"' r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_NAME = re.compile(r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^=\]"'#\n])+""")
+_REST = re.compile(r"[^,\]}#\n]*")
+
+
+def entry_lines(text: str) -> dict[Path, int]:
+    r"""The line, from 1, on which each table and entry of a TOML file begins.
+
+    What was found is held against what ``tomllib`` reads: should they ever differ, no line is given, rather than a
+    wrong one.
+
+    Args:
+        text: Valid TOML.
+
+    Returns:
+        A line for each entry; none at all where they cannot be told.
+
+    Example:
+        >>> entry_lines('name = "s"  # a comment\n[lime]\n"n samples" = [\n  1,\n  2]')
+        {('name',): 1, ('lime',): 2, ('lime', 'n samples'): 3, ('lime', 'n samples', 0): 4, ('lime', 'n samples', 1): 5}
+    """
+    try:
+        lines = _Scanner(text).scan()
+    except (_LostError, tomllib.TOMLDecodeError):
+        return {}
+    return lines if set(lines) == set(_paths(tomllib.loads(text), ())) else {}
+
+
+class _LostError(Exception):
+    pass
+
+
+class _Scanner:
+    """Walks over TOML that is known to be valid, and notes where entries begin."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text.replace("\r\n", "\n"), 0
+        self._lines: dict[Path, int] = {}
+        self._counts: dict[Path, int] = {}  # tables so far, of each [[list of tables]]
+
+    def scan(self) -> dict[Path, int]:
+        table: Path = ()
+        while self._skip_blank() < len(self._text):
+            if self._text[self._at] == "[":
+                table = self._header()
+            else:
+                self._entry(table)
+        return self._lines
+
+    def _header(self) -> Path:
+        line, several = self._line(), self._text.startswith("[[", self._at)
+        self._at += 2 if several else 1
+        path = self._within((), self._name())
+        self._at += 2 if several else 1
+        if several:
+            self._note(path, line)
+            number = self._counts[path] = self._counts.get(path, -1) + 1
+            path = (*path, number)
+        self._note(path, line)
+        return path
+
+    def _entry(self, table: Path) -> None:
+        line = self._line()
+        path = self._within(table, self._name())
+        self._note(path, line)
+        self._take("=")
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        self._skip_blank()
+        opening = self._text[self._at : self._at + 1]
+        if opening in ("[", "{"):
+            self._at += 1
+            number = 0
+            while self._skip_blank() < len(self._text) and self._text[self._at] not in "]}":
+                if opening == "{":
+                    self._entry(path)
+                else:
+                    self._note((*path, number), self._line())
+                    self._value((*path, number))
+                    number += 1
+                self._skip_blank()
+                if self._text.startswith(",", self._at):
+                    self._at += 1
+            self._take("]" if opening == "[" else "}")
+        else:
+            self._match(_STRING if opening in ('"', "'") else _REST)
+
+    def _name(self) -> tuple[str, ...]:
+        """The steps of a name: ``a."b c".d`` has three."""
+        table: Any = tomllib.loads(f"{self._match(_NAME)} = 0")
+        steps = []
+        while isinstance(table, dict):
+            ((step, table),) = table.items()
+            steps.append(step)
+        return tuple(steps)
+
+    def _within(self, table: Path, steps: tuple[str, ...]) -> Path:
+        """The path of a name; through a list of tables, of the last one so far."""
+        path = table
+        for i, step in enumerate(steps):
+            path = (*path, step)
+            if i < len(steps) - 1:
+                if path in self._counts:
+                    path = (*path, self._counts[path])
+                self._note(path, self._line())
+        return path
+
+    def _note(self, path: Path, line: int) -> None:
+        self._lines.setdefault(path, line)
+
+    def _line(self) -> int:
+        return self._text.count("\n", 0, self._at) + 1
+
+    def _skip_blank(self) -> int:
+        self._match(_BLANK)
+        return self._at
+
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            raise _LostError
+        self._at = found.end()
+        return found[0]
+
+    def _take(self, sign: str) -> None:
+        if not self._text.startswith(sign, self._at):
+            raise _LostError
+        self._at += len(sign)
+
+
+def _paths(value: Any, path: Path) -> Iterator[Path]:
+    """Where there is an entry."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for step, item in items:
+        yield (*path, step)
+        yield from _paths(item, (*path, step))
