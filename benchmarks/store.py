@@ -28,7 +28,7 @@ from xaibench.runfolder.tables import SCORES
 from xaibench.runner.plan.planning import CellPlan, make_plan
 from xaibench.runner.stages.merged_scores import cell_scores
 from xaibench.runner.store.result_store import CorruptResultError, Store
-from xaibench.runner.suites.suite_files import parse_suite
+from xaibench.runner.suites.suite_parsing import parse_suite
 
 SAMPLES, EXPLAINERS = 200, 125
 

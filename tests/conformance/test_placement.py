@@ -22,7 +22,7 @@ from xaibench.models import fit_head, fit_many
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.execution import execute
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import parse_suite
+from xaibench.runner.suites.suite_parsing import parse_suite
 
 pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
 

@@ -10,7 +10,7 @@ from xaibench.runner.engines.local_engines import Processes
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import parse_suite
+from xaibench.runner.suites.suite_parsing import parse_suite
 
 #: A slow "device" and a metric, which write down when they work, and where.
 PARTS = """

@@ -6,7 +6,8 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.registry import UnknownNameError
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.suites.suite_files import load_suite, parse_suite
+from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.suite_parsing import parse_suite
 from xaibench.runner.suites.suite_tables import SuiteError
 
 TABLES = {

@@ -4,7 +4,7 @@ import pytest
 
 from xaibench.runner import SuiteError, load_suite
 from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
-from xaibench.runner.suites.suite_files import parse_suite
+from xaibench.runner.suites.suite_parsing import parse_suite
 
 
 @pytest.fixture

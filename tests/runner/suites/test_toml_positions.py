@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xaibench.runner.suites.suite_files import to_toml
 from xaibench.runner.suites.toml_positions import entry_lines
+from xaibench.runner.suites.toml_writing import to_toml
 
 TRAPS = (
     """\

@@ -9,8 +9,8 @@ from typing import Any
 
 from xaibench.runner.plan.part_facts import registry
 from xaibench.runner.stages.sample_data import with_variables
-from xaibench.runner.suites.suite_files import to_toml
 from xaibench.runner.suites.suite_tables import Cell, Suite, SuiteError
+from xaibench.runner.suites.toml_writing import to_toml
 
 
 def narrowed(

@@ -44,6 +44,7 @@ from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
+from xaibench.runner.suites.entry_places import Origin
 
 #: How a network comes to its weights.
 METHODS = ("fit", "head", "all", "none")
@@ -127,7 +128,7 @@ class Cell:
 
     A text in ``data`` may name variables of the environment, as ``images_dir = "$XAIBENCH_IMAGES"`` does. ``build``
     holds parameters of the models, such as ``fold = "pet"``; ``label`` names the cell's set in tables, where the same
-    set stands in two cells.
+    set stands in two cells; ``number`` counts the cells of the file from 0.
     """
 
     datasets: tuple[str, ...]
@@ -136,6 +137,7 @@ class Cell:
     training: Frozen = field(default_factory=Frozen)
     build: Frozen = field(default_factory=Frozen)
     label: str = ""
+    number: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class Suite:
         training: How each network is trained.
         explaining: Which samples and networks are explained.
         citation: What to cite beside the parts.
+        origin: The file that it was read from.
     """
 
     name: str
@@ -163,6 +166,7 @@ class Suite:
     training: Training = field(default_factory=Training)
     explaining: Explaining = field(default_factory=Explaining)
     citation: str = ""
+    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     def training_of(self, cell: Cell) -> Training:
         """How the networks of a cell are trained.

@@ -39,7 +39,7 @@ def entry_lines(text: str) -> dict[Path, int]:
         lines = _Scanner(text).scan()
     except (_LostError, tomllib.TOMLDecodeError):
         return {}
-    return lines if set(lines) == set(_paths(tomllib.loads(text), ())) else {}
+    return lines if set(lines) == set(entry_paths(tomllib.loads(text))) else {}
 
 
 class _LostError(Exception):
@@ -145,9 +145,9 @@ class _Scanner:
         self._at += len(sign)
 
 
-def _paths(value: Any, path: Path) -> Iterator[Path]:
-    """Where there is an entry."""
+def entry_paths(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Where the tables of a TOML file have an entry."""
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for step, item in items:
         yield (*path, step)
-        yield from _paths(item, (*path, step))
+        yield from entry_paths(item, (*path, step))
