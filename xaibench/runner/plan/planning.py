@@ -10,6 +10,7 @@ from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, ScoreJob, TrainJob
 from xaibench.runner.plan.part_facts import is_fitted, metric_kind, network_facts, part_info, revision
+from xaibench.runner.plan.plan_checks import check_parts
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
 
 
@@ -51,7 +52,9 @@ def make_plan(suite: Suite) -> Plan:
 
     Raises:
         UnknownNameError: If a data set, model, explainer or metric is not known (did you mean).
+        SuiteError: If a part does not take its parameters; says which, and on which line of the file.
     """
+    check_parts(suite)
     cells = tuple(
         _plan_cell(suite, cell, dataset, model, data_seed)
         for cell in suite.cells
