@@ -11,6 +11,7 @@ import numpy as np
 import pretend_device
 import pytest
 import torch
+from part_cases import ExplainerCase, case
 from pretend_device import WrongPlaceError, pretended
 from torch import nn
 
@@ -33,7 +34,7 @@ PARAMETERS = {
     "shapley_sampling": {"n_samples": 2},
 }
 #: Those that ask for a network of another kind.
-OTHER_NETWORKS = ["attention_rollout", "cam"]
+OTHER_NETWORKS = [name for name in EXPLAINERS if case(EXPLAINERS, name, ExplainerCase()).network != "cnn"]
 #: A call of ``explain`` waits at most four times: for two looks at the model's outputs, and for the maps. These methods
 #: look at each layer beside: whether it has inputs below zero, or whether its patterns are its.
 BY_LAYER = {"deep_taylor": 4, "lrp_gamma": 6, "lrp_alpha_beta": 6, "pattern_net": 3, "pattern_attribution": 3}
