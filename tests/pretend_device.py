@@ -82,7 +82,6 @@ def pretended():
         WrongPlaceError: At the end, if tensors or generators of two devices met inside.
     """
     global _SEEN
-    _register()
     overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
     before = (_SEEN, torch.Generator, torch.inference_mode)
     _SEEN = Seen()
@@ -294,8 +293,6 @@ class _Device:
 
 
 def _register():
-    if _KEPT:
-        return
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(NAME, _Device())
@@ -314,3 +311,9 @@ def _copy_from(source, target, non_blocking=False):
     _SEEN.sent[_line()] += 1
     _unwrapped(target).copy_(_unwrapped(source))
     return target
+
+
+# As this file is imported, which is before the first test of any file: with its first backward pass a process gets
+# autograd's threads, one for each device that is known then.
+if available():
+    _register()

@@ -65,39 +65,26 @@ def run(
     with clear_errors(goes_on=True):
         from xaibench import runner
 
+        request = runner.RunRequest(
+            suite,
+            out,
+            quick=quick,
+            store=store,
+            workers=workers,
+            device=device,
+            device_workers=device_workers,
+            root=root,
+            datasets=names(datasets),
+            models=names(model),
+            finetune=finetune,
+            protocol=protocol,
+        )
         if plan:
-            _say_cost(
-                runner.estimate(
-                    suite,
-                    out,
-                    quick=quick,
-                    workers=workers,
-                    device=device,
-                    store=store,
-                    device_workers=device_workers,
-                    say=typer.echo,
-                )
-            )
+            _say_cost(runner.estimate(request, say=typer.echo))
             return
         typer.echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
         with progress_bars() as progress:
-            result = runner.run(
-                suite,
-                out,
-                engine=str(engine),
-                workers=workers,
-                device=device,
-                quick=quick,
-                progress=progress,
-                store=store,
-                address=address,
-                device_workers=device_workers,
-                root=root,
-                datasets=names(datasets),
-                models=names(model),
-                finetune=finetune,
-                protocol=protocol,
-            )
+            result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
             typer.echo(f"Left out: {name}.\n{textwrap.indent(advice, '  ')}\n")
         typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")

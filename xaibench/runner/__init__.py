@@ -5,6 +5,7 @@
 """
 
 from xaibench.runner.costs.estimates import Estimate, estimate
+from xaibench.runner.request import RunRequest
 from xaibench.runner.running import ENGINES, ArgumentError, Progress, Run, run
 from xaibench.runner.stages.sample_data import DataChangedError
 from xaibench.runner.store.result_store import Store, StoreError
@@ -19,6 +20,7 @@ __all__ = [
     "Estimate",
     "Progress",
     "Run",
+    "RunRequest",
     "Store",
     "StoreError",
     "Suite",

@@ -19,15 +19,13 @@ from xaibench.runner.costs.calibration import learn
 from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.job_base import STAGES, Job, Stage
-from xaibench.runner.plan.planning import Plan, make_plan
+from xaibench.runner.plan.planning import Plan
+from xaibench.runner.request import OpenRequest, RunRequest
 from xaibench.runner.run_environment import environment
 from xaibench.runner.stages.gathering import collect
 from xaibench.runner.store.job_records import Records
 from xaibench.runner.store.result_store import CorruptResultError, Store
 from xaibench.runner.store.store_files import write_atomic
-from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
-from xaibench.runner.suites.suite_files import load_suite
-from xaibench.runner.suites.suite_tables import check_variables
 
 #: Where jobs can run.
 ENGINES = ("serial", "processes", "ray")
@@ -62,7 +60,7 @@ class Run:
 
 
 def run(
-    suite: str | Path,
+    suite: str | Path | RunRequest,
     out: str | Path | None = None,
     *,
     engine: str = "processes",
@@ -86,7 +84,8 @@ def run(
     number of workers and the interruptions.
 
     Args:
-        suite: Name of a built-in suite, or path of a TOML file.
+        suite: Name of a built-in suite, or path of a TOML file; or a request, which says all but ``engine``,
+            ``progress`` and ``address``.
         out: The run folder; default ``runs/<name of the suite>``.
         engine: ``"processes"`` runs jobs side by side, ``"serial"`` one after the other in this process, ``"ray"`` on
             the machines of a Ray cluster (extra ``ray``).
@@ -116,63 +115,54 @@ def run(
         StoreError: If the disk is full or goes away while it runs; what is finished is kept.
     """
     start = time.monotonic()
+    asked = (
+        suite
+        if isinstance(suite, RunRequest)
+        else RunRequest(
+            suite,
+            out,
+            quick=quick,
+            store=store,
+            workers=workers,
+            device=device,
+            device_workers=device_workers,
+            root=root,
+            datasets=datasets,
+            models=models,
+            finetune=finetune,
+            protocol=protocol,
+        )
+    )
     if engine != "ray":  # whose machines may have what this one has not
-        _check_device(device)
-    loaded, text = load_suite(suite, quick=quick)
-    choices: dict[str, Any] = {"datasets": datasets, "models": models, "finetune": finetune, "protocol": protocol}
-    with _data_root(root):
-        loaded = narrowed(loaded, **choices)
-        text = narrowed_text(text, loaded, changed=any(choice is not None for choice in choices.values()))
-        check_variables(loaded)
-        loaded, missing = without_missing(loaded)
-        plan = make_plan(loaded)
-        folder = Path(out) if out is not None else Path("runs") / loaded.name
-        results = Store(store if store is not None else folder / "store")
-        with _sole_use(folder):
-            write_atomic(folder / SUITE, text.encode())
-            count = _counted(plan, progress)
-            with (
-                _engine(engine, results, device, workers, address, device_workers) as runner,
-                Records(folder) as records,
-            ):
-                failures = _compute(plan, results, folder, runner, count, records.add)
-            if engine != "ray":  # whose machines are others
-                learn(records.outcomes, devices_of(device)[0].partition(":")[0])
-            seconds = time.monotonic() - start
-            conditions: Environment = {
-                "engine": engine,
-                "workers": 1 if engine == "serial" else workers or available_cpus(),
-                "device": device,
-                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-                "seconds": round(seconds, 1),
-                "seeds": {
-                    "data": loaded.data.seeds,
-                    "training": loaded.training.seeds,
-                    "explaining": loaded.explaining.seed,
-                },
-                "jobs": {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES},
-                "choices": {name: choice for name, choice in choices.items() if choice is not None},
-                "missing": list(missing),
-            }
-            write_atomic(folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
-    return Run(folder, {str(job): error for job, error in failures.items()}, len(plan.jobs), seconds, missing)
+        _check_device(asked.device)
+    with asked.opened() as opened, _sole_use(opened.folder):
+        write_atomic(opened.folder / SUITE, opened.text.encode())
+        with _engine(engine, opened.store, asked, address) as runner, Records(opened.folder) as records:
+            count = _counted(opened.plan, progress)
+            failures = _compute(opened.plan, opened.store, opened.folder, runner, count, records.add)
+        if engine != "ray":  # whose machines are others
+            learn(records.outcomes, devices_of(asked.device)[0].partition(":")[0])
+        seconds = time.monotonic() - start
+        conditions = _conditions(asked, opened, engine, seconds)
+        write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
+    failed = {str(job): error for job, error in failures.items()}
+    return Run(opened.folder, failed, len(opened.plan.jobs), seconds, dict(opened.missing))
 
 
-@contextlib.contextmanager
-def _data_root(root: str | Path | None) -> Iterator[None]:
-    """``root`` as ``$XAIBENCH_DATA``, which suites name and worker processes inherit."""
-    if root is None:
-        yield
-        return
-    before = os.environ.get("XAIBENCH_DATA")
-    os.environ["XAIBENCH_DATA"] = str(Path(root).expanduser())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["XAIBENCH_DATA"]
-        else:
-            os.environ["XAIBENCH_DATA"] = before
+def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
+    """What of the run's circumstances its folder keeps."""
+    suite = opened.suite
+    return {
+        "engine": engine,
+        "workers": 1 if engine == "serial" else asked.workers or available_cpus(),
+        "device": asked.device,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "seeds": {"data": suite.data.seeds, "training": suite.training.seeds, "explaining": suite.explaining.seed},
+        "jobs": {stage: sum(job.stage == stage for job in opened.plan.jobs) for stage in STAGES},
+        "choices": asked.choices,
+        "missing": list(opened.missing),
+    }
 
 
 def _compute(
@@ -213,9 +203,8 @@ def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:
     return count
 
 
-def _engine(
-    name: str, store: Store, device: str, workers: int | None, address: str | None, device_workers: int | None
-) -> Engine:
+def _engine(name: str, store: Store, asked: RunRequest, address: str | None) -> Engine:
+    device, workers, device_workers = asked.device, asked.workers, asked.device_workers
     for what, count in (("workers", workers), ("device_workers", device_workers)):
         if count is not None and count < 1:
             raise ArgumentError(f"{what} is {count}; expected 1 or more.")

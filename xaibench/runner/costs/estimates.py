@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +12,7 @@ from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local_engines import available_cpus
 from xaibench.runner.plan.job_base import STAGES
-from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.request import OpenRequest, RunRequest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +46,7 @@ class Estimate:
 
 
 def estimate(
-    suite: str | Path,
+    suite: str | Path | RunRequest,
     out: str | Path | None = None,
     *,
     quick: bool = False,
@@ -56,6 +54,11 @@ def estimate(
     device: str = "auto",
     store: str | Path | None = None,
     device_workers: int | None = None,
+    root: str | Path | None = None,
+    datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    finetune: str | None = None,
+    protocol: str | None = None,
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Estimate:
@@ -73,6 +76,11 @@ def estimate(
         device: As in :func:`~xaibench.runner.run`.
         store: As in :func:`~xaibench.runner.run`.
         device_workers: As in :func:`~xaibench.runner.run`.
+        root: As in :func:`~xaibench.runner.run`.
+        datasets: As in :func:`~xaibench.runner.run`.
+        models: As in :func:`~xaibench.runner.run`.
+        finetune: As in :func:`~xaibench.runner.run`.
+        protocol: As in :func:`~xaibench.runner.run`.
         measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
         say: Called with a line when something is measured.
 
@@ -83,22 +91,42 @@ def estimate(
         UnknownNameError: If the suite, or a part that it names, is not known.
         SuiteError: If the suite cannot be run as written.
     """
+    asked = (
+        suite
+        if isinstance(suite, RunRequest)
+        else RunRequest(
+            suite,
+            out,
+            quick=quick,
+            store=store,
+            workers=workers,
+            device=device,
+            device_workers=device_workers,
+            root=root,
+            datasets=datasets,
+            models=models,
+            finetune=finetune,
+            protocol=protocol,
+        )
+    )
+    with asked.opened() as opened:
+        return _estimate(asked, opened, measure, say)
+
+
+def _estimate(asked: RunRequest, opened: OpenRequest, measure: bool, say: Callable[[str], None]) -> Estimate:
     import pandas as pd
 
-    loaded, _ = load_suite(suite, quick=quick)
-    plan = make_plan(loaded)
-    devices = devices_of(device)
+    plan, results = opened.plan, opened.store
+    devices = devices_of(asked.device)
     on = devices[0].partition(":")[0]
-    drivers = device_workers if device_workers is not None else (0 if on == "cpu" else len(devices))
+    drivers = asked.device_workers if asked.device_workers is not None else (0 if on == "cpu" else len(devices))
     costs = calibrate(plan, on, say) if measure else known_costs()
-    folder = Path(out) if out is not None else Path("runs") / loaded.name
-    results = Store(store if store is not None else folder / "store")
     keys = {stage: results.keys(stage) for stage in STAGES}
     done = {job for job in plan.jobs if job.key in keys[job.stage]}
 
     names = {job: job.kind(on) for job in plan.jobs}
     seconds = {job: costs[name].of(job) if name in costs else 0.0 for job, name in names.items()}
-    workers = workers or max(1, available_cpus() - drivers)
+    workers = asked.workers or max(1, available_cpus() - drivers)
     rows = []
     for stage in STAGES:
         jobs = [job for job in plan.jobs if job.stage == stage]
@@ -116,7 +144,7 @@ def estimate(
     table = pd.DataFrame(rows, index=pd.Index(STAGES, name="stage"))
     at_once = min(workers + drivers, len(plan.jobs) - len(done))
     return Estimate(
-        suite=loaded.name,
+        suite=opened.suite.name,
         stages=table,
         seconds=simulate(plan.jobs, seconds, workers, device_workers=drivers, done=done),
         workers=workers,

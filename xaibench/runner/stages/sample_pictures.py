@@ -197,10 +197,8 @@ def _reduced(array: Floats) -> Floats:
     scale = SIDE / max(array.shape[1:])
     if scale >= 1:
         return array
-    import torch
-    from torch.nn.functional import interpolate
+    from PIL import Image
 
     height, width = (max(round(length * scale), 1) for length in array.shape[1:])
-    given = torch.from_numpy(np.ascontiguousarray(array))[None].float()
-    small: Floats = interpolate(given, size=(height, width), mode="area")[0].numpy()
-    return small
+    pictures = [Image.fromarray(np.asarray(each, np.float32)) for each in array]
+    return np.stack([np.asarray(each.resize((width, height), Image.Resampling.BOX)) for each in pictures])

@@ -1,0 +1,74 @@
+"""One request for a run and for its price: what is priced is what would run."""
+
+import pytest
+
+from xaibench.runner import RunRequest, estimate, run
+
+SUITE = """
+name = "request"
+title = "Request"
+
+[data]
+parameters = { n_samples = 60 }
+
+[training]
+seeds = [0]
+epochs = 1
+
+[explaining]
+samples = 3
+
+[[cells]]
+datasets = ["xai-tris/lin-white-8x8", "xai-tris/xor-white-8x8"]
+models = ["mlp"]
+
+[explainers]
+saliency = {}
+uniform = {}
+
+[metrics]
+iou = {}
+"""
+
+
+@pytest.fixture
+def request_of(tmp_path):
+    (tmp_path / "suite.toml").write_text(SUITE)
+
+    def make(**settings):
+        return RunRequest(tmp_path / "suite.toml", tmp_path / "run", **settings)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("choice", "jobs"),
+    [({}, 12), ({"datasets": ["xai-tris/xor-white-8x8"]}, 6), ({"models": ["mlp", "llr"]}, 18)],
+)
+def test_what_is_priced_is_what_runs(request_of, choice, jobs):
+    request = request_of(**choice)
+    priced = estimate(request, measure=False)
+    assert priced.stages["jobs"].sum() == jobs
+    assert run(request, engine="serial").jobs == jobs
+    assert estimate(request, measure=False).stages["done"].sum() == jobs
+
+
+def test_arguments_say_the_same_as_a_request(request_of, tmp_path):
+    asked = request_of(protocol="scaled", datasets=["xai-tris/xor-white-8x8"])
+    said = {"protocol": "scaled", "datasets": ["xai-tris/xor-white-8x8"], "measure": False}
+    other = estimate(tmp_path / "suite.toml", tmp_path / "run", **said)
+    assert other.stages.equals(estimate(asked, measure=False).stages)
+    with asked.opened() as opened:
+        assert 'protocol = "scaled"' in opened.text
+        assert {job.protocol for job in opened.plan.jobs if job.stage == "score"} == {"scaled"}
+
+
+def test_root_counts_for_the_price_too(request_of, tmp_path, monkeypatch):
+    """A suite that names $XAIBENCH_DATA can be priced with a root, and the variable is as it was afterwards."""
+    monkeypatch.delenv("XAIBENCH_DATA", raising=False)
+    text = SUITE.replace("n_samples = 60", 'n_samples = 60, images_dir = "$XAIBENCH_DATA"')
+    (tmp_path / "suite.toml").write_text(text.replace("-white-", "-imagenet-").replace("8x8", "64x64"))
+    assert estimate(request_of(root=tmp_path), measure=False).stages["jobs"].sum() == 12
+    import os
+
+    assert "XAIBENCH_DATA" not in os.environ

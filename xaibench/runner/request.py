@@ -1,0 +1,111 @@
+"""What is asked of the runner: one request, by which a run is made and by which it is priced beforehand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xaibench.runner.plan.planning import Plan, make_plan
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
+from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.suite_tables import Suite, check_variables
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Everything that decides which jobs there are, where their results lie, and on what they run.
+
+    Attributes:
+        suite: Name of a built-in suite, or path of a TOML file.
+        out: The run folder; default ``runs/<name of the suite>``.
+        quick: The suite's small form.
+        store: Where the results of the jobs lie; default ``store`` in the run folder.
+        workers: The most jobs to run at a time on CPUs; default one a CPU.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
+        device_workers: Processes that share the GPUs; default one each.
+        root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
+        datasets: Only these of the suite's data sets, by name or by their cell's label.
+        models: These instead of the suite's.
+        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
+        protocol: How maps are cut, ``"scaled"`` or ``"published"``.
+    """
+
+    suite: str | Path
+    out: str | Path | None = None
+    quick: bool = False
+    store: str | Path | None = None
+    workers: int | None = None
+    device: str = "auto"
+    device_workers: int | None = None
+    root: str | Path | None = None
+    datasets: Sequence[str] | None = None
+    models: Sequence[str] | None = None
+    finetune: str | None = None
+    protocol: str | None = None
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What is chosen of the suite, where something is."""
+        names = ("datasets", "models", "finetune", "protocol")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[OpenRequest]:
+        """The suite made to fit and planned; inside the block ``root`` is where data are looked for.
+
+        Raises:
+            UnknownNameError: If the suite, or a part that it names, is not known.
+            SuiteError: If the suite cannot be run as written.
+        """
+        loaded, text = load_suite(self.suite, quick=self.quick)
+        with _data_root(self.root):
+            suite = narrowed(loaded, **self.choices)
+            text = narrowed_text(text, suite, changed=bool(self.choices))
+            check_variables(suite)
+            suite, missing = without_missing(suite)
+            folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
+            store = Store(self.store if self.store is not None else folder / "store")
+            yield OpenRequest(suite, text, missing, make_plan(suite), folder, store)
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """A request whose suite has been read.
+
+    Attributes:
+        suite: As it will be run.
+        text: The same as TOML.
+        missing: ``{data set: how to get it}`` of the annotated sets that are not there and are left out.
+        plan: Its jobs.
+        folder: The run folder.
+        store: Where the results of the jobs lie.
+    """
+
+    suite: Suite
+    text: str
+    missing: Mapping[str, str]
+    plan: Plan
+    folder: Path
+    store: Store
+
+
+@contextlib.contextmanager
+def _data_root(root: str | Path | None) -> Iterator[None]:
+    """``root`` as ``$XAIBENCH_DATA``, which suites name and worker processes inherit."""
+    if root is None:
+        yield
+        return
+    before = os.environ.get("XAIBENCH_DATA")
+    os.environ["XAIBENCH_DATA"] = str(Path(root).expanduser())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XAIBENCH_DATA"]
+        else:
+            os.environ["XAIBENCH_DATA"] = before
