@@ -45,10 +45,6 @@ def _written_by_hand() -> tuple[str, ...]:
     return tuple(name for name in ours.__all__ if getattr(ours, name).__module__ != ours.__name__)
 
 
-def _types() -> tuple[str, ...]:
-    return ("Reduction", "Output", *public_names("xaibench.core.vocabulary"))
-
-
 @functools.cache
 def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
     """File name to the title and the sections of the page."""
@@ -71,7 +67,11 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "hub": ("Hub", (Section("xaibench.hub"),)),
         "types": (
             "Types and registry",
-            (Section("xaibench.core.vocabulary", _types()), Section("xaibench.core.registry")),
+            (
+                Section("xaibench.core.vocabulary", ("Reduction", "Output")),
+                Section("xaibench.core.part_info"),
+                Section("xaibench.core.registry"),
+            ),
         ),
     }
 
