@@ -78,7 +78,7 @@ def test_maps_are_scored_while_others_are_made(parts):
     assert set(makers).isdisjoint(scorers), "the device's process only explains"
 
 
-def test_the_simulated_clock_overlaps_likewise():
+def test_the_simulated_clock_overlaps_likewise(parts):
     jobs = make_plan(parse_suite(TABLES | {"metrics": {"emd_perf": {}}})).jobs
     seconds = {job: {"explain": 2.0, "score": 1.0}.get(job.stage, 0.0) for job in jobs}
     assert simulate(jobs, seconds, workers=1) == 18

@@ -64,6 +64,13 @@ class AppliedExplainer:
         TypeError: If it cannot be called, or a parameter is not known.
     """
 
+    @staticmethod
+    def takes() -> Callable[..., Any]:
+        """The function whose keyword arguments every explainer takes beside its own, for who checks parameters."""
+        from xaibench.explainers import explain
+
+        return explain
+
     def __init__(
         self,
         explainer: Any,

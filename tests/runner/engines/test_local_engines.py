@@ -7,6 +7,7 @@ from multiprocessing import forkserver
 import pytest
 
 from xaibench.runner.engines.local_engines import Processes
+from xaibench.runner.engines.scheduling import TRIES
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -26,8 +27,10 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
     with Processes(store, "cpu", workers=1) as engine:
         assert not _outcome(engine, _job(0)).error
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-        outcomes = [_outcome(engine, _job(1)) for _ in range(2)]
-    assert all(outcome.died for outcome in outcomes[:-1] if outcome.error)
+        # The scheduler tries a job again whose process died; when the workers notice is up to the system.
+        outcomes = [_outcome(engine, _job(1))]
+        while outcomes[-1].died and len(outcomes) < TRIES:
+            outcomes.append(_outcome(engine, _job(1)))
     assert not outcomes[-1].error
     assert store.has("data", _job(1).key)
 

@@ -63,11 +63,9 @@ def check_parts(suite: Suite) -> None:
 
 
 def _check_explainer(part: NamedPart, suite: Suite) -> None:
-    from xaibench.explainers import explain
-
     place = suite.origin.place(f"[explainers] {part.name}", "explainers", part.name)
     with _named(place, part.parameters):
-        types = stated_types(explain) | stated_types(registry("explainer").resolve(part.use))
+        types = stated_types(AppliedExplainer.takes()) | stated_types(registry("explainer").resolve(part.use))
         _check_given("explainer", part.use, part.parameters, types, place)
         if part.parameters.get("seed", 0) < 0:
             raise SuiteError(f"{place.of('seed')}: seed is {part.parameters['seed']}; expected 0 or more.")
