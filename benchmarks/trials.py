@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import logging
 import os
 import pickle
 import random
@@ -86,7 +87,7 @@ def flips(seed: int, count: int | None, folder: Path) -> bool:
         print(f"{stage} ({path.stat().st_size:,} bytes): {dict(found)}")
         broken |= bool(found["taken for another result"])
     merged = next((done / ".merged").iterdir())
-    found = Counter(_rerun(merged, done, folder / "suite.toml", seed, count or 200))
+    found = Counter(_rerun(merged, done, folder / "suite.toml", seed, min(count or 60, 200)))
     print(f"merged cell ({merged.stat().st_size:,} bytes), each by a whole run: {dict(found)}")
     return not (broken or found["another table"])
 
@@ -227,7 +228,9 @@ def kills(seed: int, count: int | None, folder: Path) -> bool:
             started.send_signal(signal.SIGKILL)
             started.wait()
         found["killed" if started.returncode < 0 else "came to its end"] += 1
-        time.sleep(1.0)
+        limit = time.monotonic() + 10
+        while _left(started.pid) and time.monotonic() < limit:
+            time.sleep(0.1)
         found["process left"] += _left(started.pid)
         if started.returncode == 0:
             found["same tables" if _same(folder / "run", quiet) else "other tables"] += 1
@@ -266,6 +269,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=None, help="bits a file, files, or kills; default: see above")
     given = parser.parse_args()
+    logging.disable(logging.WARNING)  # a line for each file that is set aside
     kept = True
     for name in given.trials:
         print(f"{name}, seed {given.seed}", flush=True)
