@@ -58,6 +58,9 @@ class RunRequest:
     def opened(self) -> Iterator[OpenRequest]:
         """The suite made to fit and planned; inside the block ``root`` is where data are looked for.
 
+        Returns:
+            A context manager that gives the :class:`OpenRequest`.
+
         Raises:
             UnknownNameError: If the suite, or a part that it names, is not known.
             SuiteError: If the suite cannot be run as written.
