@@ -1,5 +1,7 @@
 """One request for a run and for its price: what is priced is what would run."""
 
+import os
+
 import pytest
 
 from xaibench.runner import RunRequest, estimate, run
@@ -69,6 +71,11 @@ def test_root_counts_for_the_price_too(request_of, tmp_path, monkeypatch):
     text = SUITE.replace("n_samples = 60", 'n_samples = 60, images_dir = "$XAIBENCH_DATA"')
     (tmp_path / "suite.toml").write_text(text.replace("-white-", "-imagenet-").replace("8x8", "64x64"))
     assert estimate(request_of(root=tmp_path), measure=False).stages["jobs"].sum() == 12
-    import os
-
     assert "XAIBENCH_DATA" not in os.environ
+
+
+def test_what_stands_beside_a_request_is_not_lost(request_of):
+    with pytest.raises(TypeError, match="got a request and workers, protocol beside it"):
+        run(request_of(), workers=3, protocol="scaled")
+    with pytest.raises(TypeError, match="got a request and quick beside it"):
+        estimate(request_of(), quick=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,30 @@ class RunRequest:
     models: Sequence[str] | None = None
     finetune: str | None = None
     protocol: str | None = None
+
+    @classmethod
+    def of(cls, suite: str | Path | RunRequest, **settings: Any) -> RunRequest:
+        """The request that arguments make, or the one that is given.
+
+        Args:
+            suite: A suite, or a request.
+            **settings: The other fields.
+
+        Returns:
+            The request.
+
+        Raises:
+            TypeError: If there is a request and settings beside it, one of which would be lost.
+        """
+        if not isinstance(suite, RunRequest):
+            return cls(suite, **settings)
+        stated = {one.name: one.default for one in fields(cls)}
+        beside = [name for name, value in settings.items() if value != stated[name]]
+        if beside:
+            raise TypeError(
+                f"suite: got a request and {', '.join(beside)} beside it, expected the request alone; state it there."
+            )
+        return suite
 
     @property
     def choices(self) -> dict[str, Any]:

@@ -115,23 +115,19 @@ def run(
         StoreError: If the disk is full or goes away while it runs; what is finished is kept.
     """
     start = time.monotonic()
-    asked = (
-        suite
-        if isinstance(suite, RunRequest)
-        else RunRequest(
-            suite,
-            out,
-            quick=quick,
-            store=store,
-            workers=workers,
-            device=device,
-            device_workers=device_workers,
-            root=root,
-            datasets=datasets,
-            models=models,
-            finetune=finetune,
-            protocol=protocol,
-        )
+    asked = RunRequest.of(
+        suite,
+        out=out,
+        quick=quick,
+        store=store,
+        workers=workers,
+        device=device,
+        device_workers=device_workers,
+        root=root,
+        datasets=datasets,
+        models=models,
+        finetune=finetune,
+        protocol=protocol,
     )
     if engine != "ray":  # whose machines may have what this one has not
         _check_device(asked.device)

@@ -91,23 +91,19 @@ def estimate(
         UnknownNameError: If the suite, or a part that it names, is not known.
         SuiteError: If the suite cannot be run as written.
     """
-    asked = (
-        suite
-        if isinstance(suite, RunRequest)
-        else RunRequest(
-            suite,
-            out,
-            quick=quick,
-            store=store,
-            workers=workers,
-            device=device,
-            device_workers=device_workers,
-            root=root,
-            datasets=datasets,
-            models=models,
-            finetune=finetune,
-            protocol=protocol,
-        )
+    asked = RunRequest.of(
+        suite,
+        out=out,
+        quick=quick,
+        store=store,
+        workers=workers,
+        device=device,
+        device_workers=device_workers,
+        root=root,
+        datasets=datasets,
+        models=models,
+        finetune=finetune,
+        protocol=protocol,
     )
     with asked.opened() as opened:
         return _estimate(asked, opened, measure, say)

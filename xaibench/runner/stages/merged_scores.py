@@ -17,6 +17,7 @@ from xaibench.runner.plan.part_facts import part_info
 from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import chosen_training
 from xaibench.runner.store.result_store import Store
+from xaibench.runner.store.sealed_tables import from_parquet, to_parquet
 from xaibench.runner.store.store_files import write_atomic
 
 if TYPE_CHECKING:
@@ -103,18 +104,13 @@ def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any) -> pa.Ta
 
 def _read_merged(path: Path, identity: str) -> pa.Table | None:
     """A cell that was merged before; None when it is another one, not there, or damaged."""
-    import pyarrow.parquet as pq
-
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            same = (file.schema_arrow.metadata or {}).get(b"identity") == identity.encode()
-            return file.read(use_threads=False).replace_schema_metadata() if same else None
+        table = from_parquet(path.read_bytes())
     except (OSError, ValueError):
         return None
+    same = (table.schema.metadata or {}).get(b"identity") == identity.encode()
+    return table.replace_schema_metadata() if same else None
 
 
 def _keep_merged(path: Path, identity: str, table: pa.Table) -> None:
-    import pyarrow.parquet as pq
-
-    marked = table.replace_schema_metadata({"identity": identity})
-    write_atomic(path, lambda partial: pq.write_table(marked, partial, write_page_checksum=True))
+    write_atomic(path, to_parquet(table.replace_schema_metadata({"identity": identity})))

@@ -1,0 +1,22 @@
+"""The merged scores of a cell: kept whole, or merged again."""
+
+import pyarrow as pa
+
+from xaibench.runfolder.tables import SCORES
+from xaibench.runner.stages import merged_scores
+
+
+def test_every_flipped_bit_of_a_merged_cell_is_found(tmp_path):
+    """Its footer too, where a flip drops rows, renames a column or ends in an error of pyarrow's own."""
+    path, schema = tmp_path / "cell.parquet", SCORES.arrow_schema()
+    values = [["x"] if pa.types.is_string(field.type) else [1] for field in schema]
+    table = pa.table([pa.array(value).cast(field.type) for value, field in zip(values, schema, strict=True)], schema)
+    merged_scores._keep_merged(path, "1", table)
+    assert merged_scores._read_merged(path, "1").equals(table)
+    assert merged_scores._read_merged(path, "2") is None
+    sound = path.read_bytes()
+    for bit in range(0, 8 * len(sound), 7):
+        flipped = bytearray(sound)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        assert merged_scores._read_merged(path, "1") is None, f"bit {bit}"
