@@ -1,17 +1,20 @@
 """The docs site: its pages do what they say, and the API pages hold every public name (test_docstrings.py: whole).
 
 Of a page's fences, ``python`` is executed (all of a page in one namespace), ``text`` behind it is what it prints, a
-fence with a ``title="file"`` is written to that file, and ``console`` holds ``$ xaibench ...`` and what that prints;
-the ``xaibench`` commands of ``sh`` must be understood. A fence with another library's name as title is run where that
-is installed, and what it assigns last is the same as what the ``xaibench`` fence beside it assigns to that name. In
-shown output ``...`` stands for anything, and numbers may differ by 0.02.
+fence with a ``title="file"`` is written to that file, and ``console`` holds ``$ xaibench ...``, which is run by the
+installed command in a process of its own (a test has the folder on its path, a reader's shell has not), and what that
+prints; the ``xaibench`` commands of ``sh`` must be understood. A fence with another library's name as title is run
+where that is installed, and what it assigns last is the same as what the ``xaibench`` fence beside it assigns to that
+name. In shown output ``...`` stands for anything, and numbers may differ by 0.02.
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import io
+import os
 import pkgutil
 import re
 import shlex
@@ -23,8 +26,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from installed import installed
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import xaibench
 
@@ -69,15 +72,22 @@ def agree(shown, printed):
     return found is not None and all(abs(float(a) - float(b)) <= 0.02 for a, b in pairs)
 
 
+@pytest.fixture(scope="module")
+def xaibench_command(tmp_path_factory):
+    """The installed command, as a reader of the pages has it: started once, when the first page asks for it."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda: stack.enter_context(installed(tmp_path_factory.mktemp("said"))))
+
+
 @pytest.mark.parametrize("names", PAGES, ids=lambda names: names[0].rpartition("/")[2])
-def test_pages_do_what_they_show(names, tmp_path, monkeypatch):
+def test_pages_do_what_they_show(names, tmp_path, monkeypatch, xaibench_command):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
     known = set(sys.modules)
     try:
         for name in names:
-            execute(DOCS / f"{name}.md")
+            execute(DOCS / f"{name}.md", xaibench_command)
     finally:
         for name in set(sys.modules) - known:
             if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
@@ -94,7 +104,7 @@ PEERS = {
 PEERS["pytorch-grad-cam and xaibench"] = "pytorch_grad_cam"
 
 
-def execute(page):
+def execute(page, command):
     names, printed, theirs = {"__name__": "__main__"}, "", None
     for fence in fences(page):
         if fence.title.endswith((".py", ".toml")):
@@ -108,7 +118,7 @@ def execute(page):
         elif fence.language == "text":
             assert agree(fence.text, printed), f"{page}:{fence.line} prints\n{printed}"
         elif fence.language == "console":
-            commands(page, fence)
+            commands(page, fence, command())
         elif fence.language == "sh":
             understood(fence)
 
@@ -137,14 +147,14 @@ def command_line():
     return importlib.import_module("xaibench.cli").app
 
 
-def commands(page, fence):
+def commands(page, fence, xaibench_command):
     """Run the commands of a console fence, and compare what they print."""
-    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", fence.text, re.M):
-        name, *arguments = shlex.split(command)
-        assert name == "xaibench", f"{page}:{fence.line}: {command}"
-        result = CliRunner().invoke(command_line(), arguments)
-        assert result.exit_code == 0, f"{page}:{fence.line}: {command}\n{result.output}"
-        assert not shown or agree(shown, result.stdout), f"{page}:{fence.line}: {command} prints\n{result.stdout}"
+    for line, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", fence.text, re.M):
+        name, *arguments = shlex.split(line)
+        assert name == "xaibench", f"{page}:{fence.line}: {line}"
+        ended = xaibench_command(*arguments, folder=Path.cwd(), XAIBENCH_CACHE=os.environ["XAIBENCH_CACHE"])
+        assert ended.exit_code == 0, f"{page}:{fence.line}: {line}\n{ended.stderr}"
+        assert not shown or agree(shown, ended.stdout), f"{page}:{fence.line}: {line} prints\n{ended.stdout}"
 
 
 def understood(fence):

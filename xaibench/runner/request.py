@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from xaibench.runner.plan.planning import Plan, make_plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.suite_files import load_suite, suite_file
 from xaibench.runner.suites.suite_tables import Suite, check_variables
 
 
@@ -82,6 +83,8 @@ class RunRequest:
     def opened(self) -> Iterator[OpenRequest]:
         """The suite made to fit and planned; inside the block ``root`` is where data are looked for.
 
+        Parts of one's own are imported from the folder of the suite's file too.
+
         Returns:
             A context manager that gives the :class:`OpenRequest`.
 
@@ -90,7 +93,7 @@ class RunRequest:
             SuiteError: If the suite cannot be run as written.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)
-        with _data_root(self.root):
+        with _data_root(self.root), _beside(suite_file(self.suite)):
             suite = narrowed(loaded, **self.choices)
             text = narrowed_text(text, suite, changed=bool(self.choices))
             check_variables(suite)
@@ -136,3 +139,17 @@ def _data_root(root: str | Path | None) -> Iterator[None]:
             del os.environ["XAIBENCH_DATA"]
         else:
             os.environ["XAIBENCH_DATA"] = before
+
+
+@contextlib.contextmanager
+def _beside(file: Path | None) -> Iterator[None]:
+    """The folder of ``file`` as the last place to import parts from, which worker processes inherit."""
+    folder = None if file is None else str(file.resolve().parent)
+    if folder is None or folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)

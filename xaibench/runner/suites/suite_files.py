@@ -66,10 +66,15 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
     return parse_suite(tables, Origin(origin, known)), text
 
 
+def suite_file(source: str | Path) -> Path | None:
+    """The file that ``source`` names; None for the name of a built-in suite."""
+    path = Path(source).expanduser()
+    return path if path.suffix == ".toml" or path.is_file() else None
+
+
 def _read(source: str | Path) -> tuple[str, str]:
     name = str(source)
-    path = Path(name).expanduser()
-    if path.suffix == ".toml" or path.is_file():
+    if path := suite_file(source):
         try:
             return path.read_text(encoding="utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
