@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -288,3 +289,13 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite
     run(tiny_suite, tmp_path / "run", engine="serial")
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
     assert same_tables(tmp_path / "run", tiny_run)
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", ".owner"])
+def test_a_full_disk_is_said_with_the_file_that_could_not_be_written(tiny_suite, tmp_path, name):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to("/dev/full")
+    with pytest.raises(StoreError, match=f"No space is left to write .*{name}; free some"):
+        run(tiny_suite, tmp_path / "run", engine="serial")

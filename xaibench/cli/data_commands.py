@@ -11,6 +11,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, print_table
+from xaibench.core.atomic_files import written_to
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet
@@ -69,7 +70,8 @@ def show(
         dataset = data.load(name, seed=seed, **parameters)
         images, masks, targets = dataset.test[_spread(dataset.test.targets.tolist(), count, seed)]
         labels = [dataset.classes[target] for target in targets.tolist()]
-        sheet(images.numpy(), masks.numpy(), labels).savefig(out)
+        with written_to(out):
+            sheet(images.numpy(), masks.numpy(), labels).savefig(out)
         typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
 
 

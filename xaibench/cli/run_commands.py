@@ -12,6 +12,7 @@ import typer
 from xaibench._version import __version__
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names, print_table, progress_bars
+from xaibench.core.atomic_files import written_to
 
 if TYPE_CHECKING:
     from xaibench.runner import Estimate
@@ -126,7 +127,8 @@ def compare(
         if len(moved) > 40:
             typer.echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
         if out is not None:
-            table.to_csv(out, index=False)
+            with written_to(out):
+                table.to_csv(out, index=False)
 
 
 def _say_cost(found: Estimate) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, names
+from xaibench.core.atomic_files import written_to
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,7 +65,8 @@ def score(
             )
         typer.echo(str(result))
         if out is not None:
-            result.scores.to_csv(out, index=False)
+            with written_to(out):
+                result.scores.to_csv(out, index=False)
             typer.echo(f"\nScores: {out.resolve()}")
 
 

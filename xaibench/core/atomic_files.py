@@ -40,10 +40,11 @@ def whole_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     try:
-        yield temporary
-        if durable:
-            _to_disk(temporary, os.O_RDWR)
-        os.replace(temporary, target)
+        with written_to(target):
+            yield temporary
+            if durable:
+                _to_disk(temporary, os.O_RDWR)
+            os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -59,6 +60,25 @@ def _to_disk(path: Path, how: int) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+#: Errors of writing. The system names the file only where it cannot be opened.
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
+
+@contextmanager
+def written_to(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A disk that fills up, or fails, inside the block is said to have done so as ``path`` was written.
+
+    Raises:
+        OSError: If there is one.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _OF_WRITING:
+            error.filename = os.fspath(path)
+        raise
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.atomic_files import written_to
 from xaibench.core.messages import first_line, listed
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
     ids = list(split.ids)
     files = [str(known.get("file", "")) for known in split.meta]
     height, width = split[0][1].shape
-    np.savez_compressed(
-        path,
-        ids=np.array(ids),
-        files=np.array(files),
-        targets=split.targets.numpy(),
-        maps=np.zeros((len(ids), height, width), dtype=np.float32),
-    )
+    with written_to(path):
+        np.savez_compressed(
+            path,
+            ids=np.array(ids),
+            files=np.array(files),
+            targets=split.targets.numpy(),
+            maps=np.zeros((len(ids), height, width), dtype=np.float32),
+        )
 
 
 def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:

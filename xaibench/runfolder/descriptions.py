@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
+from xaibench.runfolder.legible_text import all_legible, legible
 from xaibench.runfolder.tables import damaged
 
 PARTS, ENVIRONMENT, SUITE = "parts.json", "environment.json", "suite.toml"
@@ -164,14 +165,14 @@ def read_environment(folder: Path) -> Environment:
 def read_suite(folder: Path) -> str:
     """The suite as it was run, in TOML; empty without ``suite.toml``."""
     file = folder / SUITE
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+    return legible(file.read_text(encoding="utf-8")) if file.exists() else ""
 
 
 def _read_object(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = all_legible(json.loads(file.read_text(encoding="utf-8")))
     except ValueError as error:
         raise damaged(file, error) from error
     if not isinstance(content, dict):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.runfolder.legible_text import all_legible
 from xaibench.runfolder.tables import damaged
 
 PICTURES = "samples.safetensors"
@@ -96,7 +97,7 @@ def read_samples(folder: Path) -> list[SampleCell]:
         return []
     try:
         with safe_open(file, framework="numpy") as opened:
-            described = json.loads((opened.metadata() or {})["cells"])
+            described = all_legible(json.loads((opened.metadata() or {})["cells"]))
             return [_cell(opened, number, words) for number, words in enumerate(described)]
     except Exception as error:  # safetensors raises a bare Exception subclass of its own
         raise damaged(file, error) from error

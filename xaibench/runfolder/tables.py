@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from xaibench.runfolder.legible_text import legible
+
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
@@ -124,7 +126,7 @@ class Table:
         found: dict[str, Any] = {}
         for name, kind in self.columns.items():
             texts = table[name] if name in table else pd.Series("", index=table.index, dtype=str)
-            found[name] = texts if kind == "text" else _parsed(texts, kind)
+            found[name] = texts.map(legible) if kind == "text" else _parsed(texts, kind)
         typed = table.assign(**found)[[*self.columns, *(name for name in table if name not in self.columns)]]
         wrong = {name: _unparsed(table[name], typed[name]) for name in self.columns if name in table}
         for name, where in wrong.items():
@@ -154,7 +156,11 @@ class Table:
         except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
             raise damaged(file, error) from error
         frame: pd.DataFrame = table.to_pandas()
-        frame[text] = frame[text].astype("category")
+        for name in text:
+            found = frame[name].astype("category")
+            names = {one: legible(one) for one in found.cat.categories}
+            changed = any(shown != one for one, shown in names.items())
+            frame[name] = found.map(names).astype("category") if changed else found
         return frame.astype({name: _ARROW[self.columns[name]] for name in wanted if name not in text})
 
     def _check_names(self, file: Path, there: Sequence[object], wanted: Iterable[str] | None = None) -> None:

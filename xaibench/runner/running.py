@@ -25,7 +25,7 @@ from xaibench.runner.run_environment import environment
 from xaibench.runner.stages.gathering import collect
 from xaibench.runner.store.job_records import Records
 from xaibench.runner.store.result_store import CorruptResultError, Store
-from xaibench.runner.store.store_files import write_atomic
+from xaibench.runner.store.store_files import write_atomic, writing
 
 #: Where jobs can run.
 ENGINES = ("serial", "processes", "ray")
@@ -256,7 +256,8 @@ def _sole_use(folder: Path) -> Iterator[None]:
             raise ArgumentError(
                 f"Another run (process {_owner(folder)}) is using {folder}; wait for it, or choose another with --out."
             ) from error
-        (folder / ".owner").write_text(str(os.getpid()))
+        with writing(folder / ".owner"):
+            (folder / ".owner").write_text(str(os.getpid()))
         yield
 
 

@@ -8,9 +8,11 @@ import logging
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from torch import nn
 
 from xaibench.models import TrainingDivergedError, build, find_head, fit_head
+from xaibench.models.training import feature_cache
 from xaibench.models.training.head_training import features
 
 QUICK = {"epochs": 4, "lr": 0.01, "batch_size": 8, "device": "cpu", "progress": False}
@@ -334,3 +336,13 @@ def test_workers_read_the_same():
     for model, workers in zip(models, (0, 1), strict=True):
         fit_head(model, TRAIN, VAL, finetune="all", workers=workers, **{**QUICK, "epochs": 1})
     assert same(*models)
+
+
+def test_a_cache_that_does_not_fit_the_disk_is_named(tmp_path, monkeypatch):
+    def full(*_):
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(feature_cache, "save_file", full)
+    with pytest.raises(OSError, match=r"features' cannot be written: .*No space left.* name another file"):
+        fit_head(Small(), Split(40, 0), VAL, cache=tmp_path / "features", **QUICK)
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 import io
 import json
 import re
+import xml.dom.minidom
 
 import numpy as np
 import pandas as pd
@@ -258,3 +259,34 @@ def test_large_maps_keep_the_page_small(fresh_run):
     scores = pd.read_parquet(fresh_run / "scores.parquet")
     (fresh_run / PICTURES).write_bytes(to_safetensors(make_samples(scores, count=2, side=64)))
     assert write_report(fresh_run).stat().st_size < 5_000_000
+
+
+STRANGE = ("../../out", "</script><b>", 'nul\0"onload=1', "$\\frac{" + 300 * "x", "../:out")
+
+
+@pytest.mark.parametrize("kind", ["metric", "model"])
+def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(page_module, "save", save_small)
+    usual = {"dataset": "d", "scenario": "s", "background": "-", "model": "m", "explainer": "e", "metric": "k"}
+    rows = [
+        usual | {"explainer": f"e{i % 2}", kind: name, "sample": i // 2, "value": i / 8}
+        for name in STRANGE
+        for i in range(4)
+    ]
+    usual = {"seed": 0, "data_seed": 0, "correct": True, "higher_is_better": True, "reason": ""}
+    folder = tmp_path / "home" / "run"
+    folder.mkdir(parents=True)
+    scores = pd.DataFrame(rows).assign(**usual).drop_duplicates(["scenario", "model", "explainer", "metric", "sample"])
+    scores.to_parquet(folder / "scores.parquet")
+    page = write_report(folder).read_text(encoding="utf-8")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["run"]
+    assert {path.parent for path in folder.rglob("*.svg")} == {folder / "figures"}
+    for path in (folder / "figures").glob("*.svg"):
+        xml.dom.minidom.parse(str(path))
+    if kind == "metric":
+        assert len(list((folder / "figures").glob("box-*.svg"))) == len(STRANGE), "and none is written over another"
+    elements = Reader(page).elements
+    assert not [name for name, attrs in elements if name == "b" or any(one.startswith("on") for one in attrs)]
+    ids = [attrs["id"] for _, attrs in elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert "\0" not in page

@@ -48,10 +48,12 @@ def cached(
         return found
     tensors = compute()
     file.parent.mkdir(parents=True, exist_ok=True)
-    with whole_path(file) as beside:
-        save_file(
-            {name: value.contiguous() for name, value in tensors.items()}, beside, {"format": _FORMAT, "key": present}
-        )
+    kept = {name: value.contiguous() for name, value in tensors.items()}
+    try:
+        with whole_path(file) as beside:
+            save_file(kept, beside, {"format": _FORMAT, "key": present})
+    except SafetensorError as error:  # its own kind even for a full disk
+        raise OSError(f"cache={str(file)!r} cannot be written: {error}. Free space, or name another file.") from error
     return tensors
 
 

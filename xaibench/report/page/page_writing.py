@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,19 +74,25 @@ def write_report(run_dir: Path) -> Path:
     found = _findings(run)
     _write(run.path / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
     _write(run.path / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
-    drawings: dict[str, bytes] = {}
-    for name, figure in _figures(run, found).items():
-        if figure is None:
-            continue
-        if name.startswith("sheet-"):  # photographs
-            _write(run.path / "figures" / f"{name}.jpg", save(figure, "jpg"))
-            continue
-        drawings[name] = save(figure, "svg")
-        _write(run.path / "figures" / f"{name}.svg", drawings[name])
-        _write(run.path / "figures" / f"{name}.png", save(figure, "png"))
-    page = _render(run, found, drawings)
+    page = _render(run, found, _write_figures(run, found))
     _write(run.path / "report.html", page.encode())
     return run.path / "report.html"
+
+
+def _write_figures(run: RunResults, found: _Findings) -> dict[str, Markup]:
+    """Write the figures, and give the drawings among them, by name, as the page shows them."""
+    drawn: dict[str, Markup] = {}
+    figures = {name: figure for name, figure in _figures(run, found).items() if figure is not None}
+    for (name, figure), file in zip(figures.items(), file_names(figures), strict=True):
+        path = run.path / "figures" / file
+        if name.startswith("sheet-"):  # photographs
+            _write(path.with_name(f"{file}.jpg"), save(figure, "jpg"))
+            continue
+        svg = save(figure, "svg")
+        _write(path.with_name(f"{file}.svg"), svg)
+        _write(path.with_name(f"{file}.png"), save(figure, "png"))
+        drawn[name] = inline_svg(svg, file, alternative(run, name))
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -113,14 +120,25 @@ def _figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
     labels = {name: part.label for name, part in run.metrics.items()}
     for explainer, matrix in mean_agreements(found.agreements).items():
         figures[f"agreement-{explainer}"] = comparison.agreement_figure(matrix, labels)
-    figures |= {_file("curves", *key): band_figure(run, part, key[2]) for key, part in found.curves.items()}
-    figures |= {_file("sheet", cell[0], cell[2]): overlay_figure(run, samples) for cell, samples in sheets(run).items()}
+    figures |= {"-".join(("curves", *key)): band_figure(run, part, key[2]) for key, part in found.curves.items()}
+    figures |= {f"sheet-{cell[0]}-{cell[2]}": overlay_figure(run, samples) for cell, samples in sheets(run).items()}
     return figures
 
 
-def _file(*words: str) -> str:
-    """A name that any file system takes."""
-    return "-".join(re.sub(r"[^A-Za-z0-9_.+-]", ".", word) for word in words)
+def file_names(names: Iterable[str]) -> list[str]:
+    """For each name of a figure one that any file system takes, without folders, and no two alike.
+
+    Example:
+        >>> file_names(["box-iou", "box-../iou", "box-..:iou"])
+        ['box-iou', 'box-...iou', 'box-...iou-10c6d9bf']
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        file = re.sub(r"[^A-Za-z0-9_.+-]", ".", name)[:_LONGEST]
+        if file.casefold() in found:
+            file += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+        found[file.casefold()] = file
+    return list(found.values())
 
 
 def best_methods(run_dir: Path) -> pd.DataFrame:
@@ -147,13 +165,15 @@ def _write(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
+#: Letters of a figure's file name at most, but for what tells two apart.
+_LONGEST = 120
 #: Bytes of the page at most, with what its browser of samples may take.
 MOST = 4_900_000
 #: Stands in the page for its browser of samples, which takes the room that is left; no text of a user's can be this.
 _SAMPLES = "<!-- samples -->"
 
 
-def _render(run: RunResults, found: _Findings, drawings: Mapping[str, bytes]) -> str:
+def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -> str:
     templates = environment()
     page = templates.get_template("report.html.j2").render(
         run=run,
@@ -177,12 +197,12 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, bytes]) ->
             "explainers": list(mean_agreements(found.agreements)),
             "cells": len({key[:3] for key in found.agreements}),
         },
-        curves=[(key, _file("curves", *key)) for key in found.curves],
+        curves=[(key, "-".join(("curves", *key))) for key in found.curves],
         sheets=sheet_tables(run),
         accuracy=accuracy(run),
         trainings=records(run.trainings),
         tolerance=TOLERANCE,
-        drawings={name: inline_svg(svg, name, alternative(run, name)) for name, svg in drawings.items()},
+        drawings=drawings,
         maps={"example": map_table(run, "example"), "global": map_table(run, "global")},
         summary=summary_rows(run, found.summary),
         undefined=records(undefined(run)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ def cell_scores(cell: CellPlan, store: Store, correct: Any, marks: Mapping[str, 
     keys = [score.key for _, score in shards]
     state = json.dumps([rows, [(key, marks[key]) for key in keys], correct.tobytes().hex()])
     identity = hashlib.sha256(state.encode()).hexdigest()
-    path = merged / f"{cell.data.key}-{cell.model.replace(':', '.')}.parquet"
+    path = merged / f"{cell.data.key}-{re.sub(r'[^A-Za-z0-9_.+-]', '.', cell.model)}.parquet"
     table = _read_merged(path, identity)
     if table is None:
         table = _merge(rows, list(store.load_tables("score", keys)), correct)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import TextIO
 
 from xaibench.runfolder.tables import JOBS
 from xaibench.runner.engines.local_engines import Outcome
+from xaibench.runner.store.store_files import StoreError, writing
 
 
 class Records:
@@ -28,7 +30,11 @@ class Records:
         self._file: TextIO
 
     def add(self, outcome: Outcome) -> None:
-        """Write one line, at once: what comes after may be a crash."""
+        """Write one line, at once: what comes after may be a crash.
+
+        Raises:
+            StoreError: If the disk is full.
+        """
         job = outcome.job
         self.outcomes.append(outcome)
         line = {
@@ -44,19 +50,33 @@ class Records:
         self._line([line[name] for name in JOBS.columns])
 
     def _line(self, values: Iterable[object]) -> None:
-        csv.writer(self._file, lineterminator="\n").writerow(values)
-        self._file.flush()
+        with writing(self._path):
+            csv.writer(self._file, lineterminator="\n").writerow(values)
+            self._file.flush()
 
     def __enter__(self) -> Records:
-        before = self._path.read_bytes() if self._path.exists() else b""
-        self._file = self._path.open("a", encoding="utf-8", newline="")
-        if not before:
+        with writing(self._path):
+            self._file = self._path.open("a", encoding="utf-8", newline="")
+            last = self._last_byte()
+        if not last:
             self._line(JOBS.columns)
-        elif not before.endswith(b"\n"):  # a run was killed within a line
+        elif last != b"\n":  # a run was killed within a line
             self._file.write("\n")
         return self
+
+    def _last_byte(self) -> bytes:
+        with self._path.open("rb") as file:
+            if not file.seek(0, os.SEEK_END):
+                return b""
+            file.seek(-1, os.SEEK_END)
+            return file.read()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        try:
+            with writing(self._path):
+                self._file.close()
+        except StoreError:
+            if value is None:  # else what is said already came first
+                raise

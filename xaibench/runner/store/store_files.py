@@ -205,13 +205,24 @@ def write_atomic(path: Path, data: bytes | Callable[[Path], None], *, durable: b
     Raises:
         StoreError: If the disk is full, read-only or not permitted; nothing is left behind.
     """
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_path(path, durable=durable) as partial:
             if callable(data):
                 data(partial)
             else:
                 partial.write_bytes(data)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What goes wrong inside the block went wrong in writing ``path``; says what to do.
+
+    Raises:
+        StoreError: If the disk is full, read-only or not permitted.
+    """
+    try:
+        yield
     except OSError as error:
         raise StoreError(_advice(path, error)) from error
 

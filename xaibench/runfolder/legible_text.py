@@ -1,0 +1,35 @@
+"""Texts from a run folder, which anyone may have written, as a page and a drawing can hold them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+#: Control characters but tab and line ends, halves of a pair, and what is no character: no XML may hold them.
+_ILLEGIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def legible(text: str) -> str:
+    r"""The text with the code of each character that cannot be shown in its place.
+
+    Example:
+        >>> legible("a\0b"), legible("ü\n")
+        ('a\\x00b', 'ü\n')
+    """
+    return _ILLEGIBLE.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def all_legible(value: Any) -> Any:
+    r"""A value of JSON with all its texts legible.
+
+    Example:
+        >>> all_legible({"a\0": ["b\0", 1]})
+        {'a\\x00': ['b\\x00', 1]}
+    """
+    if isinstance(value, str):
+        return legible(value)
+    if isinstance(value, list):
+        return [all_legible(item) for item in value]
+    if isinstance(value, dict):
+        return {all_legible(name): all_legible(item) for name, item in value.items()}
+    return value
