@@ -371,3 +371,10 @@ def test_maps_on_the_gpu_are_those_on_the_cpu(name, cnn, images, targets):
     on_cpu, on_gpu = (explain(name, cnn, images, targets, device=d, **parameters(name)) for d in ("cpu", "cuda"))
     torch.testing.assert_close(on_gpu, on_cpu, rtol=1e-6, atol=1e-6 * on_cpu.abs().max().item())
     assert next(cnn.parameters()).device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["smoothgrad", "uniform"])
+def test_what_is_drawn_does_not_depend_on_the_precision(mlp, images, targets, name):
+    exact = explain(name, mlp, images, targets, dtype=torch.float64)
+    half = explain(name, mlp, images, targets, dtype=torch.bfloat16).double()
+    torch.testing.assert_close(half, exact, rtol=0, atol=0.03 * exact.abs().max().item())

@@ -16,6 +16,7 @@ from xaibench.core.compute.input_copies import sparing
 from xaibench.core.compute.model_probe import check_classes, check_module, probe
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.precision import computing, kept_dtype, stated
+from xaibench.core.compute.sample_draws import drawing_as
 from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
@@ -73,7 +74,8 @@ def explain(
         batch_size: Rows in one forward pass; ``None``: chosen by the size of the images. It changes the maps by
             no more than rounding, and is halved, with a line in the log, when the GPU's memory does not do. A callable
             that is no explainer of ours gets all images at once.
-        seed: Of the explainers that draw random numbers; ``None``: their own default, 0. Others ignore it.
+        seed: Of the explainers that draw random numbers; ``None``: their own default, 0. Others ignore it. What is
+            drawn depends on the seed and the image alone: not on its place in the batch, the device or the precision.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
             explainer's own default. A single channel is only squeezed.
         **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
@@ -111,7 +113,7 @@ def explain(
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
-        with computing(precision or stated() or exactly, place):
+        with computing(precision or stated() or exactly, place), drawing_as(x):
             x_there, y_there = x.to(place, kept), y.to(place)
             explaining = _Explaining(model, x_there, y_there, _output(part, output))
             maps = within_memory(part, x_there, explaining, lambda: explaining.largest)

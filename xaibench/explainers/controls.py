@@ -16,6 +16,7 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.interface import Attribution, Channels, reduce_channels
 
@@ -63,21 +64,21 @@ class Laplace(Attribution):
         return reduce_channels(torch.from_numpy(second).to(images), self.channels)
 
 
-@described(ExplainerInfo("Uniform", family="Controls", control=True))
+@described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2))
 @dataclass(frozen=True)
 class Uniform:
     """Noise, uniform in [-1, 1).
 
     Attributes:
-        seed: Of the noise. The first maps are the same however many images follow.
+        seed: Of the noise. An image draws the same wherever it stands in a batch.
     """
 
     seed: int = 0
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; of the images only the shape is looked at."""
-        noise = np.random.default_rng(self.seed).uniform(-1, 1, (len(images), *images.shape[2:]))
-        return images.new_tensor(noise)
+        """Maps ``[N, H, W]``; the image only decides which random numbers it gets."""
+        generators = sample_generators(self.seed, images)
+        return images.new_tensor(np.stack([rng.uniform(-1, 1, images.shape[2:]) for rng in generators]))
 
 
 @described(ExplainerInfo("Input", family="Controls", control=True))

@@ -6,6 +6,7 @@ from captum._utils.models.linear_model import SkLearnLasso
 from oracles import explainers as oracle
 from part_cases import ExplainerCase
 
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.explainers import ExplainedOutput, build, explain
 from xaibench.explainers.forward.linear_surrogates import weighted_least_squares
 
@@ -20,10 +21,10 @@ def test_kernel_shap_nears_the_sum_over_all_coalitions(curved):
     torch.testing.assert_close(sampled, expected, rtol=0, atol=0.08)
 
 
-def recorded_masks(explainer, samples, features):
-    """The coalitions that our explainer draws, sample by sample."""
-    rng = np.random.default_rng(explainer.seed)
-    return [explainer._coalitions(rng, explainer.n_samples, features) for _ in range(samples)]
+def recorded_masks(explainer, images, features):
+    """The coalitions that our explainer draws, image by image."""
+    generators = sample_generators(explainer.seed, images)
+    return [explainer._coalitions(rng, explainer.n_samples, features) for rng in generators]
 
 
 def generator_of(masks):
@@ -34,7 +35,7 @@ def generator_of(masks):
 
 def test_lime_agrees_with_captum_given_the_same_coalitions(double, images, targets):
     model, explained = double
-    masks = recorded_masks(build("lime", n_samples=50, seed=2), len(images), 64)
+    masks = recorded_masks(build("lime", n_samples=50, seed=2), images, 64)
     maps = explain("lime", model, images, targets, n_samples=50, seed=2, alpha=1e-4)
     method = captum.attr.Lime(explained, interpretable_model=SkLearnLasso(alpha=1e-4), perturb_func=generator_of(masks))
     with pytest.warns(UserWarning, match="multiple inputs for Lime"):
@@ -49,7 +50,7 @@ def test_lime_solves_its_weighted_lasso(mlp, images, targets):
     mlp.double().eval()
     explained = ExplainedOutput(mlp, "margin")
     maps = explain(explainer, mlp, images, targets, output="margin")
-    for i, masks in enumerate(recorded_masks(explainer, len(images), 64)):
+    for i, masks in enumerate(recorded_masks(explainer, images, 64)):
         x, kept = images[i].double().flatten(), torch.from_numpy(masks)
         rows = kept * x
         with torch.no_grad():
@@ -63,13 +64,13 @@ def test_lime_solves_its_weighted_lasso(mlp, images, targets):
 
 
 def test_lime_draws_each_feature_with_probability_one_half():
-    (masks,) = recorded_masks(build("lime", n_samples=4000), 1, 16)
+    (masks,) = recorded_masks(build("lime", n_samples=4000), torch.zeros(1, 1, 4, 4), 16)
     assert np.abs(masks.mean(0) - 0.5).max() < 0.04
     assert np.abs(masks.mean(1)).std() == pytest.approx(np.sqrt(0.25 / 16), rel=0.1)
 
 
 def test_kernel_shap_draws_from_the_shapley_kernel():
-    (masks,) = recorded_masks(build("kernel_shap", n_samples=20_002), 1, 6)
+    (masks,) = recorded_masks(build("kernel_shap", n_samples=20_002), torch.zeros(1, 1, 2, 3), 6)
     assert masks[0].all()
     assert not masks[1].any()
     sizes = np.bincount(masks[2:].sum(1), minlength=7)[1:6] / 20_000
@@ -80,7 +81,7 @@ def test_kernel_shap_draws_from_the_shapley_kernel():
 
 def test_kernel_shap_agrees_with_captum_given_the_same_coalitions(double, images, targets):
     model, explained = double
-    masks = recorded_masks(build("kernel_shap", n_samples=25, seed=2), len(images), 64)
+    masks = recorded_masks(build("kernel_shap", n_samples=25, seed=2), images, 64)
     maps = explain("kernel_shap", model, images, targets, n_samples=25, seed=2)
     method = captum.attr.KernelShap(explained)
     method.perturb_func = generator_of(masks)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from oracles import explainers as oracle
 
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.explainers import ExplainedOutput, explain
 
 
@@ -74,9 +75,12 @@ def test_gradient_shap_agrees_with_captum_given_the_same_draws(double, images, t
     model, explained = double
     baselines = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(5))
     maps = explain("gradient_shap", model, images, targets, baselines=baselines, stdev=stdev, seed=7)
-    rng = np.random.default_rng(7)
-    along, start = rng.random((7, 5)), rng.integers(3, size=(7, 5))
-    noise = torch.tensor(stdev * rng.standard_normal((35, 1, 8, 8)))
+    drawn = [
+        (rng.random(5), rng.integers(3, size=5), rng.standard_normal((5, 1, 8, 8)))
+        for rng in sample_generators(7, images)
+    ]
+    along, start, noise = (np.stack(kind) for kind in zip(*drawn, strict=True))
+    noise = torch.tensor(stdev * noise).flatten(0, 1)
     monkeypatch.setattr(np.random, "uniform", lambda *_: along.reshape(-1))
     monkeypatch.setattr(np.random, "choice", lambda *_: start.reshape(-1))
     monkeypatch.setattr(torch, "normal", lambda *_: noise)

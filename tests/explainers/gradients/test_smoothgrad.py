@@ -5,6 +5,7 @@ import torch
 from part_cases import ExplainerCase
 from torch import nn
 
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.explainers.gradients.smoothgrad import InputXGradient, SmoothGrad
 
 CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}
@@ -38,8 +39,7 @@ def test_input_x_gradient_of_a_linear_model_sums_to_its_output():
 def test_smoothgrad_oracle(model):
     images, targets = batch()
     maps = SmoothGrad(n_samples=7, noise=0.2, seed=5, channels="sum")(model, images, targets)
-    rng = np.random.default_rng(5)
-    for found, image, target in zip(maps, images, targets, strict=True):
+    for found, image, target, rng in zip(maps, images, targets, sample_generators(5, images), strict=True):
         total = torch.zeros_like(image)
         for _ in range(7):
             noise = torch.from_numpy(rng.standard_normal(image.shape))

@@ -1,3 +1,5 @@
+import functools
+
 import captum.attr
 import captum.metrics
 import numpy as np
@@ -9,6 +11,7 @@ from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 
+from xaibench.explainers import explain
 from xaibench.metrics import data_consistency, sensitivity_max
 from xaibench.metrics.shared.model_inputs import draw
 
@@ -143,3 +146,14 @@ def test_changes_larger_than_any_float_are_measured_in_maps(case):
     plain = lambda model, images, targets: images[:, 0].double().sign()  # noqa: E731
     expected = sensitivity_max(plain, model, images, targets, radius=5.0)
     assert sensitivity_max(edge, model, images, targets, radius=5.0) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", [data_consistency, sensitivity_max])
+def test_the_explainers_own_random_numbers_are_no_change(case, metric):
+    _, model, images, targets = case
+    uniform = functools.partial(explain, "uniform", device="cpu")
+    assert metric(uniform, model, images, targets, reduction="none").tolist() == [0, 0, 0, 0]
+    smoothgrad = functools.partial(explain, "smoothgrad", n_samples=4, device="cpu")
+    together = metric(smoothgrad, model, images, targets, n_samples=2, reduction="none")
+    alone = metric(smoothgrad, model, images[2:3], targets[2:3], n_samples=2, reduction="none")
+    torch.testing.assert_close(together[2:3], alone, rtol=1e-6, atol=0)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution, row_outputs
 from xaibench.explainers.shared.interface import blocks, reduce_channels
@@ -30,8 +31,7 @@ class _Surrogate(FeatureAttribution, ABC):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``: the coefficients of the linear model."""
-        # NumPy's generators draw number by number, so that the blocks do not change what is drawn.
-        rng = np.random.default_rng(self.seed)
+        generators = sample_generators(self.seed, images)
         flat, features = images.flatten(1), self.features(images)
         count = self.n_samples or default_samples(features.most)
         coefficients = torch.empty(len(flat), features.most, dtype=torch.float64)
@@ -43,7 +43,7 @@ class _Surrogate(FeatureAttribution, ABC):
             masks = torch.zeros(len(x), count, features.most, dtype=torch.bool)
             for i, mask in enumerate(masks):
                 own = features.count(start + i)
-                mask[:, :own] = torch.from_numpy(self._coalitions(rng, count, own))
+                mask[:, :own] = torch.from_numpy(self._coalitions(generators[start + i], count, own))
             masks = masks.to(x.device)
             outputs, distances = x.new_empty(masks.shape[:2]), x.new_empty(masks.shape[:2])
             for samples, steps in blocks(len(x), count, most):
@@ -89,7 +89,7 @@ def default_samples(features: int) -> int:
     ExplainerInfo(
         "LIME",
         family="Perturbations",
-        revision=2,
+        revision=3,
         citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
     )
 )
@@ -108,7 +108,7 @@ class LIME(_Surrogate):
     Attributes:
         n_samples: Perturbations of each image; ``None``: by the number of features, see :func:`default_samples`.
         baseline: Value of a feature that is left out.
-        seed: Of the perturbations. What is drawn for an image does not depend on ``batch_size``.
+        seed: Of the perturbations. An image draws the same wherever it stands in a batch.
         alpha: Penalty of the lasso; larger is sparser.
         kernel_width: Of the exponential kernel, in cosine distance.
     """
@@ -141,7 +141,7 @@ class LIME(_Surrogate):
     ExplainerInfo(
         "Kernel SHAP",
         family="Perturbations",
-        revision=2,
+        revision=3,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )
 )
@@ -157,7 +157,7 @@ class KernelSHAP(_Surrogate):
         n_samples: Coalitions of each image, the full and the empty one included; ``None``: by the number of features,
             see :func:`default_samples`.
         baseline: Value of a feature that is left out.
-        seed: Of the coalitions. What is drawn for an image does not depend on ``batch_size``.
+        seed: Of the coalitions. An image draws the same wherever it stands in a batch.
     """
 
     def __post_init__(self) -> None:

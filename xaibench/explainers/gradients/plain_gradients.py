@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
 
@@ -76,6 +77,7 @@ class IntegratedGradients(Attribution):
     ExplainerInfo(
         "Gradient SHAP",
         family="Gradients",
+        revision=2,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )
 )
@@ -87,7 +89,7 @@ class GradientSHAP(Attribution):
         n_samples: Random points for each image.
         stdev: Standard deviation of the Gaussian noise added to the image at each point.
         baselines: ``[B, C, H, W]``, from which one is drawn for each point; ``None``: zeros.
-        seed: Of the random points. What is drawn for an image does not depend on ``batch_size``.
+        seed: Of the random points. An image draws the same wherever it stands in a batch.
     """
 
     n_samples: int = 5
@@ -97,17 +99,19 @@ class GradientSHAP(Attribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
-        # NumPy's generators draw number by number, so that the blocks do not change what is drawn.
-        rng = np.random.default_rng(self.seed)
+        # They draw number by number, so that the blocks do not change what is drawn.
+        generators = sample_generators(self.seed, images)
         shape = (len(images), self.n_samples)
         baselines = prepare_baselines(self.baselines, images)
-        along = images.new_tensor(rng.random(shape)).reshape(*shape, 1, 1, 1)
-        start = torch.as_tensor(rng.integers(len(baselines), size=shape), device=images.device)
+        drawn = [(rng.random(self.n_samples), rng.integers(len(baselines), size=self.n_samples)) for rng in generators]
+        along = images.new_tensor(np.stack([places for places, _ in drawn])).reshape(*shape, 1, 1, 1)
+        start = torch.as_tensor(np.stack([chosen for _, chosen in drawn]), device=images.device)
         total = torch.zeros_like(images)
         for samples, steps in blocks(*shape, self.rows(images)):
             end = images[samples, None].expand(-1, steps.stop - steps.start, -1, -1, -1)
             if self.stdev:
-                end = end + self.stdev * images.new_tensor(rng.standard_normal(end.shape))
+                noise = np.stack([generator.standard_normal(end.shape[1:]) for generator in generators[samples]])
+                end = end + self.stdev * images.new_tensor(noise)
             difference = end - baselines[start[samples, steps]]
             points = end - (1 - along[samples, steps]) * difference
             total[samples] += (difference * _gradients(model, points, targets[samples])).sum(1)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
 
@@ -36,6 +37,7 @@ class InputXGradient(Attribution):
     ExplainerInfo(
         "SmoothGrad",
         family="Gradients",
+        revision=2,
         citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
     )
 )
@@ -49,7 +51,7 @@ class SmoothGrad(Attribution):
         n_samples: Noisy copies of each image; the paper sees little change above 50.
         noise: Standard deviation of the noise, as a share of the image's range max(x) - min(x); 0.1 to 0.2 in the
             paper (section 3).
-        seed: Of the noise. What is drawn for an image does not depend on ``batch_size``.
+        seed: Of the noise. An image draws the same wherever it stands in a batch.
     """
 
     channels: Channels = "max_abs"
@@ -64,14 +66,15 @@ class SmoothGrad(Attribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
-        # NumPy's generators draw number by number, so that the blocks do not change what is drawn.
-        rng = np.random.default_rng(self.seed)
+        # They draw number by number, so that the blocks do not change what is drawn.
+        generators = sample_generators(self.seed, images)
         low, high = images.flatten(1).aminmax(dim=1)
         stdev = (self.noise * (high - low)).reshape(-1, 1, 1, 1, 1)
         total = torch.zeros_like(images)
         for samples, steps in blocks(len(images), self.n_samples, self.rows(images)):
             shape = (len(stdev[samples]), steps.stop - steps.start, *images.shape[1:])
-            copies = images[samples, None] + stdev[samples] * images.new_tensor(rng.standard_normal(shape))
+            noise = np.stack([generator.standard_normal(shape[1:]) for generator in generators[samples]])
+            copies = images[samples, None] + stdev[samples] * images.new_tensor(noise)
             classes = targets[samples].repeat_interleave(shape[1])
             total[samples] += target_gradient(model, copies.flatten(0, 1), classes).reshape(shape).sum(1)
         return reduce_channels(total / self.n_samples, self.channels)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.precision import computing
+from xaibench.core.compute.sample_draws import drawing_as
 from xaibench.metrics.shared.asked_model import Classifier
 from xaibench.metrics.shared.model_inputs import Samples, check_finite
 
@@ -48,23 +49,26 @@ class Explained:
         with torch.inference_mode(False), computing(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
             Classifier(self.model, "identity", 1).look(samples)
-        self._explainer, self._targets = explainer, samples.targets
+        self._explainer, self._samples = explainer, samples
         self._batch_size = batch_size or len(samples)
 
     def __call__(self, images: Tensor) -> Tensor:
         """The checked maps ``[N, H, W]`` of these images, float64 on the CPU."""
         size = self._batch_size
-        parts = [
-            self._maps(images[start : start + size], self._targets[start : start + size])
-            for start in range(0, len(images), size)
-        ]
-        return torch.cat(parts)
+        parts = [slice(start, start + size) for start in range(0, len(images), size)]
+        return torch.cat([self._maps(images[part], part) for part in parts])
 
-    def _maps(self, images: Tensor, targets: Tensor) -> Tensor:
+    def _maps(self, images: Tensor, part: slice) -> Tensor:
         # What is made in inference mode can never have a gradient again, which explainers need.
         with torch.inference_mode(False), torch.enable_grad(), computing(device=images.device):
             images = images.clone() if images.is_inference() else images
-            maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
+            with drawing_as(self._samples.images[part]):  # other images, but not other random numbers
+                maps = (
+                    torch.as_tensor(self._explainer(self.model, images, self._samples.targets[part]))
+                    .detach()
+                    .double()
+                    .cpu()
+                )
         if maps.shape != (len(images), *images.shape[-2:]):
             raise ValueError(
                 f"The explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."
