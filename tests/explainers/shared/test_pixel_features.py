@@ -86,7 +86,7 @@ def test_kernel_shap_nears_the_shapley_values_of_regions_that_differ_by_image():
     y = torch.tensor([0, 1])
     # Image 0: {a}, {b}, {c, d}: a b is shared by a and b, c d is the third's. Image 1: a b c d by {a, b, d} and {c}.
     expected = torch.tensor([[[1.0, 1.0], [1.5, 1.5]], [[4.0, 4.0], [4.0, 4.0]]], dtype=torch.float64)
-    found = explain("kernel_shap", Product(), x, y, feature_mask=mask, n_samples=400, output="logit")
+    found = explain("kernel_shap", Product(), x, y, feature_mask=mask, n_samples=4000, output="logit")
     torch.testing.assert_close(found, expected, rtol=0, atol=0.1)
     found = explain("shapley_sampling", Product(), x, y, feature_mask=mask, n_samples=4000, output="logit")
     torch.testing.assert_close(found, expected, rtol=0, atol=0.2)
