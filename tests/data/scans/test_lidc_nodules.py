@@ -312,6 +312,27 @@ def test_a_patient_that_changes_is_indexed_anew(root, cache):
     assert path.exists()
 
 
+def test_a_file_that_is_overwritten_where_it_lies_is_read_again(root):
+    assert "LIDC-IDRI-0002/0/0003" in ids(source_of(root))
+    case = Case.at(root / "LIDC-IDRI", 2)
+    xml = case.write_xml([nodule("0", case.rois(everywhere(BOX, (2,))))])
+    folders = [(place, os.stat(place).st_mtime_ns) for place, _, _ in os.walk(root)]
+    assert xml.name in os.listdir(case.folder)
+    assert "LIDC-IDRI-0002/0/0002" in ids(source_of(root))
+    case.file(2).write_bytes(b"damaged")
+    assert not [name for name in ids(source_of(root)) if name.startswith("LIDC-IDRI-0002")]
+    assert folders == [(place, os.stat(place).st_mtime_ns) for place, _, _ in os.walk(root)]
+
+
+def test_without_a_cache_it_is_indexed_all_the_same(root, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "file" / "cache"))
+    source = source_of(root)
+    assert len(source) == 6
+    assert source.mask(0) is not None
+    assert "Set XAIBENCH_CACHE to a folder that can be written" in caplog.text
+
+
 def test_a_source_survives_pickling(root):
     source = source_of(root)
     again = pickle.loads(pickle.dumps(source))

@@ -239,6 +239,14 @@ def test_a_case_that_changes_is_read_anew(root):
     assert np.argwhere(source.mask(1)).tolist() == [[3, 4]]
 
 
+def test_a_slice_that_is_overwritten_where_it_lies_is_read_anew(root, caplog):
+    assert len(source_of(root, classes="no_tumor")) == 3
+    path = sorted(root.glob("Pancreas-CT/PANCREAS_0002/*/*/*.dcm"))[0]
+    path.write_bytes(path.read_bytes()[:-2])
+    assert names(source_of(root, classes="no_tumor")) == ["PANCREAS_0001", "PANCREAS_0003"]
+    assert f"{path} cannot be read" in caplog.text
+
+
 def test_fractions_of_hounsfield_units_are_kept(root):
     values = scan("pancreas_002")[0] + np.float32(0.25)
     write_nifti(case(root, "imagesTr"), values)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.cache_folders import cache_folder, stamp
+from xaibench.data.disk.cache_folders import cache_folder, stamp_below
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.index_parts import Part, build_parts, load_arrays, load_part
 from xaibench.data.disk.source import Source
@@ -29,6 +29,7 @@ Slices: TypeAlias = Literal["middle", "largest", "all"]
 CLASSES = ("no_nodule", "nodule")
 #: How far from a nodule (mm) the slices without one are chosen.
 _AROUND = 50.0
+_SUFFIXES = (".dcm", ".xml")
 _XML_FOLDERS = ("tcia-lidc-xml", "LIDC-XML-only")
 
 
@@ -128,8 +129,8 @@ class Lidc(AnnotatedSet):
             raise MissingDataError(f"{folder} holds no {self.marker} folder.\n{self.info.how_to_get}")
         apart = [place / name for place in (folder, *folder.parents[:2]) for name in _XML_FOLDERS]
         apart = [place for place in apart if place.is_dir()]
-        cache = cache_folder(self.info.name, folder, REVISION, [stamp(_folders(place)) for place in apart])
-        kept = [cache / f"{path.name}-{stamp(_folders(path))}.npz" for path in patients]
+        cache = cache_folder(self.info.name, folder, REVISION, [stamp_below(place, ".xml") for place in apart])
+        kept = [cache / f"{path.name}-{stamp_below(path, _SUFFIXES)}.npz" for path in patients]
         others: Mapping[str, Path] = {}
         if missing := sum(not file.exists() for file in kept):
             _LOGGER.info(
@@ -263,17 +264,6 @@ def _readings(places: Sequence[Path]) -> dict[str, Path]:
             found |= find_readings([file])
         except DataFileError as error:
             _LOGGER.warning("%s", error)
-    return found
-
-
-def _folders(place: Path) -> list[Path]:
-    """A folder and those down to two levels below, as patient, study and series lie: they change as files come and go.
-
-    To look at every one of 244,000 slices instead would take longer than anything else that opening does.
-    """
-    found = [place]
-    for pattern in ("*", "*/*"):
-        found += sorted(path for path in place.glob(pattern) if path.is_dir() and path.name[0] != ".")
     return found
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.cache_folders import cache_folder, stamp
+from xaibench.data.disk.cache_folders import cache_folder, stamp, stamp_below
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.index_parts import Arrays, Part, build_parts, load_arrays, load_part
 from xaibench.data.disk.source import Source
@@ -151,7 +151,10 @@ class Tumor(AnnotatedSet):
         parts = []
         for scan, paths in _tumours(folder) if name == "tumor" else _healthy(folder):
             # A missing file is said by the building, which names it and goes on with the others.
-            state = stamp(path for path in paths if path.exists())
+            if name == "tumor":
+                state = stamp(path for path in paths if path.exists())
+            else:
+                state = stamp_below(paths[0], ".dcm")
             parts.append(Part(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths)))
         if not parts:
             hint = "" if name == "tumor" else "\nWith classes='tumor', the tumours can be had alone."
@@ -211,13 +214,13 @@ def _tumours(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
 
 
 def _healthy(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
-    """Name and folder of every patient of the NIH, with the folders below, which change as slices come and go."""
+    """Name and folder of every patient of the NIH."""
     found = {path.name: path for pattern in reversed(_NIH_PLACES) for path in folder.glob(pattern) if path.is_dir()}
-    return [(name, (found[name], *(place for place in sorted(found[name].glob("*/*"))))) for name in sorted(found)]
+    return [(name, (found[name],)) for name in sorted(found)]
 
 
 def _build_scan(name: str, root: Path, *paths: Path) -> Arrays:
-    return _build_tumour(root, *paths) if name == "tumor" else _build_healthy(root, paths[0])
+    return _build_tumour(root, *paths) if name == "tumor" else _build_healthy(root, *paths)
 
 
 def _build_tumour(root: Path, image: Path, label: Path) -> Arrays:
