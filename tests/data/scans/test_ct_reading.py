@@ -1,10 +1,8 @@
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from generators.medical import noise, pydicom, write_slice
-from generators.tumor import nibabel, write_nifti
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.ct_reading import (
@@ -13,12 +11,9 @@ from xaibench.data.scans.ct_reading import (
     import_medical,
     read_head,
     read_slice,
-    read_volume,
     scan_rng,
     window_image,
 )
-
-REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hippocampus"
 
 
 @pytest.fixture
@@ -119,55 +114,6 @@ def test_hidden_files_are_no_slices(tmp_path, values):
     for name in ("._1.dcm", "1.xml"):
         (tmp_path / "a" / "b" / name).write_bytes(b"")
     assert dicom_files(tmp_path) == {tmp_path / "a" / "b": [tmp_path / "a" / "b" / name for name in ("1.dcm", "2.DCM")]}
-
-
-@pytest.mark.parametrize("axes", ["RAS", "LPS", "LAS", "PIR", "SLA", "IPL"])
-def test_every_order_of_axes_is_read_to_the_same_view(tmp_path, axes):
-    body = np.random.default_rng(0).integers(-1000, 1000, (3, 4, 5)).astype(np.int16)
-    read = read_volume(write_nifti(tmp_path / "a.nii.gz", body, axes))
-    assert read.dtype == np.int16
-    assert np.array_equal(read, body)
-
-
-def test_nifti_and_dicom_show_the_same_body_the_same_way(tmp_path):
-    # One bright voxel at a known place of the body, in the coordinates of either standard, written by hand.
-    stored = np.zeros((6, 4, 1), dtype=np.int16)
-    stored[5, 3, 0] = 700  # NIfTI: x to the right, y to the front: right front
-    nibabel.save(nibabel.Nifti1Image(stored, np.eye(4)), tmp_path / "a.nii.gz")
-    pixels = np.zeros((4, 6), dtype=np.int16)
-    pixels[0, 0] = 700  # DICOM: columns to the left, rows to the back: the first pixel is right front
-    path = written(tmp_path, pixels, orientation=(1, 0, 0, 0, 1, 0))
-    (volume,) = read_volume(tmp_path / "a.nii.gz")
-    assert np.array_equal(volume, read_slice(path, radiological=True))
-    assert volume[0, 0] == 700
-
-
-def test_broken_volumes_are_named(tmp_path):
-    body = np.random.default_rng(0).integers(-1000, 1000, (8, 40, 50)).astype(np.int16)
-    path = write_nifti(tmp_path / "a.nii.gz", body)
-    whole = path.read_bytes()
-    for kept in (0, 5, 40, len(whole) // 2, -9):
-        path.write_bytes(whole[:kept])
-        with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
-            read_volume(path)
-    path.write_bytes(whole[:3000] + bytes(50) + whole[3050:])
-    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
-        read_volume(path)
-    nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5, 2), np.int16), np.eye(4)), path)
-    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read \(it has axes \(3, 4, 5, 2\), expected three"):
-        read_volume(path)
-    with pytest.raises(MissingDataError, match=r"b\.nii\.gz is missing"):
-        read_volume(tmp_path / "b.nii.gz")
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="the sample files are not here")
-def test_a_case_of_the_decathlon():
-    image, label = (read_volume(REAL / name / "hippocampus_001.nii.gz") for name in ("imagesTr", "labelsTr"))
-    assert image.shape == label.shape == (35, 51, 35)
-    assert set(np.unique(label).tolist()) == {0, 1, 2}
-    # Label 1 is the anterior hippocampus, 2 the posterior one: the front is on top.
-    rows = [np.nonzero(label == value)[1].mean() for value in (1, 2)]
-    assert rows[0] < rows[1]
 
 
 def test_windows():

@@ -1,3 +1,4 @@
+import gzip
 import logging
 import pickle
 import shutil
@@ -176,14 +177,38 @@ def not_finite(root):
     return r"imagesTr/pancreas_002\.nii\.gz holds NaN or infinite values"
 
 
+def flipped(root):
+    path = case(root, "labelsTr")
+    label = nibabel.load(path)
+    turned = np.diag([-1.0, 1.0, 1.0, 1.0]) @ label.affine
+    nibabel.save(nibabel.Nifti1Image(np.asarray(label.dataobj), turned), path)
+    return r"labelsTr/pancreas_002\.nii\.gz is flipped against .*imagesTr/pancreas_002\.nii\.gz: .* to LAS, .* to RAS"
+
+
+def huge(root):
+    path = case(root, "imagesTr")
+    head = nibabel.load(path).header.copy()
+    head.set_data_shape((30000, 30000, 100))
+    path.write_bytes(gzip.compress(head.binaryblock + bytes(4)))
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it claims to hold 30000×30000×100 voxels"
+
+
+def bomb(root):
+    path = case(root, "imagesTr")
+    path.write_bytes(path.read_bytes() + gzip.compress(bytes(2**20)) * 64)
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it goes on after"
+
+
 def text(root):
     case(root, "imagesTr").write_text("hello")
     return r"imagesTr/pancreas_002\.nii\.gz cannot be read"
 
 
-@pytest.mark.parametrize(
-    "damage", [truncated, no_label, no_image, other_shape, other_labels, probabilities, no_tumour, not_finite, text]
-)
+FILES = [truncated, no_label, no_image, other_shape, flipped, huge, bomb, text]
+CONTENT = [other_labels, probabilities, no_tumour, not_finite]
+
+
+@pytest.mark.parametrize("damage", [*FILES, *CONTENT])
 def test_a_broken_case_is_named_and_the_others_go_on(root, damage, caplog):
     said = damage(root)
     with caplog.at_level(logging.WARNING, "xaibench"):

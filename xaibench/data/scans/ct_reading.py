@@ -1,15 +1,13 @@
-"""Reading CT: slices of DICOM and volumes of NIfTI, in Hounsfield units, and their windows.
+"""Reading CT: slices of DICOM in Hounsfield units, and windows of them.
 
 pydicom and nibabel come with the extra ``medical`` and are imported when the first file is read.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import importlib
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,37 +160,6 @@ def turn_radiological(values: NDArray[np.float32], orientation: Sequence[float])
     if along == [1, 0]:
         values, directions = values.T, directions[::-1]
     return np.ascontiguousarray(values[:: int(np.sign(directions[1, 1])), :: int(np.sign(directions[0, 0]))])
-
-
-def read_volume(path: Path) -> NDArray[Any]:
-    """``[slices, rows, columns]`` of a NIfTI volume: feet first, each slice as in :func:`turn_radiological`.
-
-    NIfTI stores x (to the right), y (to the front), z, in whatever order and direction its affine says; all of them
-    come out the same here, and the same as DICOM, so that nobody can tell the two by how the body lies.
-
-    Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no NIfTI, cut off, or has not three axes.
-    """
-    nibabel = import_medical("nibabel")
-    problems = (
-        nibabel.filebasedimages.ImageFileError,
-        nibabel.spatialimages.HeaderDataError,
-        nibabel.wrapstruct.WrapStructError,
-        zlib.error,
-    )
-    with naming(path):
-        try:
-            content = path.read_bytes()
-            # Unpacked here and not by nibabel, which stops at the last voxel and never sees the checksum behind it.
-            content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-            volume = nibabel.as_closest_canonical(nibabel.Nifti1Image.from_bytes(content))
-            values = np.asarray(volume.dataobj)
-        except problems as error:
-            raise ValueError(str(error)) from error
-        if values.ndim != 3:
-            raise ValueError(f"it has axes {values.shape}, expected three")
-        return values.transpose(2, 1, 0)[:, ::-1, ::-1]
 
 
 def window_image(values: NDArray[np.generic], window: tuple[float, float]) -> Image.Image:

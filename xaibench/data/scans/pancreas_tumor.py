@@ -24,10 +24,10 @@ from xaibench.data.scans.ct_reading import (
     read_head,
     read_modality,
     read_slice,
-    read_volume,
     scan_rng,
     window_image,
 )
+from xaibench.data.scans.nifti_volumes import lie_apart, read_volume
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -151,10 +151,8 @@ class Tumor(AnnotatedSet):
         parts = []
         for scan, paths in _tumours(folder) if name == "tumor" else _healthy(folder):
             # A missing file is said by the building, which names it and goes on with the others.
-            if name == "tumor":
-                state = stamp(path for path in paths if path.exists())
-            else:
-                state = stamp_below(paths[0], ".dcm")
+            there = (path for path in paths if path.exists())
+            state = stamp(there) if name == "tumor" else stamp_below(paths[0], ".dcm")
             parts.append(Part(scan, cache / f"{scan}-{state}.npz", (name, folder, *paths)))
         if not parts:
             hint = "" if name == "tumor" else "\nWith classes='tumor', the tumours can be had alone."
@@ -230,10 +228,16 @@ def _build_tumour(root: Path, image: Path, label: Path) -> Arrays:
         MissingDataError: If one of the files is not there.
         DataFileError: If one cannot be read, they do not fit together, or no tumour is marked.
     """
-    labels, values = read_volume(label), read_volume(image)
+    marks, scan = read_volume(label), read_volume(image)
+    labels, values = marks.values, scan.values
     if labels.shape != values.shape:
         raise DataFileError(
             f"{label} has {list(labels.shape)} voxels (z, y, x), but {image} has {list(values.shape)}; get both anew."
+        )
+    if lie_apart(marks, scan):
+        raise DataFileError(
+            f"{label} is flipped against {image}: by their affines the axes of one point to {marks.axes}, those of the "
+            f"other to {scan.axes}, and the two do not lie on each other; get both anew."
         )
     with np.errstate(invalid="ignore"):
         known = (labels == labels.astype(np.uint8)) & (labels <= _TUMOUR)

@@ -1,0 +1,124 @@
+import gzip
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from generators.medical import write_slice
+from generators.tumor import nibabel, write_nifti
+
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.scans.ct_reading import read_slice
+from xaibench.data.scans.nifti_volumes import lie_apart, read_volume
+
+REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hippocampus"
+
+
+@pytest.mark.parametrize("axes", ["RAS", "LPS", "LAS", "PIR", "SLA", "IPL"])
+def test_every_order_of_axes_is_read_to_the_same_view(tmp_path, axes):
+    body = np.random.default_rng(0).integers(-1000, 1000, (3, 4, 5)).astype(np.int16)
+    read, stored, affine = read_volume(write_nifti(tmp_path / "a.nii.gz", body, axes))
+    assert (stored, affine.shape) == (axes, (4, 4))
+    assert read.dtype == np.int16
+    assert np.array_equal(read, body)
+
+
+def test_nifti_and_dicom_show_the_same_body_the_same_way(tmp_path):
+    # One bright voxel at a known place of the body, in the coordinates of either standard, written by hand.
+    stored = np.zeros((6, 4, 1), dtype=np.int16)
+    stored[5, 3, 0] = 700  # NIfTI: x to the right, y to the front: right front
+    nibabel.save(nibabel.Nifti1Image(stored, np.eye(4)), tmp_path / "a.nii.gz")
+    pixels = np.zeros((4, 6), dtype=np.int16)
+    pixels[0, 0] = 700  # DICOM: columns to the left, rows to the back: the first pixel is right front
+    path = write_slice(tmp_path / "1.dcm", pixels, image="1.2.3", series="1.2", z=0)
+    (volume,) = read_volume(tmp_path / "a.nii.gz").values
+    assert np.array_equal(volume, read_slice(path, radiological=True))
+    assert volume[0, 0] == 700
+
+
+def test_broken_volumes_are_named(tmp_path):
+    body = np.random.default_rng(0).integers(-1000, 1000, (8, 40, 50)).astype(np.int16)
+    path = write_nifti(tmp_path / "a.nii.gz", body)
+    whole = path.read_bytes()
+    for kept in (0, 5, 40, len(whole) // 2, -9):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
+            read_volume(path)
+    path.write_bytes(whole[:3000] + bytes(50) + whole[3050:])
+    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
+        read_volume(path)
+    nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5, 2), np.int16), np.eye(4)), path)
+    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read \(it has axes \(3, 4, 5, 2\), expected three"):
+        read_volume(path)
+    with pytest.raises(MissingDataError, match=r"b\.nii\.gz is missing"):
+        read_volume(tmp_path / "b.nii.gz")
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the sample files are not here")
+def test_a_case_of_the_decathlon():
+    image, label = (read_volume(REAL / name / "hippocampus_001.nii.gz").values for name in ("imagesTr", "labelsTr"))
+    assert image.shape == label.shape == (35, 51, 35)
+    assert set(np.unique(label).tolist()) == {0, 1, 2}
+    # Label 1 is the anterior hippocampus, 2 the posterior one: the front is on top.
+    rows = [np.nonzero(label == value)[1].mean() for value in (1, 2)]
+    assert rows[0] < rows[1]
+
+
+def head(*shape, kind=np.int16, **fields):
+    """The first 352 bytes of a volume."""
+    made = nibabel.Nifti1Header()
+    made.set_data_dtype(kind)
+    made.set_data_shape(shape)
+    made["vox_offset"], made["magic"] = 352, b"n+1"
+    for name, value in fields.items():
+        made[name] = value
+    return made.binaryblock + bytes(4)
+
+
+def padded(size):
+    """A gzip file of many zeros, in members of 1 MB, so that it is quickly made."""
+    return gzip.compress(bytes(2**20), mtime=0) * (size // 2**20)
+
+
+NOISE = np.random.default_rng(0).bytes(20_000)
+LIMITED = [
+    (gzip.compress(head(30000, 30000, 100)), "it claims to hold 30000×30000×100 voxels, expected at most 268,435,456"),
+    (head(30000, 30000, 100), "it claims to hold 30000×30000×100 voxels, expected at most 268,435,456"),
+    (head(512, 512, 1024), "it claims to hold 512×512×1024 voxels, more than a file of its size can"),
+    (gzip.compress(head(512, 512, 1024)), "it claims to hold 512×512×1024 voxels, more than a file of its size can"),
+    (gzip.compress(head(40, 30, 5)) + padded(2**28), "it goes on after the 12,352 bytes that its 40×30×5 voxels take"),
+    (gzip.compress(head(200, 200, 10) + NOISE), "it is cut off: 20,352 of 800,352 bytes are there"),
+    (head(40, 30, 5, kind=np.complex128), "its voxels are complex128, expected numbers of 64 bits at most"),
+    (head(40, 30, 5, vox_offset=1e12), "its voxels begin at byte 999999995904, expected 348 to"),
+    (head(40, 30, 5, vox_offset=-5e9), ""),
+    (head(40, 30, 5, vox_offset=np.nan), ""),
+    (head(40, 0, 5), r"it has axes \(40, 0, 5\), expected three"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), LIMITED, ids=range(len(LIMITED)))
+def test_limits_are_checked_before_memory_is_asked_for(tmp_path, content, said):
+    path = tmp_path / "a.nii.gz"
+    path.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(DataFileError, match=rf"a\.nii\.gz cannot be read \({said}"):
+        read_volume(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20e6
+
+
+def test_volumes_that_lie_on_each_other_do_so_in_any_order_of_axes(tmp_path):
+    body = np.random.default_rng(0).integers(0, 9, (3, 4, 5)).astype(np.int16)
+    stored = [write_nifti(tmp_path / f"{axes}.nii.gz", body, axes) for axes in ("RAS", "LPS", "SLA")]
+    first, *others = (read_volume(path) for path in stored)
+    assert not any(lie_apart(first, other) for other in others)
+    for axis in range(3):
+        image = nibabel.load(stored[0])
+        flip = np.diag([-1.0 if number == axis else 1.0 for number in range(4)])
+        nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), flip @ image.affine), tmp_path / "flipped.nii.gz")
+        assert lie_apart(first, read_volume(tmp_path / "flipped.nii.gz"))
+    moved = image.affine.copy()
+    moved[:3, 3] += 50  # such files exist, and belong together voxel by voxel
+    nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), moved), tmp_path / "moved.nii.gz")
+    assert not lie_apart(first, read_volume(tmp_path / "moved.nii.gz"))
