@@ -1,4 +1,5 @@
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -84,8 +85,58 @@ def test_other_files_are_named(tmp_path, values):
         read_slice(written(tmp_path, values, RescaleSlope=None))
     with pytest.raises(DataFileError, match=r"1\.dcm is cut off or no CT slice .*ImagePositionPatient"):
         read_head(written(tmp_path, values, ImagePositionPatient=None))
-    with pytest.raises(DataFileError, match=r"1\.dcm cannot be read \(its pixels are \(2, 10, 30\)"):
+    with pytest.raises(DataFileError, match=r"1\.dcm cannot be read \(its pixels are 2 frames of 1 channels"):
         read_slice(written(tmp_path, values, NumberOfFrames=2, Rows=10))
+
+
+#: Bytes of a slice, what is put in their place, and what is said then.
+STRANGE = {
+    "a transfer syntax that is none": (
+        b"1.2.840.10008.1.2.1\0",
+        b"1.2.840.10008.9.9.9\0",
+        r"its transfer syntax is '1",
+    ),
+    "an element of 4 GB": (b"CS\2\0CT", b"UN\0\0\xf0\xff\xff\xff", ""),
+    "a number of one byte": (b"\x28\0\x10\0US\2\0\x14\0", b"\x28\0\x10\0US\1\0\x14", ""),
+    "rows beyond any slice": (b"\x28\0\x10\0US\2\0\x14\0", b"\x28\0\x10\0US\2\0\xff\xff", ""),
+    "a width that is none": (b"\x28\0\x11\0US\2\0\x1e\0", b"\x28\0\x11\0US\2\0\0\0", "it claims to be 20×0 pixels"),
+    "no pixels": (b"\xe0\x7f\x10\0OW", b"", ""),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+@pytest.mark.parametrize("read", [read_head, read_slice])
+def test_whatever_pydicom_raises_is_said_with_the_file(tmp_path, values, read, strange):
+    path = written(tmp_path, values)
+    old, new, said = STRANGE[strange]
+    before, found, after = path.read_bytes().partition(old)
+    assert found
+    path.write_bytes(before + new + (after if new else b""))
+    tracemalloc.start()
+    with pytest.raises(DataFileError, match=rf"1\.dcm (cannot be read \({said}|is cut off or no CT slice)"):
+        read(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5e6
+
+
+def test_a_file_that_is_inflated_as_a_whole_is_refused(tmp_path, values):
+    said = pydicom.dcmread(written(tmp_path, values))
+    said.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    said.save_as(tmp_path / "deflated.dcm")
+    for read in (read_head, read_slice):
+        with pytest.raises(DataFileError, match=r"deflated\.dcm cannot be read \(it is deflated as a whole"):
+            read(tmp_path / "deflated.dcm")
+
+
+def test_a_head_that_claims_too_much_is_refused_before_it_is_decoded(tmp_path, values):
+    path = written(tmp_path, values, compressed=True)
+    said = pydicom.dcmread(path)
+    said.Rows = said.Columns = 65535
+    said.save_as(path)
+    for read in (read_head, read_slice):
+        with pytest.raises(DataFileError, match=r"it claims to be 65535×65535 pixels, expected at most 4096×4096"):
+            read(path)
 
 
 def test_a_missing_decoder_is_said_with_the_command_that_gets_it(tmp_path, values):

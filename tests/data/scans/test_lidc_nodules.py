@@ -205,6 +205,23 @@ def broken_slice(case):
     return r"1-06\.dcm cannot be read \(its pixels are cut off\)"
 
 
+def no_dicom(case):
+    case.file(0).write_text("hello" * 100)
+    return r"1-08\.dcm is no DICOM file"
+
+
+def strange_syntax(case):
+    path = case.file(2)
+    path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.9.9.9\0"))
+    return r"1-06\.dcm cannot be read \(its transfer syntax is '1\.2\.840\.10008\.9\.9\.9', which is none of DICOM's"
+
+
+def bad_number(case):
+    path = case.file(2)
+    path.write_bytes(path.read_bytes().replace(b"\x28\0\x10\0US\2\0\x3c\0", b"\x28\0\x10\0US\1\0\x3c"))
+    return r"1-06\.dcm cannot be read \("
+
+
 def missing_slice(case):
     case.file(2).unlink()
     return r"002\.xml outlines '0' in the slice 1\.3\.6\.1\.2\.0\.2 \(z = -95\.0\), which is not in .*300056"
@@ -249,10 +266,11 @@ def two_sizes(case):
     return r"300056.* holds slices of several sizes in one series, \[\(50, 80\), \(60, 80\)\]"
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [broken_slice, missing_slice, missing_xml, broken_xml, entities, other_series, outside, no_slices, two_sizes],
-)
+SLICES = [broken_slice, no_dicom, strange_syntax, bad_number, missing_slice, no_slices, two_sizes]
+READINGS = [missing_xml, broken_xml, entities, other_series, outside]
+
+
+@pytest.mark.parametrize("damage", [*SLICES, *READINGS])
 def test_a_broken_patient_is_named_and_the_others_go_on(root, damage, caplog):
     said = damage(Case.at(root / "LIDC-IDRI", 2))
     with caplog.at_level(logging.WARNING, "xaibench"):

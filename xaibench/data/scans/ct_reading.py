@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import io
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +33,8 @@ _TAGS = [
     "PixelSpacing",
     "ImagePositionPatient",
 ]
+#: Of a slice; scanners make 512×512.
+_MOST_PIXELS = 4096 * 4096
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ def read_modality(path: Path) -> str:
     Raises:
         DataFileError: If it is no DICOM file, or its head is cut off.
     """
-    with _naming_dicom(path):
-        return str(import_medical("pydicom").dcmread(path, stop_before_pixels=True, specific_tags=_TAGS).Modality)
+    with _opened(path) as stream:
+        return str(import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS).Modality)
 
 
 def read_head(path: Path) -> Head:
@@ -97,11 +101,13 @@ def read_head(path: Path) -> Head:
     Raises:
         DataFileError: If it is no DICOM file, lacks what a CT slice must say, or is cut off.
     """
-    with _naming_dicom(path), open(path, "rb") as stream:
+    with _opened(path) as stream:
         said = import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS)
-        rows, columns = int(said.Rows), int(said.Columns)
+        rows, columns = _size(said)
         spacing = (float(said.PixelSpacing[0]), float(said.PixelSpacing[1]))
         z = float(said.ImagePositionPatient[2])
+        if not math.isfinite(z + sum(spacing)):
+            raise ValueError(f"its position is {z} mm, its spacing {spacing} mm")
         head = Head(
             path=path,
             image=str(said.SOPInstanceUID),
@@ -112,12 +118,13 @@ def read_head(path: Path) -> Head:
             columns=columns,
             spacing=spacing,
         )
-        syntax = said.file_meta.TransferSyntaxUID
+        syntax = _syntax(said)
         needed = 1
-        if not (syntax.is_compressed or syntax.is_deflated):
+        if not syntax.is_compressed:
             needed = (8 if syntax.is_implicit_VR else 12) + rows * columns * int(said.BitsAllocated) // 8
-        if os.fstat(stream.fileno()).st_size - stream.tell() < needed:
-            raise ValueError("its pixels are cut off")
+        left = stream.size - stream.tell()
+        if left < needed:
+            raise ValueError("its pixels are cut off" if left else "it ends before its pixels")
         return head
 
 
@@ -132,8 +139,10 @@ def read_slice(path: Path, *, radiological: bool = False) -> NDArray[np.float32]
         MissingDataError: If there is no such file.
         DataFileError: If it is no slice of a CT, cut off, or compressed in a way for which no decoder is installed.
     """
-    with _naming_dicom(path):
-        said = import_medical("pydicom").dcmread(path)
+    with _opened(path) as stream:
+        said = import_medical("pydicom").dcmread(stream)
+        _syntax(said)
+        _size(said)
         slope, intercept = float(said.RescaleSlope), float(said.RescaleIntercept)
         stored = said.pixel_array
         if stored.ndim != 2:
@@ -198,14 +207,46 @@ def scan_rng(seed: int, scan: str) -> np.random.Generator:
     return np.random.default_rng([seed, *np.frombuffer(digest[:16], dtype="<u4").tolist()])
 
 
+def _size(said: Any) -> tuple[int, int]:
+    """Rows and columns of one slice of grey: decoders make room for whatever a head claims."""
+    rows, columns = int(said.Rows), int(said.Columns)
+    frames, channels = int(said.get("NumberOfFrames") or 1), int(said.get("SamplesPerPixel") or 1)
+    if frames != 1 or channels != 1:
+        raise ValueError(f"its pixels are {frames} frames of {channels} channels, expected one slice of grey")
+    if not 0 < rows * columns <= _MOST_PIXELS:
+        raise ValueError(f"it claims to be {rows}×{columns} pixels, expected at most 4096×4096")
+    return rows, columns
+
+
+def _syntax(said: Any) -> Any:
+    """How the file is written."""
+    syntax = said.file_meta.TransferSyntaxUID
+    if syntax.type != "Transfer Syntax":
+        raise ValueError(f"its transfer syntax is {str(syntax)!r}, which is none of DICOM's")
+    return syntax
+
+
+class _Stream(io.BufferedReader):
+    """A file that asks for no more memory than it has bytes: lengths in it may be made up, and Python believes them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self.size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:  # pydicom asks so where it would then inflate the whole, to any size
+            raise ValueError("it is deflated as a whole, which slices of CT are not; save it as Explicit VR")
+        return super().read(min(size, max(self.size - self.tell(), 0)))
+
+
 @contextmanager
-def _naming_dicom(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[_Stream]:
     """As :func:`naming`, for what pydicom raises: cut-off files lack tags, and tags are attributes."""
     errors = import_medical("pydicom").errors
-    with naming(path):
+    with naming(path), _Stream(path) as stream:
         try:
-            yield
-        except (DataFileError, MissingDataError):
+            yield stream
+        except (DataFileError, MissingDataError, OSError, MemoryError):
             raise
         except errors.InvalidDicomError as error:
             raise DataFileError(f"{path} is no DICOM file; get it anew.") from error
@@ -213,6 +254,8 @@ def _naming_dicom(path: Path) -> Iterator[None]:
             raise DataFileError(f"{path} is cut off or no CT slice ({error}); get it anew.") from error
         except (RuntimeError, NotImplementedError) as error:
             raise DataFileError(
-                f"{path} is compressed in a way for which no decoder is installed; "
-                f"pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg. pydicom says: {error}"
+                f"{path} is compressed in a way for which no decoder is installed, or damaged; pip install pylibjpeg "
+                f"pylibjpeg-libjpeg pylibjpeg-openjpeg, or get it anew. pydicom says: {error}"
             ) from error
+        except Exception as error:  # a dozen kinds more, few of them documented
+            raise ValueError(str(error) or type(error).__name__) from error
