@@ -24,6 +24,7 @@ REASONS = {
     "data/scans/sixray_index.py",
     "data/masks/mask_tables.py",
     "data/scans/ct_reading.py",
+    "data/scans/nifti_volumes.py",
     "data/xai_tris/photo_backgrounds.py",
     "data/xai_tris/plain_unpickling.py",
     "data/exchange/parquet_columns.py",
