@@ -72,6 +72,14 @@ def test_scores_are_those_of_the_library(tiny_run):
     for metric in ("emd_perf", "topk_precision"):
         expected = getattr(xb, metric)(maps, masks, reduction="none").numpy()
         np.testing.assert_allclose(mine.query("metric == @metric")["value"], expected, rtol=1e-6)
+    # The samples to look at say what that network predicts.
+    cell = next(cell for cell in read_samples(tiny_run) if cell.cell == ("lin", "white", "mlp"))
+    shown = list(cell.samples)
+    with torch.no_grad():
+        shares = models[best](data.test.images[shown]).softmax(1)
+    assert cell.classes == tuple(data.info.classes[target] for target in data.test.targets[shown])
+    assert cell.predicted == tuple(data.info.classes[answer] for answer in shares.argmax(1))
+    assert cell.probabilities == pytest.approx(shares.amax(1).tolist(), abs=1e-5)
 
 
 def test_correct_means_every_explained_network(tiny_run):
@@ -113,6 +121,9 @@ def test_examples_and_parts(tiny_run):
     assert {n: part["meaning"] for n, part in parts["metrics"].items()} == {
         n: METRICS.resolve(n).info.meaning for n in parts["metrics"]
     }
+    assert parts["explainers"]["lime"]["parameters"]["n_samples"] == 10
+    assert parts["explainers"]["lime"]["parameters"]["kernel_width"] == 1.0  # by default
+    assert not any("own" in part for part in parts["explainers"].values())
     environment = json.loads((tiny_run / "environment.json").read_text())
     assert environment["versions"]["torch"] == torch.__version__.split("+")[0]
     assert environment["seeds"]["training"] == [0, 1, 2]

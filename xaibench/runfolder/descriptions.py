@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
+from xaibench.core.frozen import Frozen
 from xaibench.runfolder.legible_text import all_legible, legible
 from xaibench.runfolder.tables import damaged
 
@@ -25,6 +26,8 @@ class PartWords:
         higher_is_better: Direction of a metric.
         meaning: What a score means, in a sentence; empty where nothing says.
         citation: The publication to cite, or empty.
+        parameters: What it was run with: its defaults, and what the suite says in their place.
+        own: Whether it is the user's, and not one of the library's.
     """
 
     name: str
@@ -33,6 +36,8 @@ class PartWords:
     higher_is_better: bool = True
     meaning: str = ""
     citation: str = ""
+    parameters: Frozen = field(default_factory=Frozen)
+    own: bool = False
 
     @classmethod
     def of(cls, name: str, known: Mapping[str, Any], *, label: str = "") -> PartWords:
@@ -48,12 +53,15 @@ class PartWords:
             'RISE'
         """
         own = {each.name: known[each.name] for each in fields(cls)[2:] if known.get(each.name) is not None}
+        own["parameters"] = Frozen(own.get("parameters"))
         return cls(name, label or str(known.get("label") or name), **own)
 
     def plain(self) -> dict[str, Any]:
         """All but the name, JSON-ready; what is as usual is left out."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)[1:]}
-        usual = {each.name: each.default for each in fields(self) if each.default is not MISSING}
+        values = {each.name: getattr(self, each.name) for each in fields(self)[1:]} | {
+            "parameters": dict(self.parameters)
+        }
+        usual = {each.name: each.default for each in fields(self) if each.default is not MISSING} | {"parameters": {}}
         return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
 
 

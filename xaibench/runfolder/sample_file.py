@@ -39,6 +39,9 @@ class SampleCell:
         images: ``[n, H, W, 3]`` uint8; of generated ones, zero is in the middle.
         masks: ``[n, H, W]`` uint8, 1 = important.
         maps: ``[n, M, H, W]`` float16, magnitudes, each map divided by its largest.
+        classes: The class of each sample; empty where a folder does not say. So are the next two.
+        predicted: The class that the network puts each sample in.
+        probabilities: That class's softmax probability.
         means: ``[M, H, W]`` float32, of generated sets: the mean over the correctly classified samples of the
             magnitudes, each map scaled to sum one. ``[0, H, W]`` without.
     """
@@ -60,6 +63,9 @@ class SampleCell:
     masks: NDArray[np.uint8]
     maps: NDArray[np.float16]
     means: NDArray[np.float32]
+    classes: tuple[str, ...] = ()
+    predicted: tuple[str, ...] = ()
+    probabilities: tuple[float, ...] = ()
 
     @property
     def cell(self) -> tuple[str, str, str]:
@@ -69,6 +75,7 @@ class SampleCell:
 
 _DTYPES = {"images": np.uint8, "masks": np.uint8, "maps": np.float16, "means": np.float32}
 _WORDS = tuple(each.name for each in fields(SampleCell) if each.name not in _DTYPES)
+_OPTIONAL = ("classes", "predicted", "probabilities")
 
 
 def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
@@ -105,7 +112,8 @@ def read_samples(folder: Path) -> list[SampleCell]:
 
 def _cell(opened: Any, number: int, words: dict[str, Any]) -> SampleCell:
     found: dict[str, Any] = {name: opened.get_tensor(f"{number}/{name}") for name in _DTYPES}
-    found |= {name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in _WORDS}
+    known = {name: words[name] for name in _WORDS if name in words or name not in _OPTIONAL}
+    found |= {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
     cell = SampleCell(**found)
     count, shape = len(cell.samples), cell.images.shape[1:3]
     expected = {
@@ -117,4 +125,7 @@ def _cell(opened: Any, number: int, words: dict[str, Any]) -> SampleCell:
     for name, array in expected.items():
         if (got := getattr(cell, name).shape) != array:
             raise ValueError(f"{name} of cell {number} have the shape {list(got)}, expected {list(array)}")
+    for name in _OPTIONAL:
+        if (entries := len(getattr(cell, name))) not in (0, count):
+            raise ValueError(f"{name} of cell {number} have {entries} entries, expected {count} or none")
     return cell

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
@@ -157,6 +158,32 @@ def map_bytes(model: str | None) -> int:
     """Bytes of a pixel of a map of the network, or of no network."""
     own = getattr(registry("model").resolve(model), "explain_dtype", None) if model is not None else None
     return 4 if own is None else int(own.itemsize)
+
+
+def run_with(kind: Kind, name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a part: its defaults, and what the suite states in their place, as JSON holds them."""
+    part = registry(kind).resolve(name)
+    defaults = {key: one.default for key, one in _taken(part).items() if one.default is not one.empty}
+    if is_dataclass(part):
+        made = {one.name: one.default_factory for one in fields(part) if one.default_factory is not MISSING}
+        defaults |= {key: factory() for key, factory in made.items() if key in defaults}
+    return {key: _plain(value) for key, value in (defaults | dict(stated)).items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else str(value)
+
+
+def is_own(kind: Kind, name: str) -> bool:
+    """Whether a part is the user's own, ``"package.module:name"``, and none of the registry's or of its schemes."""
+    found = registry(kind)
+    return ":" in name and found.canonical(name) not in found and found.target(name) == name
 
 
 def _taken(part: Any) -> Mapping[str, inspect.Parameter]:

@@ -134,6 +134,13 @@ def read_correct(store: Store, network: Network) -> Tensor:
     return store.load_tensors("train", training.key, f"{seed}.correct")[0][f"{seed}.correct"]
 
 
+def read_answers(store: Store, network: Network) -> tuple[Tensor, Tensor] | None:
+    """``[n_test]`` each: the class that ``network`` puts a test sample in, and its probability; None of old results."""
+    training, seed = chosen_training(store, network)
+    found = store.load_tensors("train", training.key, f"{seed}.answer.")[0]
+    return (found[f"{seed}.answer.class"], found[f"{seed}.answer.share"]) if found else None
+
+
 def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
     """The train job and seed of ``network``: the given seed, or the one of the lowest validation loss."""
     candidates = [

@@ -16,7 +16,7 @@ from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, SAMPLES, SCORES, TRAININGS
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob
-from xaibench.runner.plan.part_facts import Kind, part_info, registry
+from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
 from xaibench.runner.stages.execution import chosen_training, read_correct, read_trainings
 from xaibench.runner.stages.merged_scores import cell_scores, place_of, set_name
@@ -198,7 +198,10 @@ def _words(part: NamedPart, kind: Kind) -> PartWords:
     info = part_info(kind, part.use)
     # A part under a name of the suite's own is shown by that name: "lime-500" is not plain "LIME".
     own_name = registry(kind).canonical(part.name) != part.use
-    return PartWords.of(part.name, vars(info) if info else {}, label=part.name if own_name else "")
+    known = dict(vars(info)) if info else {}
+    if kind != "model":  # a network's parameters are those of its training
+        known |= {"parameters": run_with(kind, part.use, part.parameters), "own": is_own(kind, part.use)}
+    return PartWords.of(part.name, known, label=part.name if own_name else "")
 
 
 def _pictures(

@@ -29,10 +29,10 @@ def train(job: TrainJob, store: Store, device: str) -> None:
     tensors: dict[str, Tensor] = {}
     records = []
     for seed, network, start, course in zip(job.seeds, networks, before, courses, strict=True):
-        correct = _correct(network, splits["test"], device)
+        correct, predicted, probability = _asked(network, splits["test"], device)
         changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
         tensors |= {f"{seed}.weights.{name}": value for name, value in changed.items()}
-        tensors[f"{seed}.correct"] = correct
+        tensors |= {f"{seed}.correct": correct, f"{seed}.answer.class": predicted, f"{seed}.answer.share": probability}
         tensors[f"{seed}.train_loss"] = torch.tensor(course["train_loss"])
         tensors[f"{seed}.val_loss"] = torch.tensor(course["val_losses"])
         records.append(
@@ -115,17 +115,25 @@ def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split],
 
 
 def _untrained(network: nn.Module, val: Split, device: str) -> dict[str, Any]:
-    accuracy = float(_correct(network, val, device).double().mean()) if len(val) else math.nan
+    accuracy = float(_asked(network, val, device)[0].double().mean()) if len(val) else math.nan
     return {"train_loss": [], "val_losses": [], "best_epoch": 0, "val_loss": 0.0, "val_accuracy": accuracy}
 
 
-def _correct(network: nn.Module, split: Split, device: str) -> Tensor:
-    """``[N]`` bool: which samples the network puts in the right class; it is asked on the device, and goes home."""
+def _asked(network: nn.Module, split: Split, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """``[N]`` each: whether the network puts a sample in its class, in which it puts it, and with what probability.
+
+    It is asked on the device, and goes home.
+    """
     import torch
 
     place = resolve_device(device)
     network.to(place).eval()
     with torch.inference_mode(), computing(device=place):
-        found = [network(x.to(place)).argmax(1) == y.to(place) for x, _, y in batches(split, 0, len(split))]
+        found = []
+        for x, _, y in batches(split, 0, len(split)):
+            logits = network(x.to(place))
+            predicted = logits.argmax(1)
+            found.append((predicted == y.to(place), predicted, logits.float().softmax(1).amax(1)))
     network.cpu()
-    return torch.cat(found).cpu()
+    correct, answer, probability = (torch.cat(each).cpu() for each in zip(*found, strict=True))
+    return correct, answer, probability

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xaibench.runfolder.sample_file import SIDE, SampleCell
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.planning import CellPlan
-from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
+from xaibench.runner.stages.execution import chosen_training, has_maps, read_answers, read_maps
 from xaibench.runner.stages.sample_data import read_test_split
 from xaibench.runner.store.result_store import Store
 
@@ -61,6 +61,8 @@ def picture_cell(
     if not samples:
         return None
     images, masks, labels = _samples(split, samples, meta["classes"], photographs=photographs)
+    answers = read_answers(store, network)
+    predicted, probabilities = ([], []) if answers is None else (each[samples].tolist() for each in answers)
     maps, means = _maps(kept, store, samples, [] if photographs else counting.tolist())
     return SampleCell(
         scenario=place[0],
@@ -71,6 +73,9 @@ def picture_cell(
         seed=seed,
         samples=tuple(samples),
         labels=tuple(labels),
+        classes=tuple(meta["classes"][target] for target in split.targets[samples].tolist()),
+        predicted=tuple(meta["classes"][answer] for answer in predicted),
+        probabilities=tuple(round(each, 6) for each in probabilities),
         browsed=len(browsed),
         sheet=tuple(samples.index(sample) for sample in sheet),
         example=samples.index(example[0]) if example else None,
