@@ -127,5 +127,5 @@ def _cell(opened: Any, number: int, words: dict[str, Any]) -> SampleCell:
             raise ValueError(f"{name} of cell {number} have the shape {list(got)}, expected {list(array)}")
     for name in _OPTIONAL:
         if (entries := len(getattr(cell, name))) not in (0, count):
-            raise ValueError(f"{name} of cell {number} have {entries} entries, expected {count} or none")
+            raise ValueError(f"{name} of cell {number} have {entries} entries, expected none or {count}")
     return cell
