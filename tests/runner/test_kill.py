@@ -33,6 +33,8 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 KILLS = 20
+#: Those that fall upon processes of workers. Few: a server of forks imports torch anew in each.
+OF_PROCESSES = {0, 7, 14}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_killed_twenty_times_the_tables_are_equal_to_the_bit(launcher, tiny_run,
     rng = random.Random(0)
     folder, kills = tmp_path / "run 0", 0
     while kills < KILLS:
-        started = Started(launcher, folder, "processes" if kills % 4 == 0 else "serial")
+        started = Started(launcher, folder, "processes" if kills in OF_PROCESSES else "serial")
         wait_for_progress(started, folder, rng.randint(1, 5))
         time.sleep(rng.uniform(0, 0.1))
         started.kill()
@@ -114,7 +116,7 @@ def test_killed_twenty_times_the_tables_are_equal_to_the_bit(launcher, tiny_run,
         while alive(started.pid) and time.monotonic() < limit:
             time.sleep(0.02)
         assert alive(started.pid) == [], "the workers end with the run that started them"
-    last = Started(launcher, folder, "processes")
+    last = Started(launcher, folder, "serial")
     last.ended(wait=True)
     assert last.code == 0
     assert same_tables(folder, tiny_run)
