@@ -52,7 +52,8 @@ def test_a_captum_attribution_as_explainer(recipe):
     names = recipe("Captum", "captum")
     matrix = names["result"].matrix("topk_precision")
     assert set(matrix.columns) > {"shapley", "saliency", "noise tunnel", "laplace"}
-    images, masks, targets = names["data"].test[:20]
+    images, masks, targets = names["data"].test[[int(name) for name in matrix.index]]  # those classified correctly
+    assert 0 < len(images) < 20
     ours = xb.explain("saliency", names["model"], images, targets)
     np.testing.assert_allclose(matrix["saliency"], xb.topk_precision(ours, masks, reduction="none"))
     assert names["maps"].shape == (25, 8, 8)

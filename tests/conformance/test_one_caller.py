@@ -74,7 +74,8 @@ def suite_scores(folder, explainers, metrics, kind=NETWORK, protocol="scaled"):
 
 def python_scores(methods, metrics, kind=NETWORK, protocol="scaled"):
     """``{(method, metric): scores}`` of :func:`xaibench.evaluate`."""
-    result = xb.evaluate(methods, tiny(), network(kind), metrics, controls=False, device="cpu", protocol=protocol)
+    how = {"controls": False, "device": "cpu", "protocol": protocol, "scored": "all"}
+    result = xb.evaluate(methods, tiny(), network(kind), metrics, **how)
     return {
         key: list(zip(rows["value"], rows["reason"], strict=True))
         for key, rows in result.scores.groupby(["method", "metric"])
@@ -136,7 +137,7 @@ def test_the_command_line_scores_a_file_of_maps_as_python_scores_its_maps(of_met
 
     np.save(tmp_path / "saliency.npy", xb.explain("saliency", network(), *tiny().test[:][::2], device="cpu").numpy())
     written = [all_[turn] for name, all_ in METRIC_SPELLINGS.items() if INFOS[name].kind != "explainer"]
-    arguments = ["--dataset", TINY, "--model", f"{__name__}:network", "--metrics", ",".join(written)]
+    arguments = ["--dataset", TINY, "--model", f"{__name__}:network", "--scored", "all", "--metrics", ",".join(written)]
     out = tmp_path / "scores.csv"
     result = CliRunner().invoke(app, ["score", str(tmp_path / "saliency.npy"), *arguments, "--out", str(out)])
     assert result.exit_code == 0, result.output

@@ -47,7 +47,7 @@ def test_a_row_a_method_and_a_column_a_metric(split):
     assert "deletion ↓" in table.columns
     assert "[" in table.loc["mine", "iou ↑"]
     text = str(result)
-    assert "8 samples; mean and 95 % interval." in text
+    assert "8 samples, those that the model classifies correctly (accuracy 100.0 %; scored='all' takes all)" in text
     assert "Controls: centre, input, laplace, sobel, uniform." in text
 
 
@@ -87,8 +87,9 @@ def test_a_list_of_names_and_captums_objects_are_methods(split):
     from captum.attr import Saliency
 
     model = nn.Sequential(nn.Flatten(), nn.Linear(split.images[0].numel(), 2)).double()
-    names = xb.evaluate(["saliency", "input_x_gradient"], split, model, metrics=["f1"], controls=False)
-    theirs = xb.evaluate({"theirs": Saliency(model)}, split, model, metrics=["f1"], controls=False)
+    how = {"metrics": ["f1"], "controls": False, "scored": "all"}
+    names = xb.evaluate(["saliency", "input_x_gradient"], split, model, **how)
+    theirs = xb.evaluate({"theirs": Saliency(model)}, split, model, **how)
     assert list(names.matrix("f1")) == ["saliency", "input_x_gradient"]
     maps = xb.explain(Saliency(model), model, split.images, split.targets)
     expected = xb.evaluate(maps, split, metrics=["f1"], controls=False)

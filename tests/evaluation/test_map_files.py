@@ -43,7 +43,12 @@ def test_a_template_has_the_ids_and_is_read_again(tmp_path, split):
         assert template["ids"].tolist() == IDS == list(split.ids)
         assert template["files"].tolist() == ["7.png", "2.png", "4.png"]
         assert template["targets"].tolist() == [1, 0, 0]
-    assert read_maps(tmp_path / "t.npz", IDS).shape == (3, 6, 6)
+        content = dict(template)
+    with pytest.raises(MapFileError, match=r"t\.npz: all 3 maps are zero everywhere, as in a template that nobody"):
+        read_maps(tmp_path / "t.npz", IDS)
+    content["maps"][1, 2, 3] = 1  # two maps of zeros are the user's own affair, and are counted by evaluate
+    np.savez(tmp_path / "t.npz", **content)
+    assert np.array_equal(read_maps(tmp_path / "t.npz", IDS), content["maps"])
     with pytest.raises(MapFileError, match=r"a template is an \.npz file"):
         write_template(tmp_path / "t.npy", split)
 

@@ -37,6 +37,9 @@ def score(
     protocol: Annotated[
         str | None, typer.Option(help="How maps are cut: scaled (the default) or published.", show_default=False)
     ] = None,
+    scored: Annotated[
+        str, typer.Option(help="With --model: only the samples that it classifies correctly, or all.")
+    ] = "correct",
     out: Annotated[Path | None, typer.Option(help="Write every score to this CSV file.", show_default=False)] = None,
     template: Annotated[
         bool, typer.Option("--template", help="Write MAPS.npz with the samples' ids, to be filled in, and stop.")
@@ -61,6 +64,7 @@ def score(
                 metrics=names(metrics),
                 model=_model(model, dataset, samples),
                 protocol=cast(Any, protocol or DEFAULT),
+                scored=cast(Any, scored),
                 progress=progress,
             )
         typer.echo(str(result))

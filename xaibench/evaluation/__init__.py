@@ -1,7 +1,7 @@
 """Score maps, explainers and one's own methods on a data set, in one call."""
 
 from xaibench.evaluation.evaluating import evaluate
-from xaibench.evaluation.evaluation_table import Evaluation
+from xaibench.evaluation.evaluation_table import Evaluation, Ranks
 from xaibench.evaluation.map_files import MapFileError, read_maps, write_template
 from xaibench.evaluation.protocol import PROTOCOLS, Protocol
 
@@ -10,6 +10,7 @@ __all__ = [
     "Evaluation",
     "MapFileError",
     "Protocol",
+    "Ranks",
     "evaluate",
     "read_maps",
     "write_template",

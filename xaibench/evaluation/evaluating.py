@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from xaibench.core.checks import check_choice
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
+from xaibench.evaluation.found_scores import Found
 from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from xaibench.core.vocabulary import Precision
     from xaibench.data import Dataset, Split
+    from xaibench.evaluation.apply import Batch
 
 #: A name of an explainer, an explainer, any callable ``(model, images, targets) -> maps``, or maps ``[N, H, W]``.
 Method: TypeAlias = Any
@@ -43,6 +45,7 @@ def evaluate(
     controls: bool | Sequence[str] = True,
     samples: int | None = None,
     protocol: Protocol = DEFAULT,
+    scored: Literal["correct", "all"] = "correct",
     batch_size: int = 32,
     seed: int = 0,
     device: str = "auto",
@@ -63,6 +66,9 @@ def evaluate(
             average precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
         controls: Add the rows of uniform noise, Sobel, Laplace, the input and the centre prior; or the names of some.
         samples: Only the first so many; None = all.
+        scored: With a model, which samples are explained and scored: ``"correct"`` those that it classifies correctly,
+            as XAI-TRIS and Saliency-Bench do (of others nobody knows which pixels the wrong answer came from), or
+            ``"all"``. Without a model all are.
         protocol: How maps are cut by IoU, precision, recall and F1: ``"scaled"`` halfway between their smallest and
             largest magnitude, ``"published"`` by the functions' own defaults (:mod:`xaibench.evaluation.protocol`).
         batch_size: Samples read, explained and scored at a time; changes no score.
@@ -74,11 +80,13 @@ def evaluate(
         progress: Called with the samples done and their number.
 
     Returns:
-        The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``.
+        The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``; printed, it says
+        how many samples were scored, the model's accuracy, and whose maps are zero everywhere.
 
     Raises:
-        ValueError: If there is no sample, maps do not fit the samples, the model's outputs do not fit the classes, a
-            metric or method needs a model and there is none, or a method's maps have another shape or are not finite.
+        ValueError: If there is no sample, or none that the model classifies correctly where only such are scored; if
+            maps do not fit the samples, the model's outputs do not fit the classes, a metric or method needs a model
+            and there is none, or a method's maps have another shape or are not finite.
         UnknownNameError: If there is no such data set, explainer or metric (did you mean).
 
     Example:
@@ -88,6 +96,8 @@ def evaluate(
         >>> result.summary()[["metric", "method", "mean", "beats_controls"]].head(1).to_numpy().tolist()
         [['iou', 'truth', 1.0, True]]
     """
+    import torch
+
     from xaibench.core.compute.device import resolve_device
     from xaibench.core.compute.model_probe import check_module, probe
     from xaibench.core.compute.precision import computing
@@ -98,23 +108,30 @@ def evaluate(
     if count == 0:
         raise ValueError("dataset: the split holds no sample, expected at least one.")
     check_choice("protocol", protocol, PROTOCOLS)
+    check_choice("scored", scored, ("correct", "all"))
     scorers = _scorers(metrics, model, protocol, device)
     makers = _makers(methods, controls, model, count, seed, device, training)
-    tables: list[pd.DataFrame] = []
+    found = Found(count)
     with computing(precision, resolve_device(device)):
         if model is not None:
             check_module(model)
             model = placed(model, device)
         for start in range(0, count, batch_size):
-            batch = split[start : min(start + batch_size, count)]
-            if start == 0 and model is not None:
-                probe(model, batch[0][:1], classes=classes)
-            tables += _score_batch(makers, scorers, model, batch, start)
+            stop = min(start + batch_size, count)
+            batch, numbers = split[start:stop], torch.arange(start, stop)
+            if model is not None:
+                if start == 0:
+                    probe(model, batch[0][:1], classes=classes)
+                right = found.classified(model, batch)
+                if scored == "correct":
+                    batch, numbers = (batch[0][right], batch[1][right], batch[2][right]), numbers[right]
+            if len(numbers):
+                found.tables += _score_batch(makers, scorers, model, batch, numbers, found)
             if progress is not None:
-                progress(min(start + batch_size, count), count)
+                progress(stop, count)
+    found.check(scored)
     infos = {scorer.name: scorer.info for scorer in scorers}
-    groups = None if split.groups is None else split.groups[:count]
-    return Evaluation(_joined(tables, split.ids), infos, frozenset(m.label for m in makers if m.control), groups)
+    return found.evaluation(split, infos, frozenset(m.label for m in makers if m.control))
 
 
 @dataclass(frozen=True)
@@ -129,9 +146,9 @@ class _Maker:
     def control(self) -> bool:
         return self.explainer is not None and self.explainer.control
 
-    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor, start: int) -> Tensor:
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor, numbers: Tensor) -> Tensor:
         if self.given is not None:
-            return self.given[start : start + len(images)]
+            return self.given[numbers]
         assert self.explainer is not None
         return self.explainer(model, images, targets)
 
@@ -237,18 +254,20 @@ def _score_batch(
     makers: Sequence[_Maker],
     scorers: Sequence[AppliedMetric],
     model: nn.Module | None,
-    batch: tuple[Tensor, Tensor, Tensor],
-    start: int,
+    batch: Batch,
+    numbers: Tensor,
+    found: Found,
 ) -> Iterator[pd.DataFrame]:
     """For each method and metric the scores of the batch, numbered by their place in the split."""
     images, masks, targets = batch
     for maker in makers:
-        maps = maker(model, images, targets, start)
+        maps = maker(model, images, targets, numbers)
         if maps.shape != masks.shape:
             raise ValueError(
                 f"{maker.label}: its maps are {list(maps.shape)}, but the masks of the images are {list(masks.shape)}. "
                 "Resize the maps, or load the set with their size."
             )
+        found.see(maker.label, maps, numbers)
         for scorer in scorers:
             if scorer.info.kind == "explainer" and maker.explainer is None:
                 raise ValueError(
@@ -256,15 +275,7 @@ def _score_batch(
                     "the explainer itself, or leave the metric out."
                 )
             table = scorer(maps, batch, model, maker.explainer)
-            table["sample"] += start
+            table["sample"] = numbers.numpy()
             table.insert(0, "method", maker.label)
             table.insert(1, "metric", scorer.name)
             yield table
-
-
-def _joined(tables: Sequence[pd.DataFrame], ids: Sequence[str]) -> pd.DataFrame:
-    import pandas as pd
-
-    joined = pd.concat(tables, ignore_index=True)
-    joined["sample"] = [ids[number] for number in joined["sample"]]
-    return joined

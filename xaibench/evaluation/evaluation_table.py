@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from xaibench.core.registry import UnknownNameError
+from xaibench.core.rich_results import html_table
 from xaibench.statistics import (
     against_controls,
     average_ranks,
@@ -29,7 +30,32 @@ if TYPE_CHECKING:
 MARK = "†"
 
 
-@dataclass(frozen=True, eq=False)
+class Ranks(NamedTuple):
+    """How methods rank within the samples, 1 being the best.
+
+    Attributes:
+        ranks: Mean rank of each method, best first.
+        critical_difference: Below which two mean ranks cannot be told apart (Nemenyi, 5 %).
+        n: Over how many samples, those where all methods are defined.
+    """
+
+    ranks: pd.Series
+    critical_difference: float
+    n: int
+
+    def _note(self) -> str:
+        return f"Mean ranks over {self.n} samples; told apart from a difference of {self.critical_difference:.2f} on."
+
+    def __repr__(self) -> str:
+        ranks = self.ranks.rename_axis(None).to_string(float_format="{:.2f}".format)
+        return f"{ranks}\n{self._note()}"
+
+    def _repr_html_(self) -> str:
+        rows = [(method, f"{rank:.2f}") for method, rank in self.ranks.items()]
+        return html_table(rows, head=("method", "mean rank"), notes=[self._note()])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Scores of several methods on the same samples.
 
@@ -39,12 +65,20 @@ class Evaluation:
         metrics: What is known of each metric: label, direction, range.
         controls: The methods that know no model.
         groups: ``[N]`` which samples belong together (patients, images), or None.
+        samples: How many samples were looked at; those that were scored are fewer where only those count that the model
+            classifies correctly.
+        accuracy: The share of them that the model classifies correctly, 0 to 1; None without a model.
+        zero_maps: Of the methods that made maps that are zero everywhere, of which samples. Such a map ranks no pixel
+            above another: metrics score it as a constant one, or not at all.
     """
 
     scores: pd.DataFrame
     metrics: Mapping[str, MetricInfo]
     controls: frozenset[str] = frozenset()
     groups: NDArray[np.int64] | None = None
+    samples: int | None = None
+    accuracy: float | None = None
+    zero_maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _matrices: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
@@ -148,22 +182,22 @@ class Evaluation:
         rows = [(*pair, m, low, high, one, all_, int(n)) for pair, m, (low, high), one, all_, n in values]
         return pd.DataFrame(rows, columns=columns)
 
-    def ranks(self, metric: str) -> tuple[pd.Series, float, int]:
+    def ranks(self, metric: str) -> Ranks:
         """How the methods rank within the samples, 1 being the best.
 
         Args:
             metric: Its name.
 
         Returns:
-            Mean rank of each method, best first; the critical difference between two of them (Nemenyi, 5 %); and over
-            how many samples, those where all methods are defined.
+            Mean rank of each method, best first; the critical difference between two of them; and over how many
+            samples.
         """
         import pandas as pd
 
         matrix = self.matrix(metric)
         ranks, n = average_ranks(matrix.to_numpy(), higher_is_better=self.metrics[metric].higher_is_better)
         found = pd.Series(ranks, index=matrix.columns, name="rank").sort_values()
-        return found, critical_difference(len(found), n), n
+        return Ranks(found, critical_difference(len(found), n), n)
 
     def table(self) -> pd.DataFrame:
         """A row a method and a column a metric: ``mean [low, high]``.
@@ -184,12 +218,32 @@ class Evaluation:
         arrows = {name: f"{name} {'↑' if info.higher_is_better else '↓'}" for name, info in self.metrics.items()}
         return wide.rename(columns=arrows).rename_axis(index=None, columns=None)
 
-    def __str__(self) -> str:
-        samples = self.scores["sample"].nunique()
-        lines = [self.table().to_string(), f"{samples} samples; mean and 95 % interval."]
+    def notes(self) -> list[str]:
+        """What is said below the table: who was scored, the accuracy, the controls, maps that are zero everywhere."""
+        lines = [f"{self._scored()}; mean and 95 % interval."]
         if self.controls:
             lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")
-        return "\n".join(lines)
+        if self.zero_maps:
+            counts = ", ".join(f"{method} {len(ids)}" for method, ids in self.zero_maps.items())
+            lines.append(f"Maps that are zero everywhere: {counts} (.zero_maps has the samples).")
+        return lines
+
+    def _scored(self) -> str:
+        scored = self.scores["sample"].nunique()
+        if self.accuracy is None:
+            return f"{scored} samples"
+        right = f"accuracy {self.accuracy:.1%}".replace("%", " %")
+        if scored == self.samples and self.accuracy < 1:
+            return f"{scored} samples, wrongly classified ones too ({right})"
+        some = f"{scored} samples" if scored == self.samples else f"{scored} of {self.samples} samples"
+        return f"{some}, those that the model classifies correctly ({right}; scored='all' takes all)"
+
+    def __str__(self) -> str:
+        return "\n".join([self.table().to_string(), *self.notes()])
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
-        return str(self.table().to_html())
+        table = self.table()
+        return html_table(table.itertuples(name=None), head=("", *table.columns), notes=self.notes())

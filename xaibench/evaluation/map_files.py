@@ -41,7 +41,8 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
         ``[N, H, W]``.
 
     Raises:
-        MapFileError: If the file cannot be read, lacks samples, has unknown or repeated ones, or maps of unlike shapes.
+        MapFileError: If the file cannot be read, lacks samples, has unknown or repeated ones, maps of unlike shapes, or
+            nothing but zeros (a template that was not filled in).
     """
     path = Path(path)
     try:
@@ -64,7 +65,13 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         got = ", ".join(str(list(shape)) for shape in sorted(shapes))
         raise MapFileError(f"{path}: expected a map [H, W] for each sample, all of one size, got {got}.")
-    return np.stack([found[one] for one in ids])
+    maps = np.stack([found[one] for one in ids])
+    if not maps.any():
+        raise MapFileError(
+            f"{path}: all {len(ids)} maps are zero everywhere, as in a template that nobody has filled in. Put your "
+            f"maps into its entry {MAPS!r}, in the order of {IDS!r}, and save it."
+        )
+    return maps
 
 
 def write_template(path: str | os.PathLike[str], split: Split) -> None:
