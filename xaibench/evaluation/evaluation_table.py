@@ -219,7 +219,11 @@ class Evaluation:
         return wide.rename(columns=arrows).rename_axis(index=None, columns=None)
 
     def notes(self) -> list[str]:
-        """What is said below the table: who was scored, the accuracy, the controls, maps that are zero everywhere."""
+        """What is said below the table.
+
+        Returns:
+            Lines: who was scored, and the model's accuracy; the controls; whose maps are zero everywhere.
+        """
         lines = [f"{self._scored()}; mean and 95 % interval."]
         if self.controls:
             lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")
