@@ -110,7 +110,7 @@ def typed_again(text):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             names = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
-            found += [table.stem for table in TABLES if len(names & set(table.columns)) >= 0.75 * len(table.columns)]
+            found += [table.stem for table in TABLES if len(names & set(table.columns)) > 0.75 * len(table.columns)]
     return found
 
 

@@ -19,8 +19,10 @@ from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.network_training import network_seed
+from xaibench.runner.stages.sample_data import image_marks
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
+TABLES = (*TABLES, "images.parquet")
 
 COLUMNS = ["dataset", "scenario", "background", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
 COLUMNS += ["higher_is_better", "reason", "data_seed"]
@@ -51,6 +53,15 @@ def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
     assert scores["higher_is_better"].all()
     assert ((scores["reason"] == "") == scores["value"].notna()).all()
     assert set(scores["scenario"]) == {"lin", "rigid"}
+
+
+def test_images_are_known_again_by_their_hash(tiny_run):
+    images = pd.read_parquet(tiny_run / "images.parquet")
+    assert list(images.groupby("dataset").size()) == [6, 6]
+    data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
+    first = images[images["dataset"] == "xai-tris/lin-white-8x8"]
+    assert list(first["image"]) == image_marks(data.test.images[:6]).tolist()
+    assert list(first["sample"]) == list(range(6))
 
 
 def test_scores_are_those_of_the_library(tiny_run):

@@ -110,7 +110,10 @@ def compare(
     folders: Annotated[list[Path], typer.Argument(help="Run folders; each is compared with the first.")],
     out: Annotated[Path | None, typer.Option(help="Write all rows to this CSV file.", show_default=False)] = None,
 ) -> None:
-    """Put runs side by side: what moved, and whether it is more than chance (5 %, corrected for all comparisons)."""
+    """Put runs side by side: what moved, and whether it is more than chance (5 %, corrected for all comparisons).
+
+    Scores of the same image are paired; where the runs' images differ, all of one are compared with all of the other.
+    """
     with clear_errors():
         from xaibench.report.numbers.run_comparison import compare_runs
 
@@ -121,6 +124,8 @@ def compare(
             mine = moved[moved["run"] == run]
             better = int(mine["better"].sum())
             typer.echo(f"{run}: of {len(rows)} means, {better} better and {len(mine) - better} worse than {folders[0]}")
+            if unpaired := sorted(set(rows[~rows["paired"]]["dataset"])):
+                typer.echo(f"  without pairs, as the images differ or are not said: {', '.join(unpaired)}")
         if len(moved):
             typer.echo()
             print_table(moved.drop(columns=["run", "p"] if len(folders) == 2 else ["p"]).head(40))

@@ -252,6 +252,11 @@ SAMPLES = Table(
     },
     optional=frozenset({"id", "group", "file"}),
 )
+IMAGES = Table(
+    "images.parquet",
+    "a hash of each explained image, by which runs are paired",
+    {"dataset": "text", "data_seed": "whole", "sample": "whole", "image": "whole"},
+)
 CURVES = Table(
     "curves.parquet",
     "mean curves of insertion and deletion, and the middle half of the samples around them",
@@ -299,4 +304,4 @@ COMPARISONS = Table(
 )
 
 #: All of them, those to look at first in front.
-TABLES = (SUMMARY, SCORES, COMPARISONS, ACCURACY, TRAININGS, CURVES, SAMPLES, JOBS, FAILURES)
+TABLES = (SUMMARY, SCORES, COMPARISONS, ACCURACY, TRAININGS, CURVES, SAMPLES, IMAGES, JOBS, FAILURES)

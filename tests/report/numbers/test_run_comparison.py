@@ -1,12 +1,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from xaibench.report import RunFolderError
 from xaibench.report.numbers.run_comparison import compare_runs
 
 
-def write(folder, shift=0.0, noise=0.05, explainers=("saliency", "lime"), samples=60, seed=0, higher=True):
+def write(
+    folder, shift=0.0, noise=0.05, explainers=("saliency", "lime"), samples=60, seed=0, higher=True, images=range(1000)
+):
     rng, moved = np.random.default_rng(0), np.random.default_rng(seed + 1)
     parts = []
     for explainer in explainers:
@@ -23,6 +26,9 @@ def write(folder, shift=0.0, noise=0.05, explainers=("saliency", "lime"), sample
         )
     folder.mkdir()
     pd.concat(parts).to_parquet(folder / "scores.parquet")
+    if images is not None:
+        rows = {"dataset": "d", "data_seed": 0, "sample": range(samples), "image": list(images)[:samples]}
+        pd.DataFrame(rows).to_parquet(folder / "images.parquet")
     return folder
 
 
@@ -76,3 +82,67 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     (one / "scores.parquet").write_bytes(b"PAR1")
     with pytest.raises(RunFolderError, match="cannot be read"):
         compare_runs([one, one])
+
+
+def test_the_same_image_is_paired_wherever_it_stands(tmp_path):
+    one = write(tmp_path / "a", noise=0)
+    other = write(tmp_path / "b", noise=0, images=range(59, -1, -1))
+    scores = pd.read_parquet(other / "scores.parquet")
+    scores["value"] = scores.groupby("explainer")["value"].transform(lambda values: values.to_numpy()[::-1])
+    scores.to_parquet(other / "scores.parquet")
+    table = compare_runs([one, other])
+    assert table["paired"].all()
+    assert (table["difference"] == 0).all()
+
+
+def test_an_image_that_comes_twice_is_paired_once_each(tmp_path):
+    twice = [number // 2 for number in range(60)]
+    table = compare_runs([write(tmp_path / "a", images=twice), write(tmp_path / "b", images=twice)])
+    assert set(table["n"]) == {60}
+
+
+@pytest.mark.parametrize("images", [None, range(2000, 3000)])
+def test_unlike_or_unknown_images_are_not_paired(tmp_path, images):
+    """The first image of one run is not that of the other, though both have the number 0."""
+    one = write(tmp_path / "a", samples=80)
+    table = compare_runs([one, write(tmp_path / "b", shift=0.2, samples=60, images=images)]).set_index("explainer")
+    assert not table["paired"].any()
+    assert set(table["n"]) == {60}
+    moved = table.loc["saliency"]
+    values = [
+        pd.read_parquet(tmp_path / name / "scores.parquet").query("explainer == 'saliency'")["value"] for name in "ab"
+    ]
+    assert moved["p"] == pytest.approx(stats.ttest_ind(*values, equal_var=False).pvalue)
+    assert moved["difference"] == pytest.approx(values[1].mean() - values[0].mean())
+    assert moved["low"] < moved["difference"] < moved["high"]
+
+
+def test_few_shared_images_make_no_pairs(tmp_path):
+    table = compare_runs([write(tmp_path / "a"), write(tmp_path / "b", images=[*range(29), *range(100, 200)])])
+    assert not table["paired"].any()
+    table = compare_runs([tmp_path / "a", write(tmp_path / "c", images=[*range(30), *range(100, 200)])])
+    assert table["paired"].all()
+    assert set(table["n"]) == {30}
+
+
+@pytest.mark.parametrize("images", [None, range(1000)])
+def test_rounding_is_no_difference(tmp_path, images):
+    one, other = write(tmp_path / "a", noise=0, images=images), write(tmp_path / "b", noise=0, images=images)
+    scores = pd.read_parquet(other / "scores.parquet")
+    scores["value"] += 6e-10
+    scores.to_parquet(other / "scores.parquet")
+    table = compare_runs([one, other])
+    assert table["better"].isna().all()
+    if images is not None:
+        assert (table["p"] == 1).all()
+
+
+@pytest.mark.parametrize("step", [0.0, 1e-9, 0.5])
+def test_runs_that_each_score_all_alike(tmp_path, step):
+    one, other = write(tmp_path / "a", images=None), write(tmp_path / "b", images=None)
+    for number, folder in enumerate((one, other)):
+        pd.read_parquet(folder / "scores.parquet").assign(value=0.25 + number * step).to_parquet(
+            folder / "scores.parquet"
+        )
+    table = compare_runs([one, other])
+    assert list(table["better"]) == ([True] * 2 if step == 0.5 else [None] * 2)

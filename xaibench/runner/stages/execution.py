@@ -18,7 +18,7 @@ from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, ScoreJob, TrainJob
 from xaibench.runner.stages.network_training import make_network, train
-from xaibench.runner.stages.sample_data import batches, make_data, read_data, read_test_split
+from xaibench.runner.stages.sample_data import batches, image_marks, make_data, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
 
 if TYPE_CHECKING:
@@ -61,9 +61,13 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
         if network is not None and stated() is None:
             # As explain would for every batch: moved and turned once, for all of them.
             network = network.to(getattr(network, "explain_dtype", None))
-        maps = [explainer(network, images, targets) for images, _, targets in batches(split, start, stop)]
+        maps, marks = [], []
+        for images, _, targets in batches(split, start, stop):
+            marks.append(image_marks(images))  # before anyone is given them
+            maps.append(explainer(network, images, targets))
     found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
-    store.save_tensors("explain", job.key, {"maps": found}, {"explainer": job.explainer.name})
+    tensors = {"maps": found, "images": torch.cat(marks) if marks else image_marks(split[:0][0])}
+    store.save_tensors("explain", job.key, tensors, {"explainer": job.explainer.name})
 
 
 def _computing(job: ExplainJob, device: str) -> contextlib.AbstractContextManager[None]:
@@ -175,3 +179,9 @@ def read_maps(store: Store, job: ExplainJob) -> Tensor:
 
     maps = [store.load_tensors("explain", part.key)[0]["maps"] for part in job.parts]
     return maps[0] if len(maps) == 1 else torch.cat([part for part in maps if len(part)])
+
+
+def read_image_marks(store: Store, job: ExplainJob) -> list[int]:
+    """Of each explained sample, in order, the hash of its image (:func:`image_marks`); none of older results."""
+    parts = [store.load_tensors("explain", part.key, "images")[0] for part in job.parts]
+    return [mark for part in parts for mark in part["images"].tolist()] if all(parts) else []

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench.runfolder.descriptions import PARTS, PartWords, RunParts
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
-from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, SAMPLES, SCORES, TRAININGS
+from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, IMAGES, SAMPLES, SCORES, TRAININGS, Table
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
-from xaibench.runner.stages.execution import chosen_training, read_correct, read_trainings
+from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_trainings
 from xaibench.runner.stages.merged_scores import cell_scores, place_of, set_name
 from xaibench.runner.stages.sample_data import sample_rows
 from xaibench.runner.stages.sample_pictures import picture_cell
@@ -54,11 +54,12 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / ACCURACY.name, ACCURACY.to_csv(_accuracy_rows(cells, trainings, store)))
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
     write_atomic(out / PARTS, _parts(plan).to_json())
+    _write_rows(IMAGES, _image_rows(cells, store), out)
     pictures = list(_pictures(cells, store, correct, out / MERGED))
     write_atomic(out / PICTURES, to_safetensors(pictures))
     if on_disk := [cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk")]:
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(_sample_rows(on_disk, store)))
-        _write_curves(on_disk, store, out / CURVES.name)
+        _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, store)), out)
 
 
 def _trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:
@@ -150,14 +151,27 @@ def _sample_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, 
             yield {"dataset": name, "data_seed": data.seed, **row}
 
 
-def _write_curves(cells: Iterable[CellPlan], store: Store, path: Path) -> None:
-    """Nothing where no score has curves."""
+def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, Any]]:
+    """Which image each explained sample of a data set is, from the first of its explainers that is done."""
+    made = store.keys("explain")
+    seen: set[tuple[str, int]] = set()
+    for cell in cells:
+        place = {"dataset": set_name(cell), "data_seed": cell.data.seed}
+        for explain in dict.fromkeys(score.explain for _, score in cell.scores):
+            if tuple(place.values()) not in seen and all(part.key in made for part in explain.parts):
+                seen.add((set_name(cell), cell.data.seed))
+                for sample, mark in enumerate(read_image_marks(store, explain)):
+                    yield place | {"sample": sample, "image": mark}
+
+
+def _write_rows(table: Table, rows: Iterable[Mapping[str, Any]], out: Path) -> None:
+    """A Parquet file; none where there is no row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if rows := [row for cell in cells for row in _curve_rows(cell, store)]:
-        table = pa.Table.from_pylist(rows, CURVES.arrow_schema())
-        write_atomic(path, lambda partial: pq.write_table(table, partial, write_page_checksum=True))
+    if found := list(rows):
+        content, path = pa.Table.from_pylist(found, table.arrow_schema()), out / table.name
+        write_atomic(path, lambda partial: pq.write_table(content, partial, write_page_checksum=True))
 
 
 def _curve_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:

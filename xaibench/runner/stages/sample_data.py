@@ -95,6 +95,22 @@ def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
     ]
 
 
+def image_marks(images: Tensor) -> Tensor:
+    """``[N]`` int64: a hash of each image ``[C, H, W]`` as the network gets it, by which runs know it again.
+
+    Example:
+        >>> import torch
+        >>> one, other, again = image_marks(torch.tensor([0.0, 1.0, 0.0]).view(3, 1, 1, 1)).tolist()
+        >>> one == again, one == other
+        (True, False)
+    """
+    import torch
+
+    start = f"{images.dtype} {tuple(images.shape[1:])}".encode()
+    found = [hashlib.blake2b(start + image.numpy().tobytes(), digest_size=8).digest() for image in images.contiguous()]
+    return torch.tensor([int.from_bytes(digest, signed=True) for digest in found], dtype=torch.int64)
+
+
 def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters with ``$NAME`` replaced by that variable of the environment: a folder lies elsewhere on each machine.
 
