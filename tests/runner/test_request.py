@@ -45,7 +45,12 @@ def request_of(tmp_path):
 
 @pytest.mark.parametrize(
     ("choice", "jobs"),
-    [({}, 12), ({"datasets": ["xai-tris/xor-white-8x8"]}, 6), ({"models": ["mlp", "llr"]}, 18)],
+    [
+        ({}, 12),
+        ({"datasets": ["xai-tris/xor-white-8x8"]}, 6),
+        ({"models": ["mlp", "llr"]}, 18),
+        ({"explainers": ["oracles.simple_explainers:saliency"], "metrics": ["hit", "auc"], "samples": 2}, 16),
+    ],
 )
 def test_what_is_priced_is_what_runs(request_of, choice, jobs):
     request = request_of(**choice)

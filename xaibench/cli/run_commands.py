@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,6 +45,19 @@ def run(
     model: Annotated[
         str | None, typer.Option(help="Instead of the suite's, such as resnet50.", show_default=False)
     ] = None,
+    explainers: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of the suite's, beside its controls: mine:squared,gradcam; yours are module:name.",
+            show_default=False,
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Instead of the suite's, such as iou,hit.", show_default=False)
+    ] = None,
+    samples: Annotated[
+        str | None, typer.Option(help="The first so many test samples of each set, or all.", show_default=False)
+    ] = None,
     finetune: Annotated[
         str | None, typer.Option(help="head or all, of suites with pretrained networks.", show_default=False)
     ] = None,
@@ -77,6 +90,9 @@ def run(
             root=root,
             datasets=names(datasets),
             models=names(model),
+            explainers=names(explainers),
+            metrics=names(metrics),
+            samples=_count(samples),
             finetune=finetune,
             protocol=protocol,
         )
@@ -142,6 +158,11 @@ def _say_cost(found: Estimate) -> None:
         f"{_duration(found.seconds)} on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at most, "
         f"{found.disk_mb / 1024:.1f} GiB of disk; {found.unmeasured} jobs of unknown cost"
     )
+
+
+def _count(text: str | None) -> Any:
+    """A number where it is one; the runner refuses other words than ``all``."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from xaibench.runner.plan.planning import Plan, make_plan
 from xaibench.runner.store.result_store import Store
@@ -32,6 +32,10 @@ class RunRequest:
         root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
         models: These instead of the suite's.
+        explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
+            the suite has too keep the parameters it states.
+        metrics: These instead of the suite's, likewise.
+        samples: The first so many test samples of each data set, or ``"all"``.
         finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
         protocol: How maps are cut, ``"scaled"`` or ``"published"``.
     """
@@ -46,6 +50,9 @@ class RunRequest:
     root: str | Path | None = None
     datasets: Sequence[str] | None = None
     models: Sequence[str] | None = None
+    explainers: Sequence[str] | None = None
+    metrics: Sequence[str] | None = None
+    samples: int | Literal["all"] | None = None
     finetune: str | None = None
     protocol: str | None = None
 
@@ -76,7 +83,7 @@ class RunRequest:
     @property
     def choices(self) -> dict[str, Any]:
         """What is chosen of the suite, where something is."""
-        names = ("datasets", "models", "finetune", "protocol")
+        names = ("datasets", "models", "explainers", "metrics", "samples", "finetune", "protocol")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @contextlib.contextmanager

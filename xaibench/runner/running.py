@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from xaibench.core.compute.device import devices_of, resolve_device
 from xaibench.core.messages import unknown
@@ -74,6 +74,9 @@ def run(
     root: str | Path | None = None,
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
+    explainers: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
+    samples: int | Literal["all"] | None = None,
     finetune: str | None = None,
     protocol: str | None = None,
 ) -> Run:
@@ -101,6 +104,10 @@ def run(
         root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
         models: These instead of the suite's.
+        explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
+            the suite has too keep the parameters it states.
+        metrics: These instead of the suite's, likewise.
+        samples: The first so many test samples of each data set, or ``"all"``.
         finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
         protocol: How maps are cut, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
 
@@ -126,6 +133,9 @@ def run(
         root=root,
         datasets=datasets,
         models=models,
+        explainers=explainers,
+        metrics=metrics,
+        samples=samples,
         finetune=finetune,
         protocol=protocol,
     )

@@ -46,10 +46,36 @@ def test_models_training_and_protocol_are_exchanged(bench):
         narrowed(load_suite("xai-tris-8x8")[0], finetune="all")
 
 
+def test_explainers_and_metrics_are_exchanged_beside_the_controls():
+    suite = load_suite("xai-tris-8x8")[0]
+    wanted = {"explainers": ["mine:f", "LIME", "rise"], "metrics": ["emd_perf", "IoU"], "samples": 50}
+    other = narrowed(suite, **wanted)
+    assert [part.name for part in other.explainers] == [
+        "mine:f",
+        "lime",
+        "rise",
+        "sobel",
+        "laplace",
+        "uniform",
+        "input",
+    ]
+    assert [dict(part.parameters) for part in other.explainers[:3]] == [{}, {"n_samples": 50, "alpha": 0.01}, {}]
+    assert [part.name for part in other.metrics] == ["emd_perf", "iou"]
+    assert other.explaining.samples == 50
+    assert parse_suite(tomllib.loads(narrowed_text(load_suite("xai-tris-8x8")[1], other, changed=True))) == other
+    for samples in (0, "some", 2.5, True):
+        with pytest.raises(SuiteError, match="expected a whole number of 1 or more, or 'all'"):
+            narrowed(suite, samples=samples)
+    with pytest.raises(SuiteError, match=r"explainers is \[\]; expected a list of at least one name"):
+        narrowed(suite, explainers=[])
+
+
 def test_the_suite_as_run_is_written_down(bench):
     text = load_suite("saliency-bench")[1]
     assert narrowed_text(text, bench, changed=False) == text
     other = narrowed(bench, datasets=["pet", "object-1"], models=["vgg16"], finetune="all", protocol="published")
+    assert parse_suite(tomllib.loads(narrowed_text(text, other, changed=True))) == other
+    other = narrowed(bench, explainers=["gradcam"], metrics=["iou", "insertion"], samples="all")
     read = parse_suite(tomllib.loads(narrowed_text(text, other, changed=True)))
     assert read == other
 

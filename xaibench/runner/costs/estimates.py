@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from xaibench.core.compute.device import devices_of
 from xaibench.runner.costs.calibration import calibrate, known_costs
@@ -57,6 +57,9 @@ def estimate(
     root: str | Path | None = None,
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
+    explainers: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
+    samples: int | Literal["all"] | None = None,
     finetune: str | None = None,
     protocol: str | None = None,
     measure: bool = True,
@@ -79,6 +82,9 @@ def estimate(
         root: As in :func:`~xaibench.runner.run`.
         datasets: As in :func:`~xaibench.runner.run`.
         models: As in :func:`~xaibench.runner.run`.
+        explainers: As in :func:`~xaibench.runner.run`.
+        metrics: As in :func:`~xaibench.runner.run`.
+        samples: As in :func:`~xaibench.runner.run`.
         finetune: As in :func:`~xaibench.runner.run`.
         protocol: As in :func:`~xaibench.runner.run`.
         measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
@@ -102,6 +108,9 @@ def estimate(
         root=root,
         datasets=datasets,
         models=models,
+        explainers=explainers,
+        metrics=metrics,
+        samples=samples,
         finetune=finetune,
         protocol=protocol,
     )

@@ -1,15 +1,15 @@
-"""A suite made to fit: other models, fewer sets, and without the sets that are not there."""
+"""A suite made to fit: other parts, fewer sets or samples, and without the sets that are not there."""
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from xaibench.runner.plan.part_facts import registry
+from xaibench.runner.plan.part_facts import Kind, part_info, registry
 from xaibench.runner.stages.sample_data import with_variables
-from xaibench.runner.suites.suite_tables import Cell, Suite, SuiteError
+from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError
 from xaibench.runner.suites.toml_writing import to_toml
 
 
@@ -18,22 +18,30 @@ def narrowed(
     *,
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
+    explainers: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
+    samples: int | Literal["all"] | None = None,
     finetune: str | None = None,
     protocol: str | None = None,
 ) -> Suite:
-    """The suite with some of its data sets, with other models, or with another training.
+    """The suite with some of its data sets, with other parts, of other samples, or with another training.
 
     Args:
         suite: As written.
         datasets: Names or labels of the sets to keep; None = all.
         models: Instead of each cell's own; None = those.
+        explainers: Instead of the suite's own, whose parameters they have where they are among them; its controls stay,
+            since maps are judged beside them. None = those.
+        metrics: Instead of the suite's own, likewise; None = those.
+        samples: The first so many test samples, or ``"all"``; None = as the suite says.
         finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
         protocol: How maps are cut, ``"scaled"`` or ``"published"``.
 
     Raises:
         SuiteError: If a set is not in the suite, or its networks are not pretrained ones.
     """
-    for what, given in (("datasets", datasets), ("models", models)):
+    lists = {"datasets": datasets, "models": models, "explainers": explainers, "metrics": metrics}
+    for what, given in lists.items():
         if given is not None and (isinstance(given, str) or not given):
             raise SuiteError(f"{what} is {given!r}; expected a list of at least one name.")
     cells: list[Cell] = list(suite.cells)
@@ -42,6 +50,11 @@ def narrowed(
     if models is not None:
         cells = [dataclasses.replace(cell, models=tuple(models)) for cell in cells]
     training, explaining = suite.training, suite.explaining
+    if samples is not None:
+        if samples != "all" and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+            raise SuiteError(f"samples is {samples!r}; expected a whole number of 1 or more, or 'all'.")
+        cut = 0 if samples == "all" else explaining.samples_per_job  # how many all are, nobody knows beforehand
+        explaining = dataclasses.replace(explaining, samples=samples, samples_per_job=cut)
     if finetune is not None:
         if training.method not in ("head", "all"):
             raise SuiteError(
@@ -54,7 +67,28 @@ def narrowed(
         if protocol not in ("scaled", "published"):
             raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
         explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
-    return dataclasses.replace(suite, cells=tuple(cells), training=training, explaining=explaining)
+    return dataclasses.replace(
+        suite,
+        cells=tuple(cells),
+        training=training,
+        explaining=explaining,
+        explainers=_parts("explainer", suite.explainers, explainers),
+        metrics=_parts("metric", suite.metrics, metrics),
+    )
+
+
+def _parts(kind: Kind, own: Sequence[NamedPart], wanted: Sequence[str] | None) -> tuple[NamedPart, ...]:
+    """The parts of these names, as the suite has them where it has them; of explainers also the suite's controls."""
+    if wanted is None:
+        return tuple(own)
+    found: list[NamedPart] = []
+    for name in wanted:
+        use = registry(kind).canonical(name)
+        called = [part for part in own if part.name == name] or [part for part in own if part.use == use]
+        found += called or [NamedPart(use, use)]
+    if kind == "explainer":
+        found += [part for part in own if getattr(part_info(kind, part.use), "control", False)]
+    return tuple(dict.fromkeys(found))
 
 
 def _chosen(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
@@ -77,9 +111,18 @@ def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
     tables = tomllib.loads(text)
     tables.pop("quick", None)
     tables["training"] = tables.get("training", {}) | {"method": suite.training.method}
-    tables["explaining"] = tables.get("explaining", {}) | {"protocol": suite.explaining.protocol}
+    how = suite.explaining
+    changed_now = {"protocol": how.protocol, "samples": how.samples, "samples_per_job": how.samples_per_job}
+    tables["explaining"] = tables.get("explaining", {}) | changed_now
     tables["cells"] = [_cell_table(cell) for cell in suite.cells]
+    tables["explainers"] = {part.name: _part_table("explainer", part) for part in suite.explainers}
+    tables["metrics"] = {part.name: _part_table("metric", part) for part in suite.metrics}
     return "# As run, with what the command line has changed.\n" + to_toml(tables)
+
+
+def _part_table(kind: Kind, part: NamedPart) -> dict[str, Any]:
+    own = registry(kind).canonical(part.name) == part.use
+    return ({} if own else {"use": part.use}) | dict(part.parameters)
 
 
 def _cell_table(cell: Cell) -> dict[str, Any]:
