@@ -54,6 +54,14 @@ def test_metrics_do_not_load_torch_for_numpy_users():
     assert loaded_by(statement)[1].isdisjoint({"torch", "captum", "matplotlib", "pandas"})
 
 
+def test_opening_a_set_loads_what_it_needs():
+    """torchvision, for a ``transform`` alone, is 160 MB; pyarrow, for the first photograph, 25."""
+    statement = "import xaibench.data\n[xaibench.data.DATASETS.resolve(name) for name in xaibench.data.DATASETS]"
+    packages = loaded_by(statement)[1]
+    assert "torch" in packages
+    assert packages.isdisjoint({"torchvision", "pyarrow", "pandas", "matplotlib", "captum", "pydicom", "nibabel"})
+
+
 @pytest.mark.parametrize("name", xaibench.__all__)
 def test_every_public_name_is_there(name):
     assert name in dir(xaibench)

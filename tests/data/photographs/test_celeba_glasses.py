@@ -138,6 +138,19 @@ def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog):
         assert start in caplog.text
 
 
+@pytest.mark.parametrize("kept", [0, 1, len(WEARING) + len(WITHOUT) - 1])
+def test_an_attribute_file_that_is_cut_off_is_noticed_by_its_first_line(folder, kept):
+    file = folder / "CelebAMask-HQ-attribute-anno.txt"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[: kept + 2]))
+    count = len(WEARING) + len(WITHOUT)
+    with pytest.raises(DataFileError, match=rf"anno\.txt is cut off: its first line is '{count}', .* {kept};"):
+        opened(folder)
+    file.write_text("".join(["x\n", *lines[1:]]))
+    with pytest.raises(DataFileError, match=r"its first line is 'x', expected the number of images"):
+        opened(folder)
+
+
 def test_another_attribute_file_is_named(folder):
     file = folder / "CelebAMask-HQ-attribute-anno.txt"
     file.write_text(attributes([(0, True)], names=[name for name in NAMES if name != "Eyeglasses"]))

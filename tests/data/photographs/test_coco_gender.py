@@ -172,9 +172,9 @@ def test_captions_are_read_once(tmp_path, caplog):
     ("text", "message"),
     [
         ("{", r"captions_val2017\.json cannot be read"),
-        ("[]", r"captions_val2017\.json is no annotation file of COCO"),
+        ("[]", r"captions_val2017\.json cannot be read \(after 0 characters: expected '\{', got '\[\]'\)"),
         ('{"images": []}', r"captions_val2017\.json is no annotation file .*'annotations'"),
-        ('{"images": [{}], "annotations": []}', r"captions_val2017\.json is no annotation file .*'id'"),
+        ('{"images": [{}], "annotations": []}', r"captions_val2017\.json is no annotation file .*'file_name'"),
     ],
 )
 def test_a_broken_list_is_named(tmp_path, text, message):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-import pyarrow
 import torch
 from numpy.typing import NDArray
 from PIL import Image
@@ -16,13 +15,15 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
-from torchvision import tv_tensors
 
 from xaibench.data.dataset import Each, Sample, Split
 from xaibench.data.disk.source import Source
 
+if TYPE_CHECKING:
+    from torchvision import tv_tensors
+
 #: A function of ``(image, mask)`` that moves both together, such as those of ``torchvision.transforms.v2``.
-Transform: TypeAlias = Callable[[tv_tensors.Image, tv_tensors.Mask], tuple[Tensor, Tensor]]
+Transform: TypeAlias = Callable[["tv_tensors.Image", "tv_tensors.Mask"], tuple[Tensor, Tensor]]
 #: ``"imagenet"``, ``(means, deviations)`` of the channels, or None to leave the pixels in [0, 1].
 Normalize: TypeAlias = Literal["imagenet"] | tuple[Sequence[float], Sequence[float]] | None
 
@@ -143,6 +144,8 @@ class DiskSplit(Split):
         return images, masks, torch.from_numpy(self.source.targets[numbers])
 
     def _moved(self, images: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+        from torchvision import tv_tensors  # 160 MB, which only this needs
+
         assert self.transform is not None
         pairs = zip(images, masks, strict=True)
         moved = [self.transform(tv_tensors.Image(image), tv_tensors.Mask(mask)) for image, mask in pairs]
@@ -207,6 +210,8 @@ def _fill(out: Tensor, image: Image.Image) -> None:
 def _channels_last(image: Image.Image) -> Tensor:
     """``[h, w, 1 or 3]``, or ``[h, w, 4]`` of which the last channel means nothing."""
     if image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
+        import pyarrow
+
         with suppress(ValueError):  # an image of 16 MB or more lies in several blocks
             # Pillow's own memory, four bytes a pixel: no copy, and torch scales four channels faster than three.
             pixels: Tensor = from_dlpack(pyarrow.array(image).values)

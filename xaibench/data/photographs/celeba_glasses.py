@@ -143,6 +143,11 @@ def _attributes(file: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     names = lines[1].split() if len(lines) > 1 else []
     if "Eyeglasses" not in names:
         raise DataFileError(f"{file}: its second line names no attribute 'Eyeglasses'; get the file anew.")
+    if not lines[0].isdecimal() or int(lines[0]) > len(lines) - 2:
+        raise DataFileError(
+            f"{file} is cut off: its first line is {lines[0][:20]!r}, expected the number of images, of which "
+            f"there are {len(lines) - 2}; get the file anew."
+        )
     column = 1 + names.index("Eyeglasses")
     rows: dict[int, bool] = {}
     for line in lines[2:]:

@@ -6,16 +6,16 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.data.disk.cache_folders import cache_folder, stamp
 from xaibench.data.disk.file_readers import DataFileError, naming
 from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.image_lists import Listed
+from xaibench.data.disk.json_lists import read_items
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -45,6 +45,7 @@ SEVERAL = frozenset(
     }
     | {"kids", "adults", "group", "couple", "crowd", "family", "friends", "team", "players", "they", "their"}
 )
+_WORDS = SEVERAL.union(*TERMS.values(), *MENTIONS.values())
 _PERSON = 1
 #: Bumped when images are chosen otherwise, so that no cache of the old way is taken.
 _REVISION = 1
@@ -70,12 +71,22 @@ def gender_of(captions: Iterable[str], *, persons: int | None = None) -> str | N
         >>> gender_of(["Two men talk."]) is None, gender_of(["Two men talk."], persons=1)
         (True, 'men')
     """
-    words = {word for caption in captions for word in re.findall(r"[a-z]+", caption.casefold())}
+    return _gender({word for caption in captions for word in _telling(caption)}, persons)
+
+
+def _gender(words: Collection[str], persons: int | None) -> str | None:
+    """As :func:`gender_of`, from the words that tell."""
+    words = set(words)
     if persons != 1 if persons is not None else words & SEVERAL:
         return None
     found = [label for label, terms in TERMS.items() if words & terms]
     others = [label for label, mentions in MENTIONS.items() if words & mentions and label not in found]
     return found[0] if len(found) == 1 and not others else None
+
+
+def _telling(caption: str) -> frozenset[str]:
+    """Those of its words that the rule asks for."""
+    return _WORDS.intersection(re.findall(r"[a-z]+", caption.casefold()))
 
 
 def caption_files(folder: Path) -> list[Path]:
@@ -86,7 +97,7 @@ def caption_files(folder: Path) -> list[Path]:
 def list_people(folder: Path) -> list[Listed]:
     """The images of one man or one woman that are on disk, of all COCO releases below ``folder``, each once.
 
-    The lists are read once (hundreds of megabytes of JSON) and the result is kept in the cache.
+    The lists are read once, item by item (hundreds of megabytes of JSON), and the result is kept in the cache.
 
     Raises:
         DataFileError: If a list cannot be read.
@@ -114,22 +125,31 @@ def _people(folder: Path, part: str) -> dict[str, list[str]]:
     if people is None:
         _LOGGER.info("Reading %s; what it says is kept in %s.", captions, cached.parent)
         people = _choose(captions, persons)
-        with whole_file(cached) as stream:
-            stream.write(json.dumps(people).encode())
+        try:
+            with whole_file(cached) as stream:
+                stream.write(json.dumps(people).encode())
+        except OSError as error:
+            _LOGGER.warning("What %s says could not be kept in %s (%s); it is read anew.", captions, cached, error)
     return people
 
 
 def _choose(captions: Path, persons: Path | None) -> dict[str, list[str]]:
-    said: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
+    said: dict[str, frozenset[str]] = {}
+    # There are 590,000 captions, but few sets of words that tell: each is in memory once.
+    known: dict[frozenset[str], frozenset[str]] = {}
     with _understood(captions):
-        images, texts = _read_lists(captions)
-        for one in texts:
-            said.setdefault(str(one["image_id"]), []).append(str(one["caption"]))
-        names = {str(image["id"]): str(image["file_name"]) for image in images}
+        for kind, one in read_items(captions, "images", "annotations"):
+            if kind == "images":
+                names[str(one["id"])] = str(one["file_name"])
+            else:
+                number = str(one["image_id"])
+                words = said.get(number, frozenset()) | _telling(str(one["caption"]))
+                said[number] = known.setdefault(words, words)
     counts = None if persons is None else _count_persons(persons)
     found = {}
     for number, name in names.items():
-        label = gender_of(said.get(number, ()), persons=None if counts is None else counts.get(number, 0))
+        label = _gender(said.get(number, ()), None if counts is None else counts.get(number, 0))
         if label is not None:
             found[number] = [name, label]
     return found
@@ -138,8 +158,8 @@ def _choose(captions: Path, persons: Path | None) -> dict[str, list[str]]:
 def _count_persons(file: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
     with _understood(file):
-        for one in _read_lists(file)[1]:
-            if one["category_id"] == _PERSON:
+        for kind, one in read_items(file, "images", "annotations"):
+            if kind == "annotations" and one["category_id"] == _PERSON:
                 # A crowd is one annotation of many people.
                 number = str(one["image_id"])
                 counts[number] = counts.get(number, 0) + (2 if one.get("iscrowd") else 1)
@@ -152,12 +172,6 @@ def _part(captions: Path) -> str:
 
 def _images(folder: Path, part: str) -> str | None:
     return next((place for place in (part, f"images/{part}") if (folder / place).is_dir()), None)
-
-
-def _read_lists(file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    with open(file, encoding="utf-8") as stream:
-        lists = json.load(stream)
-    return list(lists["images"]), list(lists["annotations"])
 
 
 @contextmanager
