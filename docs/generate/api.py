@@ -6,9 +6,16 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import commands
 
 import xaibench
 
@@ -139,17 +146,52 @@ def pages() -> dict[str, str]:
     """File name (without ``.md``) to Markdown."""
     made = {name: _page(*content) for name, content in layout().items()}
     made["torchmetrics"] += _metric_classes()
-    return {"index": _index(), "cli": _commands()} | made
+    return {"index": _index(), "cli": commands.page()} | made
 
 
 def _page(title: str, sections: tuple[Section, ...]) -> str:
-    lines = [f"# {title}", ""]
+    lines, level = [f"# {title}", ""], 2
     for section in sections:
-        lines += [f"## `{section.module}`", ""]
+        if len(sections) > 1:
+            lines, level = [*lines, f"## `{section.module}`", ""], 3
         lines += _block(section.module, "members: false", "show_root_heading: false", "show_root_toc_entry: false")
-        for path in section.objects():
-            lines += _block(_reference(path), "heading_level: 3")
+        for heading, paths in grouped(section.objects()).items():
+            lines += [f"{'#' * level} {heading}", ""]
+            for path in paths:
+                lines += _block(_reference(path), f"heading_level: {level + 1}")
     return "\n".join(lines)
+
+
+#: What is no explainer and no metric, in the order of a page: first what is called.
+_GENERAL = ("Functions", "Classes", "Names and types", "Errors")
+#: What a metric is called with, in words.
+_METRICS = {
+    "ground-truth": "Against a ground truth",
+    "map": "Of the map alone",
+    "model": "Asking the model",
+    "explainer": "Asking the explainer",
+}
+
+
+def grouped(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Heading to the paths below it: explainers by family, metrics by what they ask, the rest by what it is."""
+    groups: dict[str, list[str]] = {heading: [] for heading in _GENERAL}
+    for path in paths:
+        groups.setdefault(_kind(path), []).append(path)
+    return {heading: found for heading, found in groups.items() if found}
+
+
+def _kind(path: str) -> str:
+    module, _, name = path.rpartition(".")
+    part = getattr(importlib.import_module(module), name)
+    info = getattr(part, "info", None)
+    if family := getattr(info, "family", ""):
+        return str(family)
+    if (asks := getattr(info, "kind", None)) in _METRICS:
+        return _METRICS[asks]
+    if inspect.isclass(part):
+        return "Errors" if issubclass(part, BaseException) else "Classes"
+    return "Functions" if inspect.isroutine(part) else "Names and types"
 
 
 _CLASSES = """
@@ -203,32 +245,3 @@ def _entry(name: str) -> str:
     target = f"({name}.md)" if isinstance(part, ModuleType) else f"[{linked(f'xaibench.{name}')}]"
     line = (inspect.getdoc(part) or "").split("\n")[0].replace("``", "`")
     return f"| [`xb.{name}`]{target} | {line} |"
-
-
-_COMMANDS = """# Command line
-
-Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments.
-"""
-
-
-def _commands() -> str:
-    from typer.main import get_command
-
-    from xaibench.cli import app
-
-    group: Any = get_command(app)
-    return _COMMANDS + "\n".join(_command(name, command) for name, command in sorted(group.commands.items()))
-
-
-def _command(name: str, command: Any) -> str:
-    given = [one.name.upper() for one in command.params if one.param_type_name == "argument"]
-    lines = [f"## `xaibench {name}`", "", command.help, "", f"    xaibench {' '.join([name, *given])} [OPTIONS]", ""]
-    rows = [_parameter(one) for one in command.params if one.name != "help"]
-    return "\n".join([*lines, "| argument | meaning |", "|---|---|", *rows, ""])
-
-
-def _parameter(one: Any) -> str:
-    names = one.opts if one.param_type_name == "option" else [one.name.upper()]
-    shown = one.show_default and not one.required and one.default not in (None, False)
-    default = f" Default: `{getattr(one.default, 'value', one.default)}`." if shown else ""
-    return f"| {', '.join(f'`{name}`' for name in names)} | {one.help}{default} |"

@@ -70,14 +70,16 @@ Images `[N, C, H, W]` in, signed maps `[N, H, W]` out; bigger magnitude is more 
 was given. Beside a name, `explain` takes an instance or class of these, a callable `(model, images, targets) -> maps`,
 `"package.module:name"`, and any Captum `Attribution` class or object.
 
-![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers.png)
+![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-light.png#only-light)
+![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-dark.png#only-dark)
 
 One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, parameters as by default. Red
-is positive, blue negative, white zero; each map is scaled by its own largest magnitude, and the outline is the true
-pattern. The networks are the paper's CNN; one with global average pooling for the CAM family (marked \\*); a vision
-transformer for attention rollout (\\*\\*). RISE is shown about its mean.
+is positive, blue negative, zero the colour of the page; each map is scaled by its own largest magnitude, and the outline
+is the true pattern. The networks are the paper's CNN; one with global average pooling for the CAM family (marked \\*); a
+vision transformer for attention rollout (\\*\\*). RISE is shown about its mean.
 
-![Maps of the explainers on a photograph of a cat](images/explainers-photo.jpg)
+![Maps of the explainers on a photograph of a cat](images/explainers-photo-light.jpg#only-light)
+![Maps of the explainers on a photograph of a cat](images/explainers-photo-dark.jpg#only-dark)
 
 The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, its ImageNet
 classes folded to cat and dog. Here full colour is the 99.5th percentile of the magnitude. Features are superpixels for

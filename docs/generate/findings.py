@@ -17,6 +17,8 @@ from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
+#: For narrow screens: each row of such a table is a card, or its first column stays in sight (site.css).
+CARDS, WIDE = (f'<div class="{name}" markdown>\n\n{{}}\n\n</div>' for name in ("cards", "wide"))
 NOTES = Path(__file__).parent / "findings-notes.txt"
 
 HEAD = """# What the runs found
@@ -36,9 +38,14 @@ def section(run: RunResults, command: str) -> str:
     counts = f"{samples.min()} to {samples.max()}" if samples.min() < samples.max() else f"{samples.min()}"
     parts = [f"\n## {run.title}\n\n    {command}\n"]
     parts.append(f"\nScored: {counts} samples a data set, those that all its networks classify correctly.\n")
-    parts += [f"\n### {run.metrics[name].label}\n\n{verdicts(run, found, name)}\n" for name in run.metrics]
+    parts += [
+        f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(run, found, name))}\n" for name in run.metrics
+    ]
     parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")
-    parts += [f"\n### Mean of each method: {run.metrics[name].label}\n\n{means(run, name)}\n" for name in run.metrics]
+    parts += [
+        f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n"
+        for name in run.metrics
+    ]
     return "".join(parts)
 
 

@@ -26,7 +26,9 @@ def block(source: str, *_: Any, **__: Any) -> str:
 def mathml(source: str, display: str = "inline") -> str:
     r"""A formula in LaTeX as MathML, whose brackets grow by themselves, without ``\bigl``."""
     plain = re.sub(r"\\[bB]ig[lr]?(?![a-zA-Z])", "", html.unescape(source).strip())
-    return str(convert(plain, display=display))
+    made = str(convert(plain, display=display))
+    # Bars are brackets here, never a relation between what stands on their sides, which would have space around it.
+    return made.replace('<mo stretchy="false">&#x0007C;', '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;')
 
 
 class Formulas(Extension):

@@ -25,8 +25,10 @@ def test_the_page_lists_what_is_registered_with_its_parameters():
 
 
 def test_its_pictures_are_there_and_small():
-    pictures = [ROOT / "docs" / path for path in re.findall(r"\]\((images/[^)]+)\)", page())]
-    assert len(pictures) == 2
+    shown = re.findall(r"\]\((images/[^)#]+)(#only-\w+)?\)", page())
+    assert [theme for _, theme in shown] == ["#only-light", "#only-dark"] * 2
+    assert all(f"-{theme.removeprefix('#only-')}." in path for path, theme in shown)
+    pictures = [ROOT / "docs" / path for path, _ in shown]
     assert all(10_000 < picture.stat().st_size < 400_000 for picture in pictures)
 
 

@@ -1,0 +1,75 @@
+"""The page of the command line: every command with examples, its arguments and its options, as the program has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HEAD = """# Command line
+
+Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments.
+"""
+
+#: Command to what one does with it, in the order of a beginner; each line is checked against the program by the tests.
+EXAMPLES = {
+    "compare": """
+xaibench compare runs/before runs/after                 # what moved, and whether it is more than chance
+xaibench compare runs/a runs/b runs/c --out moved.csv    # each beside the first; all rows in a file
+""",
+    "list": """
+xaibench list explainers                   # names for suites, calls and options
+xaibench list datasets --root ~/data       # which annotated sets are there
+""",
+    "prepare": """
+xaibench prepare pet --root ~/data --download   # fetch, build and count
+xaibench prepare tumor --root ~/data            # how to get it by hand, or what is there
+""",
+    "push": """
+xaibench push xai-tris/lin-white-8x8 ann/tetrominoes --seed 3 --dry-run   # what would go where
+xaibench push runs/xai-tris-8x8 ann/xai-tris-scores
+""",
+    "report": """
+xaibench report runs/xai-tris-8x8   # tables, figures and page anew; nothing is computed again
+""",
+    "run": """
+xaibench run xai-tris-8x8 --quick                              # a taste, in a minute
+xaibench run xai-tris-8x8 --plan                               # what it takes, before it starts
+xaibench run saliency-bench --root ~/data --datasets pet,pascal --model resnet50
+xaibench run my-suite.toml --out runs/mine --workers 8         # a suite of your own, with your own methods in it
+xaibench run xai-tris-64x64 --engine ray --address auto --out /shared/run
+""",
+    "score": """
+xaibench score maps.npz --dataset pet --root ~/data --template   # a file with the samples' ids, to fill in
+xaibench score maps.npz --dataset pet --root ~/data              # its scores beside those of the controls
+xaibench score maps.npz --dataset xai-tris/lin-corr-8x8 --metrics emd_perf,topk_precision --out scores.csv
+""",
+    "show": """
+xaibench show pet --root ~/data --out pets.png            # images, what is important, and the class
+xaibench show folder:shapes --out shapes.png --count 12   # a folder of your own
+""",
+}
+
+
+def page() -> str:
+    """The page in Markdown."""
+    from typer.main import get_command
+
+    from xaibench.cli import app
+
+    group: Any = get_command(app)
+    return HEAD + "\n".join(_command(name, command) for name, command in sorted(group.commands.items()))
+
+
+def _command(name: str, command: Any) -> str:
+    given = [one.name.upper() for one in command.params if one.param_type_name == "argument"]
+    lines = [f"## `xaibench {name}`", "", command.help, "", f"    xaibench {' '.join([name, *given])} [OPTIONS]", ""]
+    if name in EXAMPLES:
+        lines += [f"```sh{EXAMPLES[name]}```", ""]
+    rows = [_parameter(one) for one in command.params if one.name != "help"]
+    return "\n".join([*lines, "| argument | meaning |", "|---|---|", *rows, ""])
+
+
+def _parameter(one: Any) -> str:
+    names = one.opts if one.param_type_name == "option" else [one.name.upper()]
+    shown = one.show_default and not one.required and one.default not in (None, False)
+    default = f" Default: `{getattr(one.default, 'value', one.default)}`." if shown else ""
+    return f"| {', '.join(f'`{name}`' for name in names)} | {one.help}{default} |"

@@ -1,0 +1,100 @@
+"""The docs site as MkDocs builds it, of a few pages: it works from the disk and asks no server."""
+
+import os
+import re
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from report.browser import executable, missing
+
+pytest.importorskip("material")
+pytest.importorskip("ziamath")
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "index": "# Start\n\nSee [the other](other.md). The integral is $\\int_0^1 |x| \\, dx$.\n",
+    "other": "# Other\n\nWhat a quokka finds.\n\n<div class='cards' markdown>\n\n| claim | here |\n|---|--:|\n"
+    "| it holds | 0.5 |\n\n</div>\n",
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site; its API pages, which take long, are left out."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs" / "javascripts", folder / "docs" / "javascripts")
+    shutil.copytree(ROOT / "docs" / "stylesheets", folder / "docs" / "stylesheets")
+    for name, text in PAGES.items():
+        (folder / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "api", types.SimpleNamespace(pages=dict, linked=lambda *_: None))
+        patch.setenv("GITHUB_REPOSITORY", "someone/xaibench")
+        patch.setenv("NO_MKDOCS_2_WARNING", "1")
+        nav = [{"Start": "index.md"}, {"Other": "other.md"}]
+        places = {"docs_dir": str(folder / "docs"), "site_dir": str(folder / "site")}
+        build(load_config(str(ROOT / "mkdocs.yml"), nav=nav, **places))
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def start(site):
+    return (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_nothing_is_loaded_from_another_server(site):
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', text)
+    assert "IFrameWorker" in (site / "javascripts" / "iframe-worker.js").read_text()
+
+
+def test_pages_lead_to_the_next_and_to_the_repository(start, site):
+    assert re.search(r'<a href="other.html" class="md-footer__link md-footer__link--next"', start)
+    assert "md-footer__link--prev" in (site / "other.html").read_text(encoding="utf-8")
+    assert re.search(r'<a href="https://github.com/someone/xaibench"[^>]*title="Repository"', start)
+
+
+def test_formulas_have_a_font_of_mathematics(start, site):
+    from fontTools.ttLib import TTFont
+
+    assert "<math" in start
+    (sheet,) = (site / "stylesheets").glob("site*.css")
+    file = re.search(r'@font-face \{ font-family: "STIX Two Math"; src: url\("\.\./([^"]+)"', sheet.read_text())[1]
+    font = TTFont(site / file)
+    assert "MATH" in font
+    assert {ord(sign) for sign in "∫∑√|𝑥𝛿ℝ→"} <= set(font.getBestCmap())
+    assert "OFL" in font["name"].getDebugName(13)
+    assert (site / file).stat().st_size < 400_000
+
+
+def test_cells_of_cards_say_what_column_they_are_of(site):
+    page = (site / "other.html").read_text(encoding="utf-8")
+    assert re.findall(r'<td data-label="(\w+)"', page) == ["claim", "here"]
+
+
+def test_search_works_from_the_disk(site):
+    if reason := missing():
+        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
+            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        tab = browser.new_page()
+        asked = []
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto((site / "index.html").as_uri())
+        tab.fill("input.md-search__input", "quokka")
+        found = tab.locator("a.md-search-result__link").first
+        found.wait_for(timeout=60_000)
+        assert "other.html" in found.get_attribute("href")
+        assert tab.evaluate("document.fonts.load('20px \"STIX Two Math\"').then((fonts) => fonts.length)") == 1
+        assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))]
+        browser.close()
