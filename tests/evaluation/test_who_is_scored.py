@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from oracles.simple_explainers import convolutions_only
 from torch import nn
 
 import xaibench as xb
 from xaibench.data import Split
+from xaibench.explainers import UnsupportedModelError
 
 N, SIZE = 10, 6
 #: The class that the network sees; it is wrong of two.
@@ -98,3 +100,13 @@ def test_results_read_well_where_they_are_shown(split):
     assert "Mean ranks over 10 samples; told apart from a difference of" in repr(ranks)
     assert f"<th>{first}</th>" in ranks._repr_html_()
     assert "<script>" not in xb.evaluate({"<script>": split.masks.float()}, split)._repr_html_()
+
+
+def test_a_method_that_refuses_the_model_is_left_out_and_the_others_go_on(split):
+    methods = {"refuses": convolutions_only, "mine": lambda model, images, targets: images[:, 0]}
+    result = xb.evaluate(methods, split, Corner(), ["auc"], controls=["uniform"], batch_size=3)
+    assert result.methods == ["mine", "uniform"]
+    assert result.inapplicable == {"refuses": "convolutions_only needs a convolution, and the network has none."}
+    assert "Not applicable: refuses: convolutions_only needs a convolution" in str(result)
+    with pytest.raises(UnsupportedModelError, match="needs a convolution, and the network has none"):
+        xb.evaluate({"refuses": convolutions_only}, split, Corner(), ["auc"])

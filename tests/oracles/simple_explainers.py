@@ -2,6 +2,8 @@
 
 import torch
 
+from xaibench.explainers import UnsupportedModelError
+
 
 def saliency(model, images, targets):
     images = images.detach().requires_grad_()
@@ -16,3 +18,10 @@ def constant(model, images, targets):
 
 def nothing(model, images, targets):
     return torch.zeros(len(images), *images.shape[-2:])
+
+
+def convolutions_only(model, images, targets):
+    """Says itself which networks it cannot treat."""
+    if not any(isinstance(module, torch.nn.Conv2d) for module in model.modules()):
+        raise UnsupportedModelError("convolutions_only needs a convolution, and the network has none.")
+    return images[:, 0]

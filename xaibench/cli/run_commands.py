@@ -104,6 +104,8 @@ def run(
             result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
             typer.echo(f"Left out: {name}.\n{textwrap.indent(advice, '  ')}\n")
+        for job, why in result.inapplicable.items():
+            typer.echo(f"Not applicable: {job}: {why}")
         typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")
     _finish(result.folder)
     if result.failures:

@@ -235,6 +235,20 @@ class AppliedMetric:
         return [(why or "undefined") if nan else "" for nan, why in zip(undefined, reasons, strict=True)]
 
 
+def is_inapplicable(error: Exception) -> bool:
+    """Whether an explainer, ours or one's own, said that it cannot treat the network: no failure, but an answer.
+
+    Args:
+        error: What it raised.
+
+    Returns:
+        True for :class:`xaibench.explainers.UnsupportedModelError`.
+    """
+    from xaibench.explainers import UnsupportedModelError
+
+    return isinstance(error, UnsupportedModelError)
+
+
 def training_batches(split: Split) -> Iterator[Batch]:
     """The samples that fitted explainers learn from, in the order of the split; of a set on disk, read as they go.
 

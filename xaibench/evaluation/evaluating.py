@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.core.checks import check_choice
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, placed, training_batches
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
 from xaibench.evaluation.found_scores import Found
@@ -88,6 +88,8 @@ def evaluate(
             maps do not fit the samples, the model's outputs do not fit the classes, a metric or method needs a model
             and there is none, or a method's maps have another shape or are not finite.
         UnknownNameError: If there is no such data set, explainer or metric (did you mean).
+        UnsupportedModelError: If none of the methods can treat the model; where some can, the others are left out, and
+            ``.inapplicable`` says why.
 
     Example:
         >>> import xaibench as xb
@@ -261,7 +263,16 @@ def _score_batch(
     """For each method and metric the scores of the batch, numbered by their place in the split."""
     images, masks, targets = batch
     for maker in makers:
-        maps = maker(model, images, targets, numbers)
+        if maker.label in found.inapplicable:
+            continue
+        try:
+            maps = maker(model, images, targets, numbers)
+        except ValueError as error:
+            # Who asks for one method wants to know why there is nothing; who asks for several wants the others.
+            found.inapplicable[maker.label] = str(error)
+            if not is_inapplicable(error) or all(one.control or one.label in found.inapplicable for one in makers):
+                raise
+            continue
         if maps.shape != masks.shape:
             raise ValueError(
                 f"{maker.label}: its maps are {list(maps.shape)}, but the masks of the images are {list(masks.shape)}. "

@@ -70,6 +70,7 @@ class Evaluation:
         accuracy: The share of them that the model classifies correctly, 0 to 1; None without a model.
         zero_maps: Of the methods that made maps that are zero everywhere, of which samples. Such a map ranks no pixel
             above another: metrics score it as a constant one, or not at all.
+        inapplicable: Methods that were left out because they cannot treat the model, as they say themselves, and why.
     """
 
     scores: pd.DataFrame
@@ -79,6 +80,7 @@ class Evaluation:
     samples: int | None = None
     accuracy: float | None = None
     zero_maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    inapplicable: Mapping[str, str] = field(default_factory=dict)
     _matrices: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
@@ -230,6 +232,7 @@ class Evaluation:
         if self.zero_maps:
             counts = ", ".join(f"{method} {len(ids)}" for method, ids in self.zero_maps.items())
             lines.append(f"Maps that are zero everywhere: {counts} (.zero_maps has the samples).")
+        lines += [f"Not applicable: {method}: {why}" for method, why in self.inapplicable.items()]
         return lines
 
     def _scored(self) -> str:

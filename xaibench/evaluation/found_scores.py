@@ -24,6 +24,7 @@ class Found:
 
     Attributes:
         tables: Scores, with the samples as their numbers in the split.
+        inapplicable: Methods that cannot treat the model, as they say themselves, and why.
     """
 
     def __init__(self, count: int) -> None:
@@ -31,6 +32,7 @@ class Found:
         self._right: int | None = None
         self._zero: dict[str, list[int]] = {}
         self.tables: list[pd.DataFrame] = []
+        self.inapplicable: dict[str, str] = {}
 
     def classified(self, model: nn.Module, batch: Batch) -> Tensor:
         """``[n]`` bool: whom the model classifies correctly; a model of one output classifies nothing, and all count.
@@ -73,6 +75,7 @@ class Found:
         import pandas as pd
 
         scores = pd.concat(self.tables, ignore_index=True)
+        scores = scores[~scores["method"].isin(self.inapplicable)].reset_index(drop=True)
         numbers = scores["sample"].drop_duplicates().to_numpy()
         ids = split.ids
         scores["sample"] = [ids[number] for number in scores["sample"]]
@@ -84,4 +87,5 @@ class Found:
             samples=self._count,
             accuracy=None if self._right is None else self._right / self._count,
             zero_maps={method: tuple(ids[number] for number in zero) for method, zero in self._zero.items()},
+            inapplicable=self.inapplicable,
         )

@@ -159,6 +159,7 @@ class Environment(TypedDict, total=False):
     jobs: dict[str, int]
     choices: dict[str, Any]
     missing: list[str]
+    inapplicable: dict[str, str]
 
 
 def read_environment(folder: Path) -> Environment:

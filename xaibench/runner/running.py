@@ -50,6 +50,8 @@ class Run:
         jobs: How many jobs the suite has.
         seconds: How long it took this time.
         missing: ``{data set: how to get it}`` of the annotated sets that were left out because they are not there.
+        inapplicable: ``{job: why}`` of explainers that cannot treat a network, as they say themselves (by an
+            :class:`~xaibench.explainers.UnsupportedModelError`); their scores are left out, and nothing has failed.
     """
 
     folder: Path
@@ -57,6 +59,7 @@ class Run:
     jobs: int
     seconds: float
     missing: dict[str, str] = field(default_factory=dict)
+    inapplicable: dict[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -145,14 +148,18 @@ def run(
         write_atomic(opened.folder / SUITE, opened.text.encode())
         with _engine(engine, opened.store, asked, address) as runner, Records(opened.folder) as records:
             count = _counted(opened.plan, progress)
-            failures = _compute(opened.plan, opened.store, opened.folder, runner, count, records.add)
+            done = _compute(opened.plan, opened.store, opened.folder, runner, count, records.add)
         if engine != "ray":  # whose machines are others
             learn(records.outcomes, devices_of(asked.device)[0].partition(":")[0])
         seconds = time.monotonic() - start
-        conditions = _conditions(asked, opened, engine, seconds)
+        failed, inapplicable = _in_words(done.failures), _in_words(done.inapplicable)
+        conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable)
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
-    failed = {str(job): error for job, error in failures.items()}
-    return Run(opened.folder, failed, len(opened.plan.jobs), seconds, dict(opened.missing))
+    return Run(opened.folder, failed, len(opened.plan.jobs), seconds, dict(opened.missing), inapplicable)
+
+
+def _in_words(errors: Mapping[Job, str]) -> dict[str, str]:
+    return {str(job): error for job, error in errors.items()}
 
 
 def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
@@ -178,18 +185,19 @@ def _compute(
     engine: Engine,
     count: Callable[[Job], None],
     ended: Callable[[Outcome], None],
-) -> Mapping[Job, str]:
+) -> Schedule:
     """Run what is missing and gather the tables; again when a result turns out damaged only as it is gathered."""
     for last in (False, False, True):
-        failures = Schedule(plan.jobs, store, count, ended).run(engine)
+        schedule = Schedule(plan.jobs, store, count, ended)
+        schedule.run(engine)
         try:
-            collect(plan, store, folder, failures)
+            collect(plan, store, folder, schedule.failures)
         except CorruptResultError:
             if last:
                 raise
         else:
             break
-    return failures
+    return schedule
 
 
 def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:

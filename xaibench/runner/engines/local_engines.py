@@ -38,6 +38,8 @@ class Outcome:
         job: The job.
         error: Empty when the result is in the store; else what went wrong.
         fatal: True when no other job can succeed either (the disk is full).
+        inapplicable: True when the explainer said that it cannot treat this network: ``error`` is what it said, and no
+            fault.
         died: True when the process died that ran this job or another beside it, so that it may be worth a second try.
         seconds: How long it ran.
         cpu_seconds: Processor time of its thread and those it started.
@@ -48,6 +50,7 @@ class Outcome:
     job: Job
     error: str = ""
     fatal: bool = False
+    inapplicable: bool = False
     died: bool = False
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -88,6 +91,7 @@ def run_job(job: Job, store: Store, device: str) -> Outcome:
 
 
 def _outcome(job: Job, store: Store, device: str) -> Outcome:
+    from xaibench.evaluation.apply import is_inapplicable
     from xaibench.runner.stages.execution import execute
 
     try:
@@ -95,6 +99,8 @@ def _outcome(job: Job, store: Store, device: str) -> Outcome:
     except StoreError as error:
         return Outcome(job, str(error), fatal=True)
     except Exception as error:
+        if is_inapplicable(error):
+            return Outcome(job, str(error), inapplicable=True)
         log.debug("%s failed", job, exc_info=True)
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return Outcome(job, f"{type(error).__name__}: {error} (in {frame.name}, {frame.filename}:{frame.lineno})")

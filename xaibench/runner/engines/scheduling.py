@@ -43,6 +43,8 @@ class Schedule:
         self._tries: dict[Job, int] = {}
         self._skipped: set[Job] = set()
         self.failures: dict[Job, str] = {}
+        #: What was not computed because an explainer says that it cannot treat the network; no failure.
+        self.inapplicable: dict[Job, str] = {}
         # One listing a stage: where the store is far away, asking for every job takes longer than many jobs do.
         self._there = {(stage, key) for stage in {job.stage for job in self._order} for key in store.keys(stage)}
         self._blamed = store.failed()
@@ -99,6 +101,10 @@ class Schedule:
             self._release(job)
         elif outcome.fatal:
             raise StoreError(outcome.error)
+        elif outcome.inapplicable:
+            self.inapplicable[job] = outcome.error
+            self._progress(job)
+            self._skip(job, self._progress)
         elif (missing := self._missing(job)) or outcome.died:
             self._again(job, missing, outcome.error)
         else:
@@ -143,8 +149,10 @@ class Schedule:
         self._store.fail(job.stage, job.key, error)
         self._blamed.add((job.stage, job.key))
 
-    def _skip(self, failed: Job) -> int:
-        """Take what needs a failed job out of the line; returns how many."""
+    def _skip(self, failed: Job, each: Callable[[Job], None] = lambda job: None) -> int:
+        """Take what needs a failed job out of the line, and tell ``each``; returns how many."""
         waiting = [job for job in self._dependents[failed] if job in self._open and job not in self._skipped]
         self._skipped.update(waiting)
-        return len(waiting) + sum(self._skip(job) for job in waiting)
+        for job in waiting:
+            each(job)
+        return len(waiting) + sum(self._skip(job, each) for job in waiting)

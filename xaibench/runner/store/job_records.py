@@ -45,7 +45,7 @@ class Records:
             "cpu_seconds": f"{outcome.cpu_seconds:.4f}",
             "peak_mb": f"{outcome.peak_mb:.0f}",
             "worker": outcome.worker,
-            "failed": int(bool(outcome.error)),
+            "failed": int(bool(outcome.error) and not outcome.inapplicable),
         }
         self._line([line[name] for name in JOBS.columns])
 

@@ -1,0 +1,50 @@
+"""An explainer that says it cannot treat a network is not applicable there: no failure, and the others go on."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from xaibench.cli import app
+from xaibench.runner import run
+
+SUITE = """
+name = "applies"
+title = "Applies"
+data = { parameters = { n_samples = 60 } }
+training = { seeds = [0], epochs = 1 }
+explaining = { samples = 3 }
+cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr", "cnn"] }]
+explainers = { "oracles.simple_explainers:convolutions_only" = {}, uniform = {} }
+metrics = { iou = {}, hit = {} }
+"""
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    file = tmp_path_factory.mktemp("applies") / "suite.toml"
+    file.write_text(SUITE)
+    return file
+
+
+def test_what_an_explainer_refuses_is_not_applicable(suite, tmp_path):
+    seen = {}
+    result = run(suite, tmp_path, engine="serial", progress=lambda stage, *counts: seen.update({stage: counts}))
+    assert result.failures == {}
+    ((job, why),) = result.inapplicable.items()
+    assert "convolutions_only for llr" in job
+    assert why == "convolutions_only needs a convolution, and the network has none."
+    assert seen["explain"] == (3, 3)  # two of the explainer, one of the control
+    assert seen["score"] == (6, 6)
+    scores = pd.read_parquet(tmp_path / "scores.parquet")
+    assert set(scores[scores["explainer"].str.contains("only")]["model"]) == {"cnn"}
+    assert pd.read_csv(tmp_path / "failures.csv").empty
+    assert pd.read_csv(tmp_path / "jobs.csv")["failed"].sum() == 0
+    assert json.loads((tmp_path / "environment.json").read_text())["inapplicable"] == result.inapplicable
+
+
+def test_the_command_says_so_and_ends_well(suite, tmp_path):
+    result = CliRunner().invoke(app, ["run", str(suite), "--out", str(tmp_path), "--engine", "serial"])
+    assert result.exit_code == 0, result.output
+    assert "Not applicable: oracles.simple_explainers:convolutions_only for llr" in result.output
