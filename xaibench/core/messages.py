@@ -6,6 +6,8 @@ This module imports neither torch nor anything else that is slow to load.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -112,3 +114,15 @@ def kind_of(value: object) -> str:
         ('int', 'the class dict')
     """
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def warn_caller(text: str) -> None:
+    """Warn with the line outside of xaibench that is the cause, however deep in it that shows.
+
+    Args:
+        text: What was found, and what to do.
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "xaibench":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UserWarning, stacklevel=level)

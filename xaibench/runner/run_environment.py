@@ -20,6 +20,7 @@ _PACKAGES = (
     "scipy",
     "pot",
     "scikit-learn",
+    "scikit-image",
     "pandas",
     "pyarrow",
     "matplotlib",

@@ -1,17 +1,16 @@
+import warnings
+
 import captum.attr
 import numpy as np
 import pytest
 import torch
 from captum._utils.models.linear_model import SkLearnLasso
 from oracles import explainers as oracle
-from part_cases import ExplainerCase
 
 from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.explainers import ExplainedOutput, build, explain
-from xaibench.explainers.forward.linear_surrogates import weighted_least_squares
-
-#: The paper's penalty leaves nothing of the small outputs of an untrained network.
-CASES = {"lime": ExplainerCase(parameters={"alpha": 1e-4})}
+from xaibench.explainers.forward.linear_surrogates import least_squares_of_sum
+from xaibench.explainers.shared.pixel_features import find_features
 
 
 def test_kernel_shap_nears_the_sum_over_all_coalitions(curved):
@@ -91,13 +90,99 @@ def test_kernel_shap_agrees_with_captum_given_the_same_coalitions(double, images
     torch.testing.assert_close(maps, theirs[:, 0].double(), rtol=0, atol=5e-3 * maps.abs().max().item())
 
 
+@pytest.mark.parametrize("samples", [3, 10, 40, 400])
+def test_kernel_shap_sums_to_the_rise_at_any_number_of_samples(mlp, images, targets, samples):
+    maps = explain("kernel_shap", mlp, images, targets, n_samples=samples)
+    model = ExplainedOutput(mlp.double().eval())
+    with torch.no_grad():
+        rise = (model(images.double()) - model(torch.zeros(1, 1, 8, 8).double()))[range(7), targets]
+    torch.testing.assert_close(maps.sum((1, 2)), rise, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("samples", [10, 40])
-def test_the_regression_is_scikit_learns(samples):
+def test_the_regression_is_that_of_captums_weights(samples):
+    """Two rows of very large weight, and an intercept, become a constraint."""
     from sklearn.linear_model import LinearRegression
 
     rng = np.random.default_rng(0)
-    x, y, weights = rng.random((2, samples, 20)), rng.random((2, samples)), rng.random((2, samples)) + 0.1
-    ours = weighted_least_squares(*map(torch.from_numpy, (x, y, weights)))
-    for i in range(2):
-        theirs = LinearRegression().fit(x[i], y[i], sample_weight=weights[i]).coef_
-        np.testing.assert_allclose(ours[i], theirs, rtol=1e-8, atol=1e-10)
+    x, y = rng.random((samples, 20)) < 0.5, rng.random(samples)
+    ours = least_squares_of_sum(
+        torch.from_numpy(x).double(), torch.from_numpy(y), torch.tensor(0.7, dtype=torch.float64)
+    )
+    rows, outputs = np.vstack([np.ones(20), np.zeros(20), x]), np.array([0.7, 0, *y])
+    weights = np.array([1e8, 1e8, *np.ones(samples)])
+    theirs = LinearRegression().fit(rows, outputs, sample_weight=weights).coef_
+    assert ours.sum().item() == pytest.approx(0.7, abs=1e-12)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+class Faint(torch.nn.Module):
+    """A class of small probability, as most of a thousand are: two pixels move it by some 1e-6."""
+
+    def forward(self, x):
+        rise = x.flatten(1)[:, :2] @ x.new_tensor([2.0, -1.0])
+        return torch.stack([rise - 14, torch.zeros_like(rise)], 1)
+
+
+def test_by_default_lime_finds_what_moves_a_small_probability(images):
+    y = torch.zeros(7, dtype=torch.int64)
+    images = images.abs() + 0.1
+    maps = explain("lime", Faint(), images, y, n_samples=300)
+    assert maps.abs().max() < 1e-4
+    assert (maps.flatten(1)[:, 2:].abs().amax(1) < 0.15 * maps.flatten(1)[:, :2].abs().amin(1)).all()
+    assert (maps[:, 0, 0] > 0).all()
+    assert (maps[:, 0, 1] < 0).all()
+    scale = maps.abs().amax((1, 2), keepdim=True)
+    for factor in (1e-3, 1e3):  # the units of the output are those of the map, and nothing else
+        scaled = explain(
+            "lime",
+            lambda_of(lambda x, f=factor: f * ExplainedOutput(Faint())(x)),
+            images,
+            y,
+            n_samples=300,
+            output="logit",
+        )
+        torch.testing.assert_close(scaled / scale / factor, maps / scale, rtol=0, atol=1e-3)
+
+
+def lambda_of(function):
+    network = torch.nn.Module()
+    network.forward = function
+    return network
+
+
+def test_a_map_that_is_zero_everywhere_is_said(images):
+    y = torch.zeros(7, dtype=torch.int64)
+    with pytest.warns(UserWarning, match=r"LIME: 7 of 7 maps are zero everywhere. alpha=0.001 penalises more") as said:
+        maps = explain("lime", Faint(), images, y, alpha=0.001)
+    assert not maps.any()
+    assert said[0].filename == __file__
+    constant = lambda_of(lambda x: torch.zeros(len(x), 2))
+    for name in ("lime", "kernel_shap"):
+        with pytest.warns(UserWarning, match="7 of 7 maps are zero everywhere. The output does not change"):
+            explain(name, constant, images, y, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("name", ["lime", "kernel_shap"])
+def test_fewer_perturbations_than_features_are_said(name, mlp, images, targets):
+    with pytest.warns(UserWarning, match="63 perturbations do not determine the 64 features.*feature_mask='slic'"):
+        explain(name, mlp, images, targets, n_samples=63)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explain(name, mlp, images, targets, n_samples=64)
+
+
+@pytest.mark.parametrize("name", ["lime", "kernel_shap"])
+def test_photographs_are_taken_in_superpixels(name, images, targets):
+    features = find_features("auto", images, cell=16, n_segments=100)
+    assert features.single
+    photo = torch.zeros(1, 3, 48, 48)
+    photo[:, :, 10:30, 15:40] = 1
+    assert not find_features("auto", photo, cell=16, n_segments=100).single
+    model = torch.nn.Sequential(torch.nn.AvgPool2d(12), torch.nn.Flatten(), torch.nn.Linear(48, 2))
+    settings = {"n_segments": 16, "output": "logit"}
+    maps = explain(name, model, photo, targets[:1], **settings)
+    assert maps.equal(explain(name, model, photo, targets[:1], feature_mask="slic", **settings))
+    # Regions, which two seeds find alike.
+    other = explain(name, model, photo, targets[:1], seed=1, **settings)
+    assert np.corrcoef(maps.flatten(), other.flatten())[0, 1] > 0.99

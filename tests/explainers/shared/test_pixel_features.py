@@ -1,5 +1,3 @@
-import sys
-
 import captum.attr
 import pytest
 import torch
@@ -51,8 +49,6 @@ def test_features_of_one_value_are_no_mask(name, cnn, images, targets):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mask", ["grid", "slic"])
 def test_maps_do_not_depend_on_the_batch_size(name, mask, rgb_cnn, photos, targets):
-    if mask == "slic":
-        pytest.importorskip("skimage")
     settings = {"feature_mask": mask, "cell": 3, "n_segments": 8, **few(name)}
     maps = explain(name, rgb_cnn, photos, targets, **settings)
     for batch_size in (1, 5, 100):
@@ -102,7 +98,6 @@ def test_a_single_feature_has_the_whole_rise(cnn, images, targets):
 
 
 def test_superpixels_follow_the_edges(photos):
-    pytest.importorskip("skimage")
     image = torch.zeros(1, 3, 16, 16)
     image[:, 0, :, 5:] = 1
     labels = find_features("slic", image, cell=1, n_segments=8).index.reshape(3, 16, 16)
@@ -110,10 +105,13 @@ def test_superpixels_follow_the_edges(photos):
     assert labels[0].equal(labels[2])
 
 
-def test_superpixels_without_scikit_image(monkeypatch, rgb_cnn, photos, targets):
-    monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
-    with pytest.raises(ImportError, match=r'needs scikit-image: pip install "xaibench\[superpixels\]"'):
-        explain("lime", rgb_cnn, photos, targets, feature_mask="slic")
+@pytest.mark.parametrize("name", ["shapley_sampling", "kernel_shap", "lime"])
+def test_how_many_features_an_image_has_is_nothing_to_the_others(name, rgb_cnn, photos, targets):
+    mask = torch.stack([torch.arange(64).reshape(8, 8) // (4 + i % 3) for i in range(7)])
+    together = explain(name, rgb_cnn, photos, targets, feature_mask=mask)
+    for i in (2, 4):
+        alone = explain(name, rgb_cnn, photos[i : i + 1], targets[i : i + 1], feature_mask=mask[i])
+        torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-9, atol=1e-12)
 
 
 def test_cells_at_the_edge_may_be_smaller():
@@ -125,7 +123,11 @@ def test_cells_at_the_edge_may_be_smaller():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"feature_mask": "cells"}, ValueError, r"LIME\(feature_mask='cells'\): expected None, 'grid', 'slic' or"),
+        (
+            {"feature_mask": "cells"},
+            ValueError,
+            r"LIME\(feature_mask='cells'\): expected 'auto', 'values', 'grid', 'slic' or",
+        ),
         ({"feature_mask": torch.zeros(8, 8)}, TypeError, "got torch.float32, expected integers"),
         ({"feature_mask": torch.zeros(4, 8, dtype=int)}, ValueError, r"got \[4, 8\] for images \[7, 1, 8, 8\]"),
         ({"feature_mask": torch.zeros(3, 8, 8, dtype=int)}, ValueError, r"got \[3, 8, 8\] for images \[7, 1, 8, 8\]"),

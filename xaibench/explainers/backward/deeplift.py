@@ -29,7 +29,7 @@ from xaibench.explainers.gradients.plain_gradients import prepare_baselines
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
 
 #: How max-pooling passes back (see :class:`DeepLift`).
-MaxPool: TypeAlias = Literal["gradient", "difference"]
+MaxPool: TypeAlias = Literal["difference", "gradient"]
 
 # Differences below this have no quotient; as in Captum.
 _NO_DIFFERENCE = 1e-10
@@ -48,25 +48,27 @@ _Rule: TypeAlias = Callable[..., tuple[Tensor, ...]]
         family="Differences from a baseline",
         citation="Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation "
         "Differences. ICML 2017.",
+        revision=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
 class DeepLift(Attribution):
     """DeepLIFT with the rescale rule: differences from the baseline, passed back through the layers.
 
-    The head passes back its plain gradient, as in the XAI-TRIS runs and in Captum: softmax and margin, and the
-    log-sum-exp of a network that takes classes together.
+    The head passes back its plain gradient at the image: softmax and margin, and the log-sum-exp of a network that
+    takes classes together. So it is in the XAI-TRIS runs and in Captum where the softmax is a function; a softmax that
+    is a module Captum rescales in a way of its own, and its maps are others. Those of the logit are the same.
 
     Attributes:
         baseline: Value of every pixel of the reference image.
-        max_pool: How max-pooling passes back. ``"gradient"``: to the largest input, as happens in Captum to a pooling
-            right after a ReLU, whose hook then never sees the rule, and so in the XAI-TRIS runs. ``"difference"``:
-            to the inputs that make the difference, the rule that Captum means; overlapping windows add up. Then the
-            map of a logit sums to its difference from the reference image's.
+        max_pool: How max-pooling passes back. ``"difference"``: to the inputs that make the difference, as in the
+            ``DeepExplainer`` of ``shap``; overlapping windows add up, and the map of a logit sums to its difference
+            from the reference image's. ``"gradient"``: to the largest input, as happens in Captum to a pooling right
+            after a ReLU, whose hook then never sees the rule, and so in the XAI-TRIS runs.
     """
 
     baseline: float = 0.0
-    max_pool: MaxPool = "gradient"
+    max_pool: MaxPool = "difference"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,6 +91,7 @@ class DeepLift(Attribution):
     ExplainerInfo(
         "Deep SHAP",
         family="Differences from a baseline",
+        revision=2,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )
 )
@@ -104,7 +107,7 @@ class DeepSHAP(Attribution):
     """
 
     baselines: Tensor | None = field(default=None, repr=False, compare=False)
-    max_pool: MaxPool = "gradient"
+    max_pool: MaxPool = "difference"
 
     def __post_init__(self) -> None:
         super().__post_init__()

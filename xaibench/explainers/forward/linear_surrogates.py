@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,59 +16,87 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.core.messages import warn_caller
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution, row_outputs
 from xaibench.explainers.shared.interface import blocks, reduce_channels
+from xaibench.explainers.shared.pixel_features import FeatureMask, Features
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Surrogate(FeatureAttribution, ABC):
     """A linear model fitted, for each image, to the outputs of random coalitions of its features."""
 
+    feature_mask: FeatureMask = field(default="auto", repr=False, compare=False)
     n_samples: int | None = None
     baseline: float = 0.0
     seed: int = 0
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``: the coefficients of the linear model."""
+        """Maps ``[N, H, W]``: the coefficients of the linear model.
+
+        Warns:
+            UserWarning: If there are fewer perturbations than features, or a map is zero everywhere.
+        """
         generators = sample_generators(self.seed, images)
-        flat, features = images.flatten(1), self.features(images)
+        maps = images.new_empty(len(images), *images.shape[2:])
+        for which, features in self.features(images).alike(len(images)):
+            own = [generators[i] for i in which]
+            found = self._coefficients(model, images[which], targets[which], features, own)
+            maps[which] = reduce_channels(features.attributions(found.to(images)), self.channels)
+        empty = int((maps == 0).flatten(1).all(1).sum())
+        if empty:
+            warn_caller(f"{type(self).__name__}: {empty} of {len(maps)} maps are zero everywhere. {self._emptiness()}")
+        return maps
+
+    def _coefficients(
+        self, model: nn.Module, images: Tensor, targets: Tensor, features: Features, rngs: list[np.random.Generator]
+    ) -> Tensor:
+        """Coefficients ``[n, F]``, float64 on the CPU, of images that have F features each."""
         count = self.n_samples or default_samples(features.most)
-        coefficients = torch.empty(len(flat), features.most, dtype=torch.float64)
-        most = self.rows_of(model, images)
+        if count < features.most:
+            warn_caller(
+                f"{type(self).__name__}: {count} perturbations do not determine the {features.most} features of an "
+                "image, and the map is largely chance. Take more (n_samples), or fewer features: feature_mask='slic' "
+                "or 'grid'."
+            )
+        flat, most = images.flatten(1), self.rows_of(model, images)
+        coefficients = []
         size = max(1, most // count)
         for start in range(0, len(flat), size):
             part = slice(start, min(start + size, len(flat)))
             x, y = flat[part], targets[part]
-            masks = torch.zeros(len(x), count, features.most, dtype=torch.bool)
-            for i, mask in enumerate(masks):
-                own = features.count(start + i)
-                mask[:, :own] = torch.from_numpy(self._coalitions(generators[start + i], count, own))
-            masks = masks.to(x.device)
-            outputs, distances = x.new_empty(masks.shape[:2]), x.new_empty(masks.shape[:2])
+            drawn = [torch.from_numpy(self._coalitions(rng, count, features.most)) for rng in rngs[part]]
+            masks = torch.stack(drawn).to(x.device)
+            outputs, weights = x.new_empty(masks.shape[:2]), x.new_empty(masks.shape[:2])
             for samples, steps in blocks(len(x), count, most):
                 kept = features.spread(masks[samples, steps], slice(start + samples.start, start + samples.stop))
                 rows = torch.where(kept, x[samples, None], self.baseline)
                 outputs[samples, steps] = row_outputs(model, rows, images, y[samples])
-                distances[samples, steps] = 1 - nn.functional.cosine_similarity(x[samples, None], rows, dim=-1)
-            # The intercept takes up any shift; taken out first, an output that does not vary gives exact zeros and not
-            # the noise of rounding. The regressions are small: they are solved on the CPU, in float64.
-            outputs = outputs - outputs[:, :1]
-            weights = self._weights(distances)
-            coefficients[part] = self._fit(masks.cpu().double(), outputs.cpu().double(), weights.cpu().double())
-        return reduce_channels(features.attributions(coefficients.to(images)), self.channels)
+                weights[samples, steps] = self._weights(x[samples, None], rows)
+            # The regressions are small: they are solved on the CPU, in float64.
+            regressions = zip(drawn, outputs.cpu().double(), weights.cpu().double(), strict=True)
+            coefficients += [self._fit(joined.double(), found, weight) for joined, found, weight in regressions]
+        return torch.stack(coefficients)
 
     @abstractmethod
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
         """``[count, features]``: which features keep their value."""
 
     @abstractmethod
-    def _weights(self, distances: Tensor) -> Tensor:
-        """Weights ``[n, s]`` of the perturbations in the regression, from their cosine distances from the image."""
+    def _weights(self, images: Tensor, rows: Tensor) -> Tensor:
+        """Weights ``[n, s]`` in the regression of the rows ``[n, s, V]`` made of the images ``[n, 1, V]``."""
 
     @abstractmethod
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        """Coefficients ``[n, features]`` of the regression of the outputs ``[n, s]`` on the masks."""
+        """Coefficients ``[F]`` of the regression of the outputs ``[s]`` on the masks ``[s, F]``."""
+
+    def _emptiness(self) -> str:
+        """Why a map is zero everywhere, and what to do."""
+        return (
+            "The output does not change under the perturbations: a probability may be too near 0 or 1 for that, "
+            "output='margin' or 'logit' is not."
+        )
 
 
 def default_samples(features: int) -> int:
@@ -89,7 +117,7 @@ def default_samples(features: int) -> int:
     ExplainerInfo(
         "LIME",
         family="Perturbations",
-        revision=3,
+        revision=4,
         citation="Ribeiro, Singh, Guestrin: Why Should I Trust You? Explaining any Classifier. KDD 2016.",
     )
 )
@@ -97,9 +125,9 @@ def default_samples(features: int) -> int:
 class LIME(_Surrogate):
     """The coefficients of a lasso fitted to the outputs for random coalitions of features.
 
-    As Captum's ``Lime`` by default: each feature is kept with probability 1/2, else set to the baseline; the
-    weight of a perturbation is exp(-d² / (2 kernel_width²)) with d its cosine distance from the image; the lasso
-    minimises the weighted mean squared error / 2 + alpha |coefficients|_1.
+    As Captum's ``Lime``: each feature is kept with probability 1/2, else set to the baseline; the weight of a
+    perturbation is exp(-d² / (2 kernel_width²)) with d its cosine distance from the image; the lasso minimises the
+    weighted mean squared error / 2 + alpha |coefficients|_1.
 
     The XAI-TRIS runs take Captum's defaults, ``n_samples=50, alpha=0.01``: few perturbations meet a penalty made for
     outputs that vary by more than a pixel moves a probability, and the map is often zero everywhere. Hence the defaults
@@ -109,49 +137,70 @@ class LIME(_Surrogate):
         n_samples: Perturbations of each image; ``None``: by the number of features, see :func:`default_samples`.
         baseline: Value of a feature that is left out.
         seed: Of the perturbations. An image draws the same wherever it stands in a batch.
-        alpha: Penalty of the lasso; larger is sparser.
+        alpha: Penalty of the lasso, in units of the output; larger is sparser. ``None``: for each image a hundredth of
+            the smallest penalty that leaves nothing of its map, so that a map is never zero for the penalty's sake.
         kernel_width: Of the exponential kernel, in cosine distance.
     """
 
-    alpha: float = 0.001
+    alpha: float | None = None
     kernel_width: float = 1.0
 
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
         return rng.random((count, features)) < 0.5
 
-    def _weights(self, distances: Tensor) -> Tensor:
+    def _weights(self, images: Tensor, rows: Tensor) -> Tensor:
+        exactly = torch.promote_types(rows.dtype, torch.float32)
+        distances = 1 - nn.functional.cosine_similarity(images.to(exactly), rows.to(exactly), dim=-1)
         return torch.exp(-(distances**2) / (2 * self.kernel_width**2))
 
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import Lasso
 
-        coefficients = torch.empty(masks.shape[0], masks.shape[2], dtype=torch.float64)
+        share = weights / weights.sum()
+        # The intercept takes up any shift; taken out first, an output that does not vary gives exact zeros and not the
+        # noise of rounding.
+        outputs = outputs - outputs[0]
+        outputs = outputs - share @ outputs
+        # Above the largest correlation of a feature with the output the lasso keeps none.
+        most = float(((masks - share @ masks).T @ (share * outputs)).abs().max())
+        alpha = most / 100 if self.alpha is None else self.alpha
+        if most == 0 or alpha >= most:
+            return torch.zeros(masks.shape[1], dtype=torch.float64)
         with warnings.catch_warnings():
-            # A saturated output does not vary: there is nothing to fit, and no gap to close.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            for i, (x, y, weight) in enumerate(zip(masks.numpy(), outputs.numpy(), weights.numpy(), strict=True)):
-                # Nothing in it is random, but without a random_state it would draw from NumPy's global generator.
-                lasso = Lasso(alpha=self.alpha, random_state=0).fit(x, y, sample_weight=weight)
-                coefficients[i] = torch.from_numpy(lasso.coef_)
-        return coefficients
+            # Nothing in it is random, but without a random_state it would draw from NumPy's global generator.
+            lasso = Lasso(alpha=alpha, random_state=0).fit(
+                masks.numpy(), outputs.numpy(), sample_weight=weights.numpy()
+            )
+        return torch.from_numpy(lasso.coef_)
+
+    def _emptiness(self) -> str:
+        if self.alpha is None:
+            return super()._emptiness()
+        return (
+            f"alpha={self.alpha} penalises more than any feature changes the output. Take a smaller one, or leave it "
+            "out: then it follows the output."
+        )
 
 
 @described(
     ExplainerInfo(
         "Kernel SHAP",
         family="Perturbations",
-        revision=3,
+        revision=4,
         citation="Lundberg, Lee: A Unified Approach to Interpreting Model Predictions. NeurIPS 2017.",
     )
 )
 @dataclass(frozen=True, kw_only=True)
 class KernelSHAP(_Surrogate):
-    """Shapley values as a weighted linear regression of the output on coalitions of features (theorem 2).
+    """Shapley values as a linear regression of the output on coalitions of features (theorem 2).
 
-    As Captum's ``KernelShap``: the full and the empty coalition with a weight of 10⁶, then coalitions drawn from the
-    Shapley kernel with equal weights; of the least-squares solutions the smallest. With fewer perturbations than
-    features, such as the 25 of Captum and of the XAI-TRIS runs, this is far from the Shapley values.
+    The coefficients sum to f(x) - f(baseline), exactly and at any ``n_samples``: the full and the empty coalition are
+    met by construction. The others are drawn from the Shapley kernel and count alike; of the least-squares solutions
+    the smallest is taken. Captum's ``KernelShap`` gives those two a weight of 10⁶ instead, which comes to the same
+    but for rounding. With fewer perturbations than features, such as the 25 of Captum and of the XAI-TRIS runs, this
+    is far from the Shapley values.
 
     Attributes:
         n_samples: Coalitions of each image, the full and the empty one included; ``None``: by the number of features,
@@ -175,28 +224,30 @@ class KernelSHAP(_Surrogate):
         full, empty = np.ones((1, features), dtype=bool), np.zeros((1, features), dtype=bool)
         return np.concatenate([full, empty, rank < size[:, None]])
 
-    def _weights(self, distances: Tensor) -> Tensor:
-        weights = torch.ones_like(distances)
-        weights[:, :2] = 1e6  # the full and the empty coalition
-        return weights
+    def _weights(self, images: Tensor, rows: Tensor) -> Tensor:
+        return rows.new_ones(rows.shape[:2])
 
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        return weighted_least_squares(masks, outputs, weights)
+        rises = outputs - outputs[1]  # above the empty coalition
+        return least_squares_of_sum(masks[2:], rises[2:], rises[0])
 
 
-def weighted_least_squares(x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """The smallest coefficients ``[n, features]`` of a weighted linear regression with intercept.
+def least_squares_of_sum(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
+    """Of the coefficients b that sum to ``total``, those of least squared error in ``x b = y``; the smallest of them.
 
     Args:
-        x: ``[n, s, features]``.
-        y: ``[n, s]``.
-        weights: ``[n, s]``.
+        x: ``[s, F]``.
+        y: ``[s]``.
+        total: A number.
+
+    Returns:
+        b, ``[F]``.
     """
-    share = (weights / weights.sum(1, keepdim=True))[..., None]
-    y = y[..., None]
-    scale = weights.sqrt()[..., None]
-    centred_x = scale * (x - (share * x).sum(1, keepdim=True))
-    centred_y = scale * (y - (share * y).sum(1, keepdim=True))
-    cutoff = max(x.shape[1:]) * torch.finfo(x.dtype).eps
-    solution: Tensor = torch.linalg.lstsq(centred_x, centred_y, rcond=cutoff, driver="gelsd").solution
-    return solution.squeeze(-1)
+    # b = total / F + c with coefficients c that sum to zero, which only see how x differs from its mean over the
+    # features; the smallest solution lies in the span of those differences, and so does sum to zero.
+    equal = total / x.shape[1]
+    means = x.mean(1, keepdim=True)
+    cutoff = max(x.shape) * torch.finfo(x.dtype).eps
+    rest = y - equal * x.sum(1)
+    changes: Tensor = torch.linalg.lstsq(x - means, rest[:, None], rcond=cutoff, driver="gelsd").solution[:, 0]
+    return equal + changes

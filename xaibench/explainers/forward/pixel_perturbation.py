@@ -33,10 +33,11 @@ class FeatureAttribution(Attribution):
     Every pixel of a feature gets the whole attribution of the feature, as in Captum.
 
     Attributes:
-        feature_mask: ``None``: every value, of each channel by itself, is a feature. ``"grid"``: square cells.
-            ``"slic"``: superpixels of each image (needs scikit-image). An integer tensor ``[H, W]``, ``[N, H, W]``,
-            ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a feature. Except for ``None`` and masks
-            with C > 1, a feature takes all channels of its pixels, and ``channels`` has nothing to reduce.
+        feature_mask: ``"values"`` or ``None``: every value, of each channel by itself, is a feature. ``"grid"``: square
+            cells. ``"slic"``: superpixels of each image. ``"auto"``: the values of an image that has up to 1024 (32×32
+            of one channel), else superpixels. An integer tensor ``[H, W]``, ``[N, H, W]``, ``[1, C, H, W]`` or
+            ``[N, C, H, W]``, in which equal numbers make a feature. Except for values and masks with C > 1, a feature
+            takes all channels of its pixels, and ``channels`` has nothing to reduce.
         cell: Side of a grid cell in pixels.
         n_segments: Superpixels of an image, about.
     """
@@ -145,16 +146,17 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
         "Shapley Value Sampling",
         family="Perturbations",
         citation="Castro, Gómez, Tejada: Polynomial calculation of the Shapley value based on sampling. 2009.",
-        revision=2,
+        revision=3,
     )
 )
 @dataclass(frozen=True, kw_only=True)
 class ShapleySampling(FeatureAttribution):
     """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
 
-    The permutations are shared by all images. With ``torch.manual_seed(seed)`` Captum's ``ShapleyValueSampling`` draws
-    the same. The maps sum to f(x) - f(baseline), exactly. On a network that starts with a linear layer, the output of
-    that layer is updated from step to step (see :mod:`.increments`), which changes the maps by no more than rounding.
+    The permutations are shared by all images with equally many features. With ``torch.manual_seed(seed)`` Captum's
+    ``ShapleyValueSampling`` draws the same. The maps sum to f(x) - f(baseline), exactly. On a network that starts with
+    a linear layer, the output of that layer is updated from step to step (see :mod:`.increments`), which changes the
+    maps by no more than rounding.
 
     Attributes:
         n_samples: Permutations.
@@ -168,8 +170,16 @@ class ShapleySampling(FeatureAttribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
+        maps = images.new_empty(len(images), *images.shape[2:])
+        for which, features in self.features(images).alike(len(images)):
+            found = self._values(model, images[which], targets[which], features)
+            maps[which] = reduce_channels(features.attributions(found), self.channels)
+        return maps
+
+    def _values(self, model: nn.Module, images: Tensor, targets: Tensor, features: Features) -> Tensor:
+        """Shapley values ``[n, F]`` of images that have F features each."""
         rng = torch.Generator().manual_seed(self.seed)
-        flat, features = images.flatten(1), self.features(images)
+        flat = images.flatten(1)
         first = FlatLinear.find(model, images[:1]) if features.single else None
         rows = self.rows_of(model, images)
         values = flat.new_empty(len(flat), features.most + 1)
@@ -190,7 +200,7 @@ class ShapleySampling(FeatureAttribution):
                     first, found = None, run(joined(torch.arange(steps.start, steps.stop, device=flat.device)))
                 values[samples, 1:][:, steps] = found
             total += values.diff(dim=1)[:, rank]
-        return reduce_channels(features.attributions(total / self.n_samples), self.channels)
+        return total / self.n_samples
 
     def _joined(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
         """Rows ``[n, s, V]`` at some steps; step k is the coalition of the first k + 1 features of the permutation."""

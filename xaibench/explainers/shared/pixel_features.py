@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -10,7 +11,11 @@ import torch
 from torch import Tensor
 
 #: What counts as a feature; see :func:`find_features`.
-FeatureMask: TypeAlias = Literal["grid", "slic"] | Tensor | None
+FeatureMask: TypeAlias = Literal["auto", "values", "grid", "slic"] | Tensor | None
+
+#: An image of more values than these (32×32 of one channel) is taken in superpixels by ``"auto"``: up to here twice as
+#: many perturbations as unknowns can be afforded.
+MOST_VALUES = 1024
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,21 @@ class Features:
         """Features of the image that has most."""
         return max(self.counts)
 
-    def count(self, image: int) -> int:
-        """Features of an image."""
-        return self.counts[image if len(self.counts) > 1 else 0]
+    def alike(self, samples: int) -> Iterator[tuple[list[int], Features]]:
+        """The images with equally many features, together: what is drawn for one must not depend on others' numbers.
+
+        Args:
+            samples: Images in all.
+
+        Yields:
+            Which images, and their features.
+        """
+        if len(self.index) == 1:
+            yield list(range(samples)), self
+            return
+        for count in sorted(set(self.counts)):
+            which = [image for image, own in enumerate(self.counts) if own == count]
+            yield which, replace(self, index=self.index[which], counts=(count,) * len(which))
 
     def of(self, samples: slice) -> Tensor:
         """The index of some images: ``[n, V]``, or ``[1, V]`` when it is shared."""
@@ -63,21 +80,23 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segmen
     """The features of images ``[N, C, H, W]``.
 
     Args:
-        feature_mask: ``None``: every value, of each channel by itself. ``"grid"``: square cells. ``"slic"``:
-            superpixels of each image (Achanta et al. 2012; scikit-image's, on the image scaled to [0, 1]). An integer
-            tensor: ``[H, W]``, ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a
-            feature. Except for ``None`` and masks with C > 1, a feature takes all the channels of its pixels.
+        feature_mask: ``"values"`` or ``None``: every value, of each channel by itself. ``"grid"``: square cells.
+            ``"slic"``: superpixels of each image (Achanta et al. 2012; scikit-image's, on the image scaled to [0, 1]).
+            ``"auto"``: the values of an image that has up to 1024, else superpixels. An integer tensor: ``[H, W]``,
+            ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a feature. Except for
+            values and masks with C > 1, a feature takes all the channels of its pixels.
         images: ``[N, C, H, W]``.
         cell: Side of a grid cell in pixels; the cells at the right and lower edge may be smaller.
         n_segments: Superpixels of an image, about.
 
     Raises:
-        ImportError: If superpixels are asked for and scikit-image is not installed.
         TypeError: If the mask is neither a name nor an integer tensor.
         ValueError: If its shape does not fit the images.
     """
     shape = (images.shape[1], images.shape[2], images.shape[3])
-    if feature_mask is None:
+    if isinstance(feature_mask, str) and feature_mask == "auto":
+        feature_mask = "values" if images[0].numel() <= MOST_VALUES else "slic"
+    if feature_mask is None or (isinstance(feature_mask, str) and feature_mask == "values"):
         index = torch.arange(images[0].numel(), device=images.device)[None]
         return Features(index, (index.shape[1],), shape, whole_pixels=False, single=True)
     if isinstance(feature_mask, str):
@@ -97,10 +116,10 @@ def check_feature_mask(owner: str, feature_mask: object) -> None:
     if isinstance(feature_mask, Tensor):
         if feature_mask.is_floating_point() or feature_mask.is_complex() or feature_mask.dtype == torch.bool:
             raise TypeError(f"{owner}(feature_mask=...): got {feature_mask.dtype}, expected integers.")
-    elif feature_mask is not None and feature_mask not in ("grid", "slic"):
+    elif feature_mask is not None and feature_mask not in ("auto", "values", "grid", "slic"):
         raise ValueError(
-            f"{owner}(feature_mask={feature_mask!r}): expected None, 'grid', 'slic' or an integer tensor [H, W], "
-            "[N, H, W] or [1, C, H, W]."
+            f"{owner}(feature_mask={feature_mask!r}): expected 'auto', 'values', 'grid', 'slic' or an integer tensor "
+            "[H, W], [N, H, W] or [1, C, H, W]."
         )
 
 
@@ -110,12 +129,8 @@ def _grid(height: int, width: int, cell: int) -> Tensor:
 
 
 def _superpixels(images: Tensor, n_segments: int) -> Tensor:
-    try:
-        from skimage.segmentation import slic
-    except ImportError as error:
-        raise ImportError(
-            "feature_mask='slic' needs scikit-image: pip install \"xaibench[superpixels]\", or use feature_mask='grid'."
-        ) from error
+    from skimage.segmentation import slic
+
     found = []
     for image in images.detach().cpu().double().numpy():
         # In Lab space, where colours become distances of tens, the usual compactness is 10; in grey levels 0.1.
