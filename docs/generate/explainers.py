@@ -74,9 +74,9 @@ was given. Beside a name, `explain` takes an instance or class of these, a calla
 ![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-dark.png#only-dark)
 
 One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, parameters as by default. Red
-is positive, blue negative, zero the colour of the page; each map is scaled by its own largest magnitude, and the outline
-is the true pattern. The networks are the paper's CNN; one with global average pooling for the CAM family (marked \\*); a
-vision transformer for attention rollout (\\*\\*). RISE is shown about its mean.
+is positive, blue negative, zero the colour of the page; each map is scaled by its own largest magnitude, and the
+outline is the true pattern. The networks are the paper's CNN; one with global average pooling for the CAM family
+(marked \\*); a vision transformer for attention rollout (\\*\\*). RISE is shown about its mean.
 
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-light.jpg#only-light)
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-dark.jpg#only-dark)
