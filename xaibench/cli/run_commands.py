@@ -64,6 +64,12 @@ def run(
     protocol: Annotated[
         str | None, typer.Option(help="How maps are cut by IoU and its kin: scaled or published.", show_default=False)
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Rank them among the suite's published scores, not run again: published.", show_default=False
+        ),
+    ] = None,
     store: Annotated[
         str | None, typer.Option(help="Where results lie: a folder or a URL. [default: OUT/store]", show_default=False)
     ] = None,
@@ -95,6 +101,7 @@ def run(
             samples=_count(samples),
             finetune=finetune,
             protocol=protocol,
+            against=against,
         )
         if plan:
             _say_cost(runner.estimate(request, say=typer.echo))
@@ -104,6 +111,8 @@ def run(
             result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
             typer.echo(f"Left out: {name}.\n{textwrap.indent(advice, '  ')}\n")
+        for line in result.beside:
+            typer.echo(line)
         for job, why in result.inapplicable.items():
             typer.echo(f"Not applicable: {job}: {why}")
         typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")

@@ -160,6 +160,7 @@ class Environment(TypedDict, total=False):
     choices: dict[str, Any]
     missing: list[str]
     inapplicable: dict[str, str]
+    beside: list[str]
 
 
 def read_environment(folder: Path) -> Environment:

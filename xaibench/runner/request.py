@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xaibench.runner.plan.planning import Plan, make_plan
+from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
 from xaibench.runner.suites.suite_files import load_suite, suite_file
@@ -38,6 +39,8 @@ class RunRequest:
         samples: The first so many test samples of each data set, or ``"all"``.
         finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
         protocol: How maps are cut, ``"scaled"`` or ``"published"``.
+        against: ``"published"``: rank the run's methods among those whose scores of this suite come with the library;
+            or a file of such scores. It decides no job.
     """
 
     suite: str | Path
@@ -55,6 +58,7 @@ class RunRequest:
     samples: int | Literal["all"] | None = None
     finetune: str | None = None
     protocol: str | None = None
+    against: str | Path | None = None
 
     @classmethod
     def of(cls, suite: str | Path | RunRequest, **settings: Any) -> RunRequest:
@@ -97,7 +101,7 @@ class RunRequest:
 
         Raises:
             UnknownNameError: If the suite, or a part that it names, is not known.
-            SuiteError: If the suite cannot be run as written.
+            SuiteError: If the suite cannot be run as written, or no published score can stand beside it.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)
         with _data_root(self.root), _beside(suite_file(self.suite)):
@@ -107,7 +111,10 @@ class RunRequest:
             suite, missing = without_missing(suite)
             folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
             store = Store(self.store if self.store is not None else folder / "store")
-            yield OpenRequest(suite, text, missing, make_plan(suite), folder, store)
+            plan = make_plan(suite)
+            published = None if self.against is None else find_published(self.against, suite)
+            beside = published.differences(plan) if published else []
+            yield OpenRequest(suite, text, missing, plan, folder, store, published, beside)
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class OpenRequest:
         plan: Its jobs.
         folder: The run folder.
         store: Where the results of the jobs lie.
+        published: Scores that were made before, to stand beside the run's.
+        beside: What is to be known of them, in words.
     """
 
     suite: Suite
@@ -129,6 +138,8 @@ class OpenRequest:
     plan: Plan
     folder: Path
     store: Store
+    published: Published | None = None
+    beside: Sequence[str] = ()
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Se
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.job_base import STAGES, Job, Stage
 from xaibench.runner.plan.planning import Plan
+from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RunRequest
 from xaibench.runner.run_environment import environment
 from xaibench.runner.stages.gathering import collect
@@ -52,6 +53,7 @@ class Run:
         missing: ``{data set: how to get it}`` of the annotated sets that were left out because they are not there.
         inapplicable: ``{job: why}`` of explainers that cannot treat a network, as they say themselves (by an
             :class:`~xaibench.explainers.UnsupportedModelError`); their scores are left out, and nothing has failed.
+        beside: What is to be known of the published scores that stand beside the run's, in words.
     """
 
     folder: Path
@@ -60,6 +62,7 @@ class Run:
     seconds: float
     missing: dict[str, str] = field(default_factory=dict)
     inapplicable: dict[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
 
 def run(
@@ -82,6 +85,7 @@ def run(
     samples: int | Literal["all"] | None = None,
     finetune: str | None = None,
     protocol: str | None = None,
+    against: str | Path | None = None,
 ) -> Run:
     """Run a suite: generate, train, explain, score, and write the tables of the run folder.
 
@@ -113,6 +117,8 @@ def run(
         samples: The first so many test samples of each data set, or ``"all"``.
         finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
         protocol: How maps are cut, ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
+        against: ``"published"``: rank the run's methods among those whose scores of this suite come with the library
+            and need not be run; or a file of such scores (:func:`xaibench.runner.published_scores.write_published`).
 
     Returns:
         The run folder, what failed, and which annotated sets were left out because they are not there. Failed jobs are
@@ -141,6 +147,7 @@ def run(
         samples=samples,
         finetune=finetune,
         protocol=protocol,
+        against=against,
     )
     if engine != "ray":  # whose machines may have what this one has not
         _check_device(asked.device)
@@ -152,10 +159,14 @@ def run(
         if engine != "ray":  # whose machines are others
             learn(records.outcomes, devices_of(asked.device)[0].partition(":")[0])
         seconds = time.monotonic() - start
+        if opened.published is not None:
+            add_published(opened.published, opened.plan, opened.folder)
         failed, inapplicable = _in_words(done.failures), _in_words(done.inapplicable)
         conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable)
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
-    return Run(opened.folder, failed, len(opened.plan.jobs), seconds, dict(opened.missing), inapplicable)
+    return Run(
+        opened.folder, failed, len(opened.plan.jobs), seconds, dict(opened.missing), inapplicable, tuple(opened.beside)
+    )
 
 
 def _in_words(errors: Mapping[Job, str]) -> dict[str, str]:
@@ -175,6 +186,7 @@ def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: fl
         "jobs": {stage: sum(job.stage == stage for job in opened.plan.jobs) for stage in STAGES},
         "choices": asked.choices,
         "missing": list(opened.missing),
+        "beside": list(opened.beside),
     }
 
 

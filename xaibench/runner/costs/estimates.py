@@ -62,6 +62,7 @@ def estimate(
     samples: int | Literal["all"] | None = None,
     finetune: str | None = None,
     protocol: str | None = None,
+    against: str | Path | None = None,
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Estimate:
@@ -87,6 +88,7 @@ def estimate(
         samples: As in :func:`~xaibench.runner.run`.
         finetune: As in :func:`~xaibench.runner.run`.
         protocol: As in :func:`~xaibench.runner.run`.
+        against: As in :func:`~xaibench.runner.run`; costs nothing.
         measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
         say: Called with a line when something is measured.
 
@@ -113,6 +115,7 @@ def estimate(
         samples=samples,
         finetune=finetune,
         protocol=protocol,
+        against=against,
     )
     with asked.opened() as opened:
         return _estimate(asked, opened, measure, say)

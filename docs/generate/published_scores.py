@@ -1,0 +1,27 @@
+"""The published scores of a suite, beside which `xaibench run SUITE --explainers mine:f --against published` ranks.
+
+xaibench run xai-tris-8x8 && python docs/generate/published_scores.py runs/xai-tris-8x8
+
+writes xaibench/suites/published/xai-tris-8x8.parquet. To be done again whenever a revision of a part of the suite, or
+of what trains its networks, has changed: a run says which.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import xaibench
+from xaibench.runfolder.descriptions import read_parts
+from xaibench.runner.published_scores import write_published
+
+
+def main(folder: Path) -> None:
+    name = read_parts(folder).suite
+    file = Path(xaibench.__file__).parent / "suites" / "published" / f"{name}.parquet"
+    write_published(folder, file)
+    print(f"{file}: {file.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

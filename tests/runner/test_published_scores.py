@@ -1,0 +1,126 @@
+"""Scores that were published stand beside a run's, of the same images and metrics, and say what they are."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from xaibench.report import best_methods, write_report
+from xaibench.runner import RunRequest, SuiteError, estimate, run
+from xaibench.runner.published_scores import FOLDER, find_published, write_published
+
+SUITE = """
+name = "shared"
+title = "Shared"
+data = { parameters = { n_samples = 100 } }
+training = { seeds = [0], epochs = 20 }
+explaining = { samples = 8 }
+cells = [{ datasets = ["xai-tris/lin-white-8x8", "xai-tris/xor-white-8x8"], models = ["llr"] }]
+explainers = { saliency = {}, lime = { n_samples = 10 }, uniform = {}, sobel = {} }
+metrics = { topk_precision = {}, iou = { threshold = 0.5 } }
+quick = { data = { parameters = { n_samples = 60 } } }
+"""
+MINE = ["oracles.simple_explainers:saliency"]
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    file = tmp_path_factory.mktemp("shared") / "shared.toml"
+    file.write_text(SUITE)
+    return file
+
+
+@pytest.fixture(scope="module")
+def published(suite):
+    whole = run(suite, suite.parent / "whole", engine="serial")
+    write_published(whole.folder, suite.parent / "shared.parquet")
+    return suite.parent / "shared.parquet"
+
+
+@pytest.fixture
+def beside(suite, published, tmp_path):
+    def ran(**options):
+        options = {"explainers": MINE, "against": published} | options
+        return run(suite, tmp_path / "mine", engine="serial", **options)
+
+    return ran
+
+
+def scores_of(folder):
+    scores = pd.read_parquet(folder / "scores.parquet")
+    keys = ["dataset", "model", "data_seed", "sample", "explainer", "metric"]
+    return scores[scores["correct"]].set_index(keys)["value"].sort_index()
+
+
+def test_published_scores_stand_beside_ones_own(beside, suite):
+    result = beside()
+    found, whole = scores_of(result.folder), scores_of(suite.parent / "whole")
+    assert set(found.index.get_level_values("explainer")) == {*MINE, "uniform", "sobel", "saliency", "lime"}
+    pd.testing.assert_series_equal(found.drop(MINE, level="explainer"), whole, atol=1e-4)
+    own = found.xs(MINE[0], level="explainer")
+    pd.testing.assert_series_equal(own, whole.xs("saliency", level="explainer"), atol=1e-4)  # it is the same method
+    parts = json.loads((result.folder / "parts.json").read_text())["explainers"]
+    assert parts["lime"]["label"] == "LIME (published)"
+    assert not parts["uniform"].get("label", "").endswith("(published)")  # made here
+    assert len(result.beside) == 1
+    assert result.beside[0].startswith("Beside the published scores of shared: xaibench ")
+    assert "Saliency (published)" in write_report(result.folder).read_text(encoding="utf-8")
+    assert len(best_methods(result.folder)) == 3
+    assert result.jobs == 2 * (2 + 3 * 3)
+
+
+def test_what_is_not_as_published_is_said(beside):
+    result = beside(samples=4, metrics=["topk_precision", "hit"])
+    assert "Not published: hit." in result.beside
+    found = scores_of(result.folder)
+    assert found.index.get_level_values("sample").max() < 4
+    assert set(found.xs("lime", level="explainer").index.get_level_values("metric")) == {"topk_precision"}
+
+
+def test_other_networks_and_measures_are_said(beside, suite, tmp_path):
+    other = SUITE.replace("epochs = 20", "epochs = 21").replace("threshold = 0.5", "threshold = 0.4")
+    (tmp_path / "other.toml").write_text(other)
+    with RunRequest(tmp_path / "other.toml", against=suite.parent / "shared.parquet").opened() as opened:
+        said = opened.beside
+    assert any(line.startswith("Trained otherwise than published: xai-tris/lin-white-8x8 llr, ") for line in said)
+    assert "Unlike the published metrics: iou (measured otherwise; left out)." in said
+
+
+def test_an_older_revision_is_said(published, suite, monkeypatch):
+    with RunRequest(suite, against=published).opened() as opened:
+        opened.published.about["explainers"]["lime"]["revision"] = "0"
+        said = opened.published.differences(opened.plan)
+    assert "Published with another revision: lime; run them to have them as they are now." in said
+
+
+def test_other_images_are_refused_before_anything_runs(beside, suite, published):
+    with pytest.raises(SuiteError, match=r"none of its data is that of the published scores of shared"):
+        beside(quick=True)
+    with pytest.raises(SuiteError, match="none of its data is"):
+        estimate(suite, quick=True, against=published, measure=False)
+
+
+def test_what_is_not_published_is_refused(suite, tmp_path):
+    with pytest.raises(SuiteError, match=r"there are no published scores of shared\. Scores are published of: "):
+        run(suite, tmp_path, against="published")
+    (tmp_path / "no.parquet").write_text("no table")
+    with pytest.raises(SuiteError, match=r"there are no published scores of .*no\.parquet"):
+        run(suite, tmp_path, against=tmp_path / "no.parquet")
+
+
+def test_an_unfinished_run_is_not_published(suite, published, tmp_path):
+    result = run(suite, tmp_path / "some", engine="serial", explainers=["saliency"])
+    file = result.folder / "suite.toml"
+    file.write_text(SUITE)  # which has more
+    with pytest.raises(SuiteError, match="lacks 4 scores of its suite as it would run now"):
+        write_published(result.folder, tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("file", [file.name for file in FOLDER.iterdir() if file.name.endswith(".parquet")])
+def test_what_comes_with_the_library_is_whole_and_small(file):
+    with RunRequest(file.removesuffix(".parquet"), against="published").opened() as opened:
+        published = find_published("published", opened.suite)
+        assert set(published.scores["explainer"]) == {part.name for part in opened.suite.explainers}
+        assert {"commit", "finished", "machine", "versions"} <= published.about.keys()
+        assert opened.beside
+    assert (FOLDER / file).stat().st_size < 300_000
