@@ -245,7 +245,7 @@ ACCURACY = Table(
 FAILURES = Table("failures.csv", "jobs that failed, and why", {"job": "text", "stage": "text", "error": "text"})
 SAMPLES = Table(
     "samples.csv",
-    "who the samples of sets on disk are",
+    "who the samples are: of sets on disk, and of those with groups",
     {
         **{"dataset": "text", "data_seed": "whole", "sample": "whole"},
         **{"id": "text", "group": "whole", "file": "text"},

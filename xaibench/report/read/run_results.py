@@ -100,7 +100,7 @@ class RunResults:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.SAMPLES` of sets on disk."""
+        """:data:`~xaibench.runfolder.tables.SAMPLES` of sets on disk, and of those with groups."""
         return tables.SAMPLES.read(self.path)
 
     @cached_property

@@ -57,9 +57,10 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     _write_rows(IMAGES, _image_rows(cells, store), out)
     pictures = list(_pictures(cells, store, correct, out / MERGED))
     write_atomic(out / PICTURES, to_safetensors(pictures))
-    if on_disk := [cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk")]:
-        write_atomic(out / SAMPLES.name, SAMPLES.to_csv(_sample_rows(on_disk, store)))
-        _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, store)), out)
+    if samples := list(_sample_rows(cells, store)):
+        write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))
+    on_disk = (cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk"))
+    _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, store)), out)
 
 
 def _trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:

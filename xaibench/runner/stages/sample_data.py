@@ -53,6 +53,8 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "image_shape": list(dataset.test[0][0].shape),
         "on_disk": _identity(dataset) if on_disk else "",
     } | ({"ids": ids} if ids else {})
+    if dataset.test.groups is not None:
+        meta["grouped"] = True
     store.save_tensors("data", job.key, tensors, meta)
 
 
@@ -85,9 +87,10 @@ def batches(split: Split, start: int, stop: int) -> Iterator[tuple[Tensor, Tenso
 
 def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
     """Id, group and file of each test sample; nothing of a set in memory whose samples all stand for themselves."""
-    split = read_test_split(store, job)
-    if split.in_memory and split.groups is None:
+    meta = store.load_meta("data", job.key)
+    if not (meta.get("on_disk") or meta.get("grouped")):
         return []
+    split = read_test_split(store, job)
     groups = range(len(split)) if split.groups is None else split.groups.tolist()
     return [
         {"sample": number, "id": known["id"], "group": group, "file": known.get("file", "")}
