@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 import xaibench
 from xaibench.cli import app
+from xaibench.cli.list_command import _readiness
+from xaibench.data import DATASETS
 
 SUITE = """
 name = "small"
@@ -210,6 +212,30 @@ def test_list_says_which_sets_are_ready(invoke, pets):
     assert f"ready in {pets[1]}" in lines["pet"]
     assert "missing: xaibench prepare lidc" in lines["lidc"]
     assert "generated" in lines["xai-tris/lin-white-8x8"]
+
+
+def test_list_says_ready_only_where_there_are_annotated_images(pets, tmp_path, monkeypatch):
+    from generators import gender, tumor
+
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+
+    def said(name, root):
+        return _readiness(DATASETS.resolve(name), root)
+
+    gender.write_coco(tmp_path / "captions")  # photographs, but no masks
+    assert said("gender", tmp_path / "captions").startswith("no annotated image in ")
+    bare = shutil.copytree(pets[1], tmp_path / "bare")
+    for trimap in bare.rglob("trimaps/*"):
+        trimap.unlink()
+    assert said("pet", bare).startswith("no annotated image in ")
+    root = tmp_path / "scans"
+    tumor.write_case(root, "pancreas_001")
+    gender.write(root)
+    for name in ("tumor", "gender"):
+        assert said(name, root) == f"not prepared: xaibench prepare {name}"
+        part = DATASETS.resolve(name)
+        part.prepare(part.find(root))
+        assert said(name, root).startswith("ready in ")
 
 
 def test_score_own_maps(invoke, pets, tmp_path):

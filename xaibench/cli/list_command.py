@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -61,11 +64,32 @@ def _label(part: object, root: Path | None) -> str:
 
 
 def _readiness(part: object, root: Path | None) -> str:
-    from xaibench.data.annotated import AnnotatedSet, MissingDataError
+    from xaibench.data.annotated import AnnotatedSet, DataFileError, MissingDataError
 
     if not isinstance(part, AnnotatedSet):
         return "generated"
+    name = part.info.name
+    with _quiet():
+        try:
+            folder = part.find(root)
+        except MissingDataError:
+            return f"missing: xaibench prepare {name}"
+        try:
+            ready = part.is_ready(folder)
+        except (MissingDataError, DataFileError, ImportError):
+            ready = False
+    if ready is None:
+        return f"not prepared: xaibench prepare {name}"
+    return f"ready in {folder}" if ready else f"no annotated image in {folder}: xaibench prepare {name}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What is said of single files belongs to ``prepare``."""
+    logger = logging.getLogger("xaibench")
+    before = logger.disabled
+    logger.disabled = True
     try:
-        return f"ready in {part.find(root)}"
-    except MissingDataError:
-        return f"missing: xaibench prepare {part.info.name}"
+        yield
+    finally:
+        logger.disabled = before

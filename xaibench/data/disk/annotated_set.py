@@ -198,6 +198,21 @@ class AnnotatedSet(ABC):
         pairs = zip(annotated.tolist(), np.bincount(source.targets[there], minlength=count).tolist(), strict=True)
         return dict(zip(source.classes, pairs, strict=True))
 
+    def is_ready(self, folder: Path) -> bool | None:
+        """Whether there are annotated images; nothing is built to find out.
+
+        Args:
+            folder: Where the set lies.
+
+        Returns:
+            None where only :meth:`prepare` can tell, since nothing of what it builds is there.
+
+        Raises:
+            MissingDataError: If a file is not there.
+            DataFileError: If a list cannot be understood.
+        """
+        return any(annotated for annotated, _ in self.counts(folder).values())
+
     @property
     def __signature__(self) -> inspect.Signature:
         common = inspect.signature(AnnotatedSet.__call__).parameters.values()

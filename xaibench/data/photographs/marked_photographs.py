@@ -13,7 +13,8 @@ from xaibench.data.disk.annotated_set import AnnotatedSet, Progress, data_root
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_lists import Listed, ListedSource, class_folders, official_folders
 from xaibench.data.disk.source import Source
-from xaibench.data.masks.human_masks import FOLDER, HumanMasks, prepare_masks
+from xaibench.data.masks.human_masks import FOLDER, HumanMasks, list_tables, prepare_masks
+from xaibench.data.masks.mask_tables import is_kept
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -107,3 +108,10 @@ class MarkedPhotographs(AnnotatedSet):
     def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
         """Keep the masks as bits."""
         prepare_masks(folder / FOLDER, workers=workers, progress=progress)
+
+    def is_ready(self, folder: Path) -> bool | None:
+        """Whether a mask that was checked is of an image that is there."""
+        tables = list_tables(folder / FOLDER, counterfactual=False)
+        if not tables:
+            return False
+        return super().is_ready(folder) if all(map(is_kept, tables)) else None

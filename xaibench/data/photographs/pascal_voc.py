@@ -81,6 +81,10 @@ class Pascal(AnnotatedSet):
         """Read all label maps and keep them as runs (:mod:`xaibench.data.masks.label_maps`)."""
         _Files(folder).maps(workers=workers, progress=progress)
 
+    def is_ready(self, folder: Path) -> bool | None:
+        """Whether an image that is there shows a class."""
+        return super().is_ready(folder) if _Files(folder).cached.exists() else None
+
 
 class _Files:
     """The segmented images of VOC and where their files are."""
@@ -95,16 +99,18 @@ class _Files:
             there = set(os.listdir(folder / "JPEGImages"))
         self.missing = np.array([f"{name}.jpg" not in there for name in self.names], dtype=np.bool_)
 
-    def maps(self, *, workers: int = 1, progress: Progress | None = None) -> LabelMaps:
-        masks = [self.folder / "SegmentationClass" / f"{name}.png" for name in self.names]
-        images = [
-            None if missing else self.folder / "JPEGImages" / f"{name}.jpg"
+        self.masks = [folder / "SegmentationClass" / f"{name}.png" for name in self.names]
+        self.images = [
+            None if missing else folder / "JPEGImages" / f"{name}.jpg"
             for name, missing in zip(self.names, self.missing.tolist(), strict=True)
         ]
         # A map is checked against the size of its image when it is read, so both are part of the key.
-        cached = cache_folder("pascal", self.folder) / f"labels-{stamp([*masks, *filter(None, images)])}.npz"
+        key = stamp([*self.masks, *filter(None, self.images)])
+        self.cached = cache_folder("pascal", folder) / f"labels-{key}.npz"
+
+    def maps(self, *, workers: int = 1, progress: Progress | None = None) -> LabelMaps:
         known = [0, *range(1, len(CLASSES) + 1), _VOID]
-        return read_label_maps(masks, images, known, cached=cached, workers=workers, progress=progress)
+        return read_label_maps(self.masks, self.images, known, cached=self.cached, workers=workers, progress=progress)
 
 
 class _PascalSource(Source):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -122,8 +123,30 @@ class Lidc(AnnotatedSet):
         """Index every patient. It serves all levels, windows and choices of slices; some 10 minutes of one core."""
         self._build(folder, workers=workers, progress=progress)
 
+    def is_ready(self, folder: Path) -> bool | None:
+        """Whether a patient that is indexed has a nodule on which the readers agree."""
+        choice = _Choice(0.5, False, "middle", 1, (0.0, 1.0), 0)
+        kept = [part.kept for part in self._parts(folder)[0] if part.kept.exists()]
+        scans = (scan for file in kept for scan in unpack(load_arrays(file)))
+        return any(choice.positives(scan)[0] for scan in scans) if kept else None
+
     def _build(self, folder: Path, *, workers: int, progress: Progress | None) -> list[Part]:
         import_medical("pydicom")
+        parts, apart = self._parts(folder)
+        others: Mapping[str, Path] = {}
+        if missing := sum(not part.kept.exists() for part in parts):
+            _LOGGER.info(
+                "%s: %d of %d patients are indexed now; xaibench prepare does it with several processes.",
+                self.info.name,
+                missing,
+                len(parts),
+            )
+            others = _readings(apart)
+        parts = [dataclasses.replace(part, arguments=(*part.arguments, others)) for part in parts]
+        return build_parts(parts, build_patient, workers=workers, progress=progress)
+
+    def _parts(self, folder: Path) -> tuple[list[Part], list[Path]]:
+        """The patients, and the folders of XML that lie apart."""
         patients = sorted(path for path in folder.glob(self.marker) if path.is_dir())
         if not patients:
             raise MissingDataError(f"{folder} holds no {self.marker} folder.\n{self.info.how_to_get}")
@@ -131,17 +154,8 @@ class Lidc(AnnotatedSet):
         apart = [place for place in apart if place.is_dir()]
         cache = cache_folder(self.info.name, folder, REVISION, [stamp_below(place, ".xml") for place in apart])
         kept = [cache / f"{path.name}-{stamp_below(path, _SUFFIXES)}.npz" for path in patients]
-        others: Mapping[str, Path] = {}
-        if missing := sum(not file.exists() for file in kept):
-            _LOGGER.info(
-                "%s: %d of %d patients are indexed now; xaibench prepare does it with several processes.",
-                self.info.name,
-                missing,
-                len(patients),
-            )
-            others = _readings(apart)
-        parts = [Part(path.name, file, (folder, path, others)) for path, file in zip(patients, kept, strict=True)]
-        return build_parts(parts, build_patient, workers=workers, progress=progress)
+        parts = [Part(path.name, file, (folder, path)) for path, file in zip(patients, kept, strict=True)]
+        return parts, apart
 
 
 @dataclass(frozen=True)

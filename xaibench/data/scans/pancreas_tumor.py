@@ -145,6 +145,10 @@ class Tumor(AnnotatedSet):
             _LOGGER.warning("%s", error)
         build_parts(parts, _build_scan, workers=workers, progress=progress)
 
+    def is_ready(self, folder: Path) -> bool | None:
+        """Whether the slices of a tumour are kept: each shows one."""
+        return any(part.kept.exists() for part in self._parts(folder, "tumor")) or None
+
     def _parts(self, folder: Path, name: str) -> list[Part]:
         import_medical("nibabel" if name == "tumor" else "pydicom")
         cache = cache_folder(self.info.name, folder, _REVISION)

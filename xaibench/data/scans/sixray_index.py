@@ -79,12 +79,8 @@ def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int],
         MissingDataError: If there is no list.
         DataFileError: If a list has other columns. A single annotation or object that cannot be understood is told.
     """
-    lists = sorted(file for part in PARTS for file in folder.glob(f"ImageSet/*/{part}.csv"))
-    if not lists:
-        raise MissingDataError(f"{folder / 'ImageSet'} holds no */train.csv and */test.csv; unpack ImageSet.zip there.")
-    annotations = _list_annotations(folder)
-    key = stamp([*lists, *annotations.values()])
-    cached = cache_folder("sixray", folder) / f"index-{key}-{_REVISION}.npz"
+    lists, annotations = _list_files(folder)
+    cached = _kept(folder, lists, annotations)
     index = read_kept(cached, lambda arrays: Index(**{field.name: arrays[field.name] for field in fields(Index)}))
     if index is None:
         _LOGGER.info("Building the index of SIXray; it is kept in %s.", cached.parent)
@@ -92,6 +88,28 @@ def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int],
         keep(cached, "The arrays of the index", vars(index))
     warn_of("sixray: broken rows, annotations and objects, left out", index.broken.tolist())
     return index
+
+
+def is_indexed(folder: Path) -> bool:
+    """Whether the index of the set is in the cache.
+
+    Raises:
+        MissingDataError: If there is no list.
+    """
+    return _kept(folder, *_list_files(folder)).exists()
+
+
+def _list_files(folder: Path) -> tuple[list[Path], dict[bytes, Path]]:
+    """The lists, and the annotation file of each image that has one."""
+    lists = sorted(file for part in PARTS for file in folder.glob(f"ImageSet/*/{part}.csv"))
+    if not lists:
+        raise MissingDataError(f"{folder / 'ImageSet'} holds no */train.csv and */test.csv; unpack ImageSet.zip there.")
+    return lists, _list_annotations(folder)
+
+
+def _kept(folder: Path, lists: list[Path], annotations: dict[bytes, Path]) -> Path:
+    key = stamp([*lists, *annotations.values()])
+    return cache_folder("sixray", folder) / f"index-{key}-{_REVISION}.npz"
 
 
 def locate_images(folder: Path, names: NDArray[np.bytes_]) -> tuple[list[str], NDArray[np.int16]]:

@@ -14,7 +14,7 @@ from xaibench.data.disk.file_readers import DataFileError
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.image_lists import warn_of
 from xaibench.data.disk.source import Source
-from xaibench.data.scans.sixray_index import ITEMS, PARTS, Index, locate_images, open_index
+from xaibench.data.scans.sixray_index import ITEMS, PARTS, Index, is_indexed, locate_images, open_index
 
 NEGATIVE, POSITIVE = "negative", "positive"
 
@@ -98,6 +98,10 @@ class Sixray(AnnotatedSet):
     def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
         """Build the index of the lists and the annotations."""
         open_index(folder, workers=workers, progress=progress)
+
+    def is_ready(self, folder: Path) -> bool | None:
+        """Whether an image that is there has a box."""
+        return super().is_ready(folder) if is_indexed(folder) else None
 
 
 class _SixraySource(Source):

@@ -52,9 +52,8 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "parameters": dict(dataset.parameters),
         "image_shape": list(dataset.test[0][0].shape),
         "on_disk": _identity(dataset) if on_disk else "",
+        "grouped": dataset.test.groups is not None,
     } | ({"ids": ids} if ids else {})
-    if dataset.test.groups is not None:
-        meta["grouped"] = True
     store.save_tensors("data", job.key, tensors, meta)
 
 
