@@ -23,6 +23,7 @@ from xaibench.explainers.shared.explain_checks import check_images, check_maps, 
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.shared.memory_retry import within_memory
+from xaibench.explainers.shared.softmax_end import take_logits
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 
@@ -53,8 +54,9 @@ def explain(
             (``captum.attr.Saliency``, ``"captum.attr:Saliency"``) is built on the explained model; an object
             (``captum.attr.Saliency(f)``) explains what its own ``f`` returns, as it is, whatever ``model``. The
             parameters are then Captum's, with its defaults. Layer and neuron attributions are not maps of the image.
-        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. ``None`` will do for the controls, which look at
-            no model.
+        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. Of one whose last layer is an ``nn.Softmax``, what
+            goes into that is taken for the logits, with a warning. ``None`` will do for the controls, which look at no
+            model.
         images: ``[N, C, H, W]``, floating.
         targets: ``[N]``, the class to explain of each sample.
         output: What of the model is explained, taking what it returns for logits: the softmax ``"probability"``, the
@@ -90,6 +92,9 @@ def explain(
         TypeError: If the images are not floating, the targets not integers, or a parameter is not known.
         ValueError: If shapes do not fit, a target is no class of the model, numbers are not finite, or there is no such
             device here.
+
+    Warns:
+        UserWarning: If the model returns what look like probabilities, and logits are needed.
 
     Example:
         >>> import torch
@@ -179,10 +184,12 @@ def _moved(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Mod
 
 
 def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor) -> None:
-    classes = probe(explained.network, images[:2]).shape[1]
+    outputs = probe(explained.network, images[:2])
+    classes = outputs.shape[1]
     if classes < 2 and explained.output != "logit":
         raise ValueError(
             f"The model returns [N, 1]: with a single class there is no {explained.output} to explain. Pass "
             "output='logit', or wrap the model so that it returns two classes, torch.stack([-z, z], 1) / 2."
         )
     check_classes(targets, classes)
+    take_logits(explained.network, images[:1], outputs, explained.output)

@@ -214,7 +214,7 @@ class Transformed(nn.Module):
         ),
         (Transformed(), r"layer 'attention' \(MultiheadAttention\) has no rule for multi_head_attention_forward"),
         (
-            nn.Sequential(nn.Flatten(), nn.Linear(64, 2), nn.Softmax(1)),
+            nn.Sequential(nn.Flatten(), nn.Linear(64, 2), nn.Softmax(1), nn.Linear(2, 2)),
             r"layer '2' \(Softmax\) has no rule for softmax",
         ),
         (

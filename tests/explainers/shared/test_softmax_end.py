@@ -1,0 +1,94 @@
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from xaibench.explainers import EXPLAINERS, explain
+
+
+@pytest.fixture
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)]
+        return nn.Sequential(*layers).double().eval()
+
+
+class Wrapped(nn.Module):
+    """The softmax is a layer of a layer, as in a network that is put together of parts."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.body = network
+        self.head = nn.ModuleDict({"end": nn.Softmax(1)})
+
+    def forward(self, x):
+        return self.head["end"](self.body(x))
+
+
+class Ended(nn.Module):
+    """By a function, which no name leads to."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.body = network
+
+    def forward(self, x):
+        return self.body(x).softmax(1)
+
+
+PLAIN = [
+    name
+    for name in EXPLAINERS
+    if not EXPLAINERS.resolve(name).info.control
+    and not hasattr(EXPLAINERS.resolve(name), "fit")
+    and name != "attention_rollout"
+]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_softmax_at_the_end_changes_no_map(name, network, images, targets):
+    few = {"N": 20} if name == "rise" else {}
+    expected = explain(name, network, images, targets, device="cpu", **few)
+    ended = Wrapped(network)
+    with pytest.warns(UserWarning, match=r"ends in a softmax \('head.end'\), where logits are expected") as said:
+        maps = explain(name, ended, images, targets, device="cpu", **few)
+    torch.testing.assert_close(maps, expected, rtol=1e-5, atol=1e-8)
+    assert said[0].filename == __file__
+    assert isinstance(ended.head["end"], nn.Softmax)
+
+
+def test_integrated_gradients_do_not_shrink(network, images, targets):
+    with pytest.warns(UserWarning, match="softmax"):
+        maps = explain("ig", nn.Sequential(network, nn.Softmax(1)), images, targets, n_steps=200)
+    with torch.no_grad():
+        rise = network(images.double()).softmax(1) - network(torch.zeros(1, 1, 8, 8).double()).softmax(1)
+    torch.testing.assert_close(maps.sum((1, 2)), rise[range(7), targets], rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("output", ["probability", "margin"])
+def test_a_softmax_that_is_no_layer_is_said(network, images, targets, output):
+    with pytest.warns(UserWarning, match=f"look like probabilities, and output='{output}' takes them for logits"):
+        explain("saliency", Ended(network), images, targets, output=output)
+
+
+def test_what_is_explained_as_it_is_needs_no_warning(network, images, targets):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        maps = explain("saliency", Ended(network), images, targets, output="logit")
+        torch.testing.assert_close(maps, explain("saliency", network, images, targets), rtol=1e-9, atol=1e-12)
+        explain("saliency", network, images, targets)
+
+
+def test_a_softmax_that_runs_elsewhere_too_stays(images, targets):
+    class Attentive(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.softmax, self.last = nn.Softmax(1), nn.Linear(64, 2)
+
+        def forward(self, x):
+            return self.softmax(self.last(x.flatten(1) * self.softmax(x.flatten(1))))
+
+    with pytest.warns(UserWarning, match="look like probabilities"):
+        explain("saliency", Attentive(), images, targets)
