@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xaibench.evaluation import evaluate
     from xaibench.explainers import explain
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+    from xaibench.report import show
 
 __all__ = [
     "__version__",
@@ -32,11 +33,12 @@ __all__ = [
     "models",
     "report",
     "runner",
+    "show",
 ]
 __all__ += _METRICS
 
 #: Public function -> the package that has it. All other public names are packages of their own.
-_HOME = {"load": "data", "loading": "data", "explain": "explainers", "evaluate": "evaluation"}
+_HOME = {"load": "data", "loading": "data", "explain": "explainers", "evaluate": "evaluation", "show": "report"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")
 
 

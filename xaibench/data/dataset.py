@@ -13,8 +13,11 @@ from torch import Tensor
 from torch.utils import data as torch_data
 
 from xaibench.core.part_info import DatasetInfo
+from xaibench.core.rich_results import html_table
 
 _T = TypeVar("_T")
+#: With more classes than this, a notebook is shown how many there are.
+_FEW_CLASSES = 10
 
 #: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
 Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -190,3 +193,20 @@ class Dataset:
         sizes = f"train={len(self.train)}, val={len(self.val)}, test={len(self.test)}"
         given = "".join(f", {key}={value!r}" for key, value in self.parameters.items())
         return f"Dataset({self.info.name!r}, {sizes}{given})"
+
+    def _repr_html_(self) -> str:
+        few = self.classes if len(self.classes) <= _FEW_CLASSES else ()
+        splits = {"train": self.train, "val": self.val, "test": self.test}
+        rows = [
+            (name, len(split), *(int((split.targets == number).sum()) for number in range(len(few))))
+            for name, split in splits.items()
+        ]
+        known = {
+            "images": list(self.info.image_shape) if len(self.train) == 0 else list(self.train[0][0].shape),
+            "classes": "" if few else len(self.classes),
+            "parameters": ", ".join(f"{key}={value!r}" for key, value in self.parameters.items()),
+            "licence": self.info.licence,
+            "cite": self.info.citation,
+        }
+        notes = [f"{what}: {value}" for what, value in known.items() if value]
+        return html_table(rows, head=("", "samples", *few), title=self.info.name, notes=notes)

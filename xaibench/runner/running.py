@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from xaibench.core.compute.device import devices_of, resolve_device
 from xaibench.core.messages import unknown
+from xaibench.core.rich_results import html_table
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
 from xaibench.runner.costs.calibration import learn
 from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus
@@ -41,7 +42,7 @@ class ArgumentError(ValueError):
     """An argument of a run that cannot be used, such as its folder; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What a run left behind.
 
@@ -63,6 +64,21 @@ class Run:
     missing: dict[str, str] = field(default_factory=dict)
     inapplicable: dict[str, str] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Run({', '.join(f'{name} {value}' for name, value in self._said())})"
+
+    def _repr_html_(self) -> str:
+        errors = [f"Failed: {job}: {error}" for job, error in self.failures.items()]
+        refused = [f"Not applicable: {job}: {why}" for job, why in self.inapplicable.items()]
+        page = f"The page: xaibench.report.write_report({str(self.folder)!r})."
+        return html_table(self._said(), title="Run", notes=[*self.beside, *refused, *errors[:20], page])
+
+    def _said(self) -> list[tuple[str, object]]:
+        """What matters of it; what there was none of is left out."""
+        some = {"failed": self.failures, "not applicable": self.inapplicable, "sets left out": self.missing}
+        counts = [(name, len(found)) for name, found in some.items() if found or name == "failed"]
+        return [("folder", self.folder), ("jobs", self.jobs), ("seconds", round(self.seconds, 1)), *counts]
 
 
 def run(

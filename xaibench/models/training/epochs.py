@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from xaibench.core.rich_results import html_table
 from xaibench.models.training.batches import Batches
 from xaibench.models.training.network_stack import Single, Stack
 
@@ -21,7 +22,7 @@ class TrainingDivergedError(ValueError):
     """The loss of a model in training is no longer a finite number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Training:
     """What happened in the training of one model.
 
@@ -41,6 +42,22 @@ class Training:
     def best_val_loss(self) -> float:
         """The lowest validation loss."""
         return self.val_loss[self.best_epoch]
+
+    def __repr__(self) -> str:
+        return f"Training({', '.join(f'{name} {value}' for name, value in self._said())})"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._said(), title="Training")
+
+    def _said(self) -> list[tuple[str, str]]:
+        """What matters of it, in words: the lists of losses are long."""
+        return [
+            ("epochs", str(len(self.train_loss))),
+            ("kept the epoch", str(self.best_epoch)),
+            ("training loss", f"{self.train_loss[self.best_epoch]:.4g}"),
+            ("validation loss", f"{self.best_val_loss:.4g}"),
+            ("validation accuracy", f"{self.val_accuracy:.3f}"),
+        ]
 
 
 @dataclass

@@ -69,15 +69,19 @@ def sheet(
 
 def _pair(image: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """``[H, W, 3]`` twice: the image, and the image with its mask."""
-    plain = np.broadcast_to(np.moveaxis(image, 0, -1).astype(np.float64), (*mask.shape, 3))
-    low, high = plain.min(), plain.max()
-    if low < 0 or high > 1:
-        plain = (plain - low) / ((high - low) or 1.0)
+    plain = in_colours(image)
     if not mask.any():
         return plain, plain
     marked = np.where(mask[..., None], plain, 0.45 * plain)
     marked[_border(mask)] = _OUTLINE
     return plain, marked
+
+
+def in_colours(image: NDArray[Any]) -> NDArray[np.float64]:
+    """``[H, W, 3]`` in [0, 1] of an image ``[1 or 3, H, W]``, which is scaled where it goes beyond."""
+    plain = np.repeat(np.moveaxis(image, 0, -1).astype(np.float64), 3 // len(image), axis=2)
+    low, high = plain.min(), plain.max()
+    return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
 
 
 def _border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
