@@ -14,12 +14,16 @@ import torch
 import xaibench as xb
 from xaibench.core.frozen import Frozen
 from xaibench.metrics import METRICS
+from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import ArgumentError, StoreError, load_suite, run
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.stages import network_training
+from xaibench.runner.stages.execution import execute
 from xaibench.runner.stages.network_training import network_seed
 from xaibench.runner.stages.sample_data import image_marks
+from xaibench.runner.store.result_store import Store
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
 TABLES = (*TABLES, "images.parquet")
@@ -53,6 +57,64 @@ def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
     assert scores["higher_is_better"].all()
     assert ((scores["reason"] == "") == scores["value"].notna()).all()
     assert set(scores["scenario"]) == {"lin", "rigid"}
+
+
+def test_adding_a_training_seed_computes_only_what_is_its_own(tmp_path):
+    """Three networks that train in one go are the same as when they come one after another."""
+
+    def suite(seeds):
+        path = tmp_path / "seeds.toml"
+        path.write_text(
+            f"""
+            name = "seeds"
+            title = "Seeds"
+            data = {{ seeds = [0], parameters = {{ n_samples = 200 }} }}
+            training = {{ seeds = {seeds}, epochs = 2, batch_size = 64, stack = 3 }}
+            explaining = {{ samples = 3, trainings = "all" }}
+            explainers = {{ saliency = {{}} }}
+            metrics = {{ iou = {{}} }}
+            cells = [{{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr", "mlp", "cnn"] }}]
+            """
+        )
+        return path
+
+    kept = {}
+    for seeds in ([0], [0, 1], [0, 1, 2]):
+        run(suite(seeds), tmp_path / "grown", engine="serial")
+        now = {path: path.stat().st_mtime_ns for path in (tmp_path / "grown" / "store").rglob("*.*")}
+        assert {path: now[path] for path in kept} == kept
+        kept = now
+    counted = pd.read_csv(tmp_path / "grown" / "jobs.csv").groupby("stage").size()
+    assert dict(counted) == {"data": 1, "train": 9, "explain": 9, "score": 9}
+    run(suite([0, 1, 2]), tmp_path / "once", engine="serial")
+    grown, once = (Store(tmp_path / name / "store") for name in ("grown", "once"))
+    for stage in ("train", "explain"):
+        assert grown.keys(stage).keys() == once.keys(stage).keys()
+        for key in grown.keys(stage):
+            (one, said), (other, also) = grown.load_tensors(stage, key), once.load_tensors(stage, key)
+            assert said == also
+            assert all(torch.equal(one.pop(name), values) for name, values in other.items())
+            assert one == {}
+    assert same_tables(tmp_path / "once", tmp_path / "grown")
+
+
+def test_a_training_that_diverges_does_not_take_its_neighbours_along(tmp_path, tiny_suite, monkeypatch):
+    plan = make_plan(load_suite(tiny_suite)[0])
+    job = next(job for job in plan.jobs if job.stage == "train" and len(job.seeds) == 2)
+    store = Store(tmp_path)
+    execute(job.data, store)
+    real = network_training.make_network
+
+    def made(job, seed, store):
+        network = real(job, seed, store)
+        if seed == 0:
+            next(network.parameters()).data.fill_(float("nan"))
+        return network
+
+    monkeypatch.setattr(network_training, "make_network", made)
+    with pytest.raises(TrainingDivergedError, match="model 0 of 1"):
+        execute(job, store)
+    assert [store.has("train", job.result(seed)) for seed in job.seeds] == [False, True]
 
 
 def test_images_are_known_again_by_their_hash(tiny_run):
@@ -212,7 +274,7 @@ def test_an_added_metric_parameter_computes_only_scores(tiny_suite, tmp_path, co
 @pytest.mark.parametrize("stage", ["data", "train", "explain", "score"])
 def test_a_damaged_result_is_made_again(tiny_suite, tiny_run, copy, stage):
     jobs = [job for job in make_plan(load_suite(tiny_suite)[0]).jobs if job.stage == stage]
-    damaged = next(iter((copy / "store" / stage).glob(f"{jobs[0].key}.*")))
+    damaged = next(iter((copy / "store" / stage).glob(f"{jobs[0].results[0]}.*")))
     damaged.write_bytes(damaged.read_bytes()[:-50])
     # The scores are taken away, so that everything is read again.
     for path in (copy / "store" / "score").iterdir():

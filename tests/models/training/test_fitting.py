@@ -101,6 +101,43 @@ def test_stacked_dropout_is_that_of_each_model_alone():
         assert torch.allclose(weights(stacked), weights(model), rtol=0, atol=1e-9)
 
 
+def own_network():
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.GELU(), nn.Flatten(), nn.Linear(72, 2))
+
+
+@pytest.mark.parametrize("precision", [None, "float64", "bfloat16"])
+@pytest.mark.parametrize("name", ["llr", "mlp", "cnn", "dropout", "own"])
+def test_a_training_does_not_depend_on_its_neighbours(name, precision):
+    """To the bit, in whatever place it stands, with whatever stops beside it, and where no size is even."""
+    train, val = InMemory(TRAIN.images[:131], TRAIN.targets[:131]), InMemory(VAL.images[:67], VAL.targets[:67])
+
+    def trained(seeds, **arguments):
+        models = []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            made = {"dropout": lambda: dropout_mlp(seed).float(), "own": own_network}  # noqa: B023
+            models.append(made[name]() if name in made else build(name, (1, 8, 8), 2, seed=seed))
+        models = [model.double() if precision == "float64" else model for model in models]
+        found = fit_many(models, [train] * len(seeds), [val] * len(seeds), epochs=3, batch_size=50, seeds=list(seeds),
+                         lr=[0.01 + 0.01 * seed for seed in seeds], device="cpu", progress=False, patience=1,
+                         precision=precision, **arguments)  # fmt: skip
+        return models[seeds.index(0)], found[seeds.index(0)]
+
+    model, training = trained([0])
+    for seeds in ([0, 1], [0, 1, 2], [3, 0], [4, 1, 0, 2, 3]):
+        beside, course = trained(seeds)
+        assert torch.equal(weights(beside), weights(model)), seeds
+        assert course == training, seeds
+    assert torch.equal(weights(trained([2, 1, 0], stack=2)[0]), weights(model))
+
+
+def test_a_model_that_no_stack_holds_leaves_the_others_together():
+    models = [build("mlp", (1, 8, 8), 2, seed=seed) for seed in (0, 1)]
+    models[1][0].weight.requires_grad_(False)
+    found = fit_many(models, [TRAIN] * 2, [VAL] * 2, seeds=[0, 1], **QUICK)
+    assert found[0] == fit(build("mlp", (1, 8, 8), 2, seed=0), TRAIN, VAL, seed=0, **QUICK)
+
+
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_large_models_train_alone_as_they_would_in_a_stack(name, monkeypatch):
     results = []
@@ -233,16 +270,18 @@ def test_models_of_any_kind_train_one_after_another():
     assert kept.item() == pytest.approx(results[0].best_val_loss, abs=1e-6)
 
 
-def test_unknown_layers_are_stacked_by_vmap():
-    def networks():
-        torch.manual_seed(0)
-        return [nn.Sequential(nn.Conv2d(1, 2, 3), nn.GELU(), nn.Flatten(), nn.Linear(72, 2)) for _ in range(3)]
-
-    stacked, alone = networks(), networks()
-    results = fit_many(stacked, [TRAIN] * 3, [VAL] * 3, **QUICK)
+def test_unknown_layers_are_stacked():
+    torch.manual_seed(0)
+    models = [own_network() for _ in range(3)]
+    alone = copy.deepcopy(models)
+    results = fit_many(models, [TRAIN] * 3, [VAL] * 3, **QUICK)
     for seed, (model, training) in enumerate(zip(alone, results, strict=True)):
-        expected = fit(model, TRAIN, VAL, seed=seed, **QUICK)
-        assert training.train_loss == pytest.approx(expected.train_loss, abs=1e-5)
+        losses, val_losses, _ = oracle.train(
+            model, TRAIN.images, TRAIN.targets, VAL.images, VAL.targets,
+            epochs=3, lr=0.004, batch_size=64, loss="logits", seed=seed,
+        )  # fmt: skip
+        assert training.train_loss == pytest.approx(losses, abs=1e-5)
+        assert training.val_loss == pytest.approx(val_losses, abs=1e-5)
 
 
 def test_frozen_weights_stay():

@@ -1,5 +1,7 @@
 """From a suite to jobs: which there are, in what order, and what changes their keys."""
 
+import itertools
+
 import pytest
 
 from xaibench.core.part_info import ExplainerInfo, described
@@ -25,7 +27,7 @@ def plan(**changes):
 
 
 def keys(plan, stage):
-    return {job.key for job in plan.jobs if job.stage == stage}
+    return {key for job in plan.jobs if job.stage == stage for key in job.results}
 
 
 def test_every_job_stands_once_and_after_those_it_needs():
@@ -111,10 +113,21 @@ def test_changing_one_explainer_leaves_the_others_alone():
     assert keys(before, "explain") - keys(after, "explain") == lime
 
 
-def test_adding_a_seed_leaves_full_stacks_alone():
-    before = plan(training={"seeds": [0, 1, 2, 3], "stack": 2})
-    after = plan(training={"seeds": [0, 1, 2, 3, 4], "stack": 2})
-    assert keys(before, "train") < keys(after, "train")
+@pytest.mark.parametrize("stack", [1, 2, 3])
+def test_adding_a_seed_changes_no_key(stack):
+    made = [
+        plan(training={"seeds": seeds, "stack": stack}, explaining={"trainings": "all"})
+        for seeds in ([0], [0, 1], [0, 1, 2])
+    ]
+    for before, after in itertools.pairwise(made):
+        for stage in ("train", "explain", "score"):
+            assert keys(before, stage) < keys(after, stage), stage
+
+
+def test_how_many_train_in_one_go_changes_no_key():
+    one, three = (plan(training={"seeds": [0, 1, 2], "stack": stack}) for stack in (1, 3))
+    for stage in STAGES:
+        assert keys(one, stage) == keys(three, stage)
 
 
 def test_a_name_of_the_suites_own_decides_nothing():

@@ -137,10 +137,10 @@ def fit_many(
 ) -> list[Training]:
     """Train many models of one architecture in place, several at a time in one :class:`.network_stack.Stack`.
 
-    Every model is trained as :func:`fit` trains it alone with its seed (the loss agrees to 1e-4 as long as rounding
-    has not grown: the sums run in another order). Models with buffers (batch norm) or frozen weights, models not of
-    ours with dropout, data that are not tensors in memory, and on a CPU models that fill it by themselves (the MLP at
-    64x64) are trained one after another.
+    Every model is trained as :func:`fit` trains it alone with its seed: on a CPU to the bit, whatever trains beside it,
+    on an accelerator but for rounding, which may grow. Models with buffers (batch norm) or frozen weights, models not
+    of ours with dropout, data that are not tensors in memory, and on a CPU models that fill it by themselves (the MLP
+    at 64x64) are trained one after another.
 
     Args:
         models: Equal layers, weights of their own.
@@ -173,24 +173,25 @@ def fit_many(
     in_shapes = [check_data(*one) for one in zip(models, trains, vals, strict=True)]
     where = resolve_device(device)
     check_precision_of(models, precision)
-    together = (
-        all(_stackable(model, count) for model in models)
-        and all(in_memory(data, shuffled=True) for data in trains)
-        and all(in_memory(data, shuffled=False) for data in vals)
-    )
-    if where.type == "cpu" and sum(weight.numel() for weight in models[0].parameters()) > ALONE:
+    together = [
+        _stackable(model, count, where)
+        and in_memory(train, shuffled=True) is not None
+        and in_memory(val, shuffled=False) is not None
+        for model, train, val in zip(models, trains, vals, strict=True)
+    ]
+    if where.type == "cpu" and _size(models[0]) > ALONE:
         stack = 1
-    size = stack if together else 1
+    parts = _parts(together, stack)
     results: list[Training] = []
-    with tqdm(total=epochs * -(-count // size), unit="epoch", desc="Training", disable=not progress) as bar:
-        for start in range(0, count, size):
-            part = slice(start, start + size)
+    with tqdm(total=epochs * len(parts), unit="epoch", desc="Training", disable=not progress) as bar:
+        for part in parts:
+            start = part.start
             # The seed also decides dropout, which knows only the global generator.
             with isolated_rng(seeds[start], where), computing(precision, where):
                 batch = batch_size or batch_size_of(trains[start])
                 dtype = next(models[start].parameters()).dtype
                 learner: Stack | Single
-                if together:
+                if together[start]:
                     learner = Stack(models[part], in_shapes[start], rates[part], seeds[part], where)
                 else:
                     learner = Single(models[start], rates[start], where)
@@ -266,15 +267,34 @@ def _batches(
     return LoaderBatches(loader_of(data[0], batch_size, None if seeds is None else seeds[0]), device, dtype)
 
 
-def _stackable(model: nn.Module, count: int) -> bool:
+def _size(model: nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def _parts(together: Sequence[bool], stack: int) -> list[slice]:
+    """Which models train at a time: up to ``stack`` neighbours that a stack can hold, or one that none can."""
+    parts: list[slice] = []
+    for i, stacks in enumerate(together):
+        before = parts[-1] if parts else None
+        if stacks and before and together[before.start] and i - before.start < stack:
+            parts[-1] = slice(before.start, i + 1)
+        else:
+            parts.append(slice(i, i + 1))
+    return parts
+
+
+def _stackable(model: nn.Module, count: int, where: torch.device) -> bool:
     """Whether a stack can hold the model: no buffers, every weight in training, and dropout of the plain kind only.
 
-    A model that is not of ours may do what ``torch.func.vmap`` refuses, so alone it is trained as it is.
+    On a CPU that does not depend on ``count``, so that its numbers do not either; a large model that is not of ours
+    gains nothing there. On an accelerator such a model may do what ``torch.func.vmap`` refuses, so alone it is trained
+    as it is.
     """
     random = [layer for layer in model.modules() if isinstance(layer, nn.modules.dropout._DropoutNd)]
     plain = isinstance(model, Network) and all(type(layer) in (nn.Linear, nn.ReLU, nn.Dropout) for layer in model)
+    gains = _size(model) <= ALONE if where.type == "cpu" else count > 1
     return (
-        (count > 1 or isinstance(model, Network))
+        (gains or isinstance(model, Network))
         and (not random or (plain and all(0 < layer.p < 1 for layer in random)))
         and next(model.buffers(), None) is None
         and all(weight.requires_grad for weight in model.parameters())

@@ -2,7 +2,11 @@
 
 A small network keeps a processor busy for microseconds and the interpreter for milliseconds. The members of a stack
 share each call: their weights lie in one matrix ``[M, P]``, one row a member. Layers that our networks are made of
-have a batched form here; every other one goes through ``torch.func.vmap``.
+have a batched form here; every other one goes through ``torch.func.vmap``, or on a CPU one member after another.
+
+On a CPU what a member learns does not depend on who stands beside it, to the bit: each of its numbers comes from its
+own by the same operations in the same order, however many members there are. On an accelerator, whose libraries choose
+their products by the size of the whole batch, it is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xaibench.models.compiled.dense_blocks import DenseBlock
@@ -21,6 +26,10 @@ from xaibench.models.networks.xai_tris_networks import Network
 #: One or more layers of all members: their weights by name, ``[M, ...]``, and images ``[M, B, ...]`` to the same. Or
 #: dropout, which needs what decides it.
 Step: TypeAlias = Callable[[dict[str, Tensor], Tensor], Tensor] | nn.Dropout
+
+
+#: Numbers of a row are a multiple of it, so that all rows begin at the start of a cache line.
+_ALIGNED = 16
 
 
 class Stack:
@@ -51,8 +60,9 @@ class Stack:
         self.shapes = [weight.shape for weight in models[0].parameters()]
         self.sizes = [shape.numel() for shape in self.shapes]
         rows = [nn.utils.parameters_to_vector(model.parameters()).detach() for model in models]
-        self.weights = torch.stack(rows).to(device)
-        self.leaves, self._gradient = self._leaves(), torch.empty_like(self.weights)
+        # Every row begins as a matrix of its own would: how a library computes depends on where its numbers lie.
+        self.weights = F.pad(torch.stack(rows), (0, -sum(self.sizes) % _ALIGNED)).to(device)
+        self.leaves, self._gradient = self._leaves(), torch.zeros_like(self.weights)
         self.prepare, self.steps = _plan(models[0], in_shape, self.weights)
         self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
         self.kept, self._present = self.weights.clone(), torch.arange(len(models), device=device)
@@ -71,7 +81,7 @@ class Stack:
     def descend(self, loss: Tensor) -> None:
         """One Adam step down ``loss``, the sum of the members' losses."""
         gradients = torch.autograd.grad(loss, self.leaves, materialize_grads=True)
-        torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self._gradient)
+        torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self._gradient[:, : sum(self.sizes)])
         self._adam.step(self._gradient)
 
     def keep(self, better: Tensor) -> None:
@@ -85,18 +95,22 @@ class Stack:
         staying = staying.to(self.weights.device)
         self._present = self._present[staying]
         self.weights = self._adam.retain(staying)
-        self.leaves, self._gradient = self._leaves(), torch.empty_like(self.weights)
+        self.leaves, self._gradient = self._leaves(), torch.zeros_like(self.weights)
 
     def _leaves(self) -> list[Tensor]:
         """Each weight of all members: views, so that a change of the matrix is a change of them."""
-        parts = zip(torch.split(self.weights, self.sizes, dim=1), self.shapes, strict=True)
+        parts = zip(self._parts(self.weights), self.shapes, strict=True)
         return [part.view(-1, *shape).requires_grad_() for part, shape in parts]
+
+    def _parts(self, rows: Tensor) -> list[Tensor]:
+        """``[..., P]`` cut into the weights."""
+        return list(torch.split(rows[..., : sum(self.sizes)], self.sizes, dim=-1))
 
     @torch.no_grad()
     def write_back(self) -> None:
         """Copy the kept weights into the members, and put these into evaluation mode."""
         for model, row in zip(self.models, self.kept, strict=True):
-            for weight, values in zip(model.parameters(), row.split(self.sizes), strict=True):
+            for weight, values in zip(model.parameters(), self._parts(row), strict=True):
                 weight.copy_(values.view_as(weight))
             model.eval()
 
@@ -104,25 +118,26 @@ class Stack:
 class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) over the rows of one matrix.
 
-    Each row has its own learning rate ``lr`` ``[M, 1]``, for which ``torch.optim.Adam`` has no place. A single row on
-    the CPU is left to torch, which passes through the memory once: that counts where the row is long.
+    Each row has its own learning rate ``lr`` ``[M, 1]``, for which ``torch.optim.Adam`` has no place. In single
+    precision on the CPU it is a compiled loop that passes through the memory once: that counts where the rows are long.
     """
 
     def __init__(self, weights: Tensor, lr: Tensor) -> None:
         self.weights, self.lr = weights, lr
         self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = 0
-        alone = len(weights) == 1 and weights.device.type == "cpu"
-        self._torch = torch.optim.Adam([weights], lr=float(lr), fused=True) if alone else None
 
     @torch.no_grad()
     def step(self, gradient: Tensor) -> None:
         """Change the weights in place."""
-        if self._torch is not None:
-            self.weights.grad = gradient
-            self._torch.step()
-            return
         self.steps += 1
+        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32:
+            from xaibench.models.compiled.dense_loops import adam  # loads numba
+
+            root = torch.full_like(self.lr, (1 - 0.999**self.steps) ** 0.5)
+            scales = torch.cat([self.lr / (1 - 0.9**self.steps), root], dim=1)
+            adam(*(each.numpy() for each in (self.weights, gradient, self.mean, self.square, scales)))
+            return
         self.mean.lerp_(gradient, 1 - 0.9)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
         root = self.square.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
@@ -182,7 +197,7 @@ class Single:
 def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Callable[[Tensor], Tensor], list[Step]]:
     """What to do to the images once, and the steps from there to the logits."""
     if not isinstance(model, Network):
-        return _unchanged, [_vmapped(model)]
+        return _unchanged, [_mapped(model, like)]
     prepare: Callable[[Tensor], Tensor] = _unchanged
     steps: list[Step] = []
     names, layers = [name for name, _ in model.named_children()], list(model.children())
@@ -210,7 +225,7 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
         else:
             # What comes out of an unknown layer has an unknown shape: all the rest goes with it.
             rest = Network(OrderedDict(zip(names, layers, strict=True)))
-            return prepare, [*steps, _vmapped(rest)]
+            return prepare, [*steps, _mapped(rest, like)]
         names, layers = names[done:], layers[done:]
     return prepare, steps
 
@@ -235,13 +250,21 @@ def _dropped(images: Tensor, share: float, generators: Sequence[torch.Generator]
     return images * kept.div_(1 - share)
 
 
-def _vmapped(module: nn.Module) -> Step:
+def _mapped(module: nn.Module, like: Tensor) -> Step:
+    """Any module, for weights ``like``."""
     own = [name for name, _ in module.named_parameters()]
 
     def one(named: dict[str, Tensor], images: Tensor) -> Tensor:
         out: Tensor = torch.func.functional_call(module, named, (images,))
         return out
 
+    def each(named: dict[str, Tensor], images: Tensor) -> Tensor:
+        # Copies lie in memory as those of a member alone do.
+        members = [{name: named[name][m].clone() for name in own} for m in range(len(images))]
+        return torch.stack([one(weights, batch.clone()) for weights, batch in zip(members, images, strict=True)])
+
+    if like.device.type == "cpu":
+        return each
     return lambda named, images: torch.func.vmap(one)({name: named[name] for name in own}, images)
 
 

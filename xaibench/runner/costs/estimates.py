@@ -130,7 +130,7 @@ def _estimate(asked: RunRequest, opened: OpenRequest, measure: bool, say: Callab
     drivers = asked.device_workers if asked.device_workers is not None else (0 if on == "cpu" else len(devices))
     costs = calibrate(plan, on, say) if measure else known_costs()
     keys = {stage: results.keys(stage) for stage in STAGES}
-    done = {job for job in plan.jobs if job.key in keys[job.stage]}
+    done = {job for job in plan.jobs if all(key in keys[job.stage] for key in job.results)}
 
     names = {job: job.kind(on) for job in plan.jobs}
     seconds = {job: costs[name].of(job) if name in costs else 0.0 for job, name in names.items()}

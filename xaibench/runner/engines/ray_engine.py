@@ -144,7 +144,7 @@ class Ray:
         if outcome.error or host in self._seen:
             return outcome
         self._seen.add(host)
-        if self._store.has(outcome.job.stage, outcome.job.key):
+        if all(self._store.has(outcome.job.stage, key) for key in outcome.job.results):
             return outcome
         reason = f"what {host} wrote to {self._store.root} is not to be seen here"
         return replace(outcome, error=f"{reason}; give a store that every machine reaches (--store).", fatal=True)

@@ -80,7 +80,7 @@ class Schedule:
         return self.failures
 
     def _has(self, job: Job) -> bool:
-        return (job.stage, job.key) in self._there
+        return all((job.stage, key) in self._there for key in job.results)
 
     def _line_up(self, job: Job) -> None:
         """Earlier stages first, as more depends on them; within a stage in the order of the plan."""
@@ -96,7 +96,7 @@ class Schedule:
         job = outcome.job
         if not outcome.error:
             self._open.pop(job, None)
-            self._there.add((job.stage, job.key))
+            self._there.update((job.stage, key) for key in job.results)
             self._progress(job)
             self._release(job)
         elif outcome.fatal:
@@ -123,8 +123,9 @@ class Schedule:
         found: dict[Job, None] = {}
         for need in job.needs:
             found.update(dict.fromkeys(self._missing(need)))
-            if not self._store.has(need.stage, need.key):
-                self._there.discard((need.stage, need.key))
+            gone = {(need.stage, key) for key in need.results if not self._store.has(need.stage, key)}
+            if gone:
+                self._there -= gone
                 found[need] = None
         return list(found)
 

@@ -50,6 +50,11 @@ class Job(ABC):
         return hashlib.sha256(json.dumps([self.stage, own], sort_keys=True).encode()).hexdigest()[:20]
 
     @property
+    def results(self) -> tuple[str, ...]:
+        """The keys under which the job keeps its results: one, but for a job that does several things in one go."""
+        return (self.key,)
+
+    @property
     def uses_device(self) -> bool:
         """Whether a GPU would be used: the job trains or asks a network."""
         return False

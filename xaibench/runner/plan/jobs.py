@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -80,7 +81,11 @@ class DataJob(Job):
 
 @dataclass(frozen=True)
 class TrainJob(Job):
-    """Train a few networks of one architecture on one data set, one for each seed, in one go."""
+    """Train a few networks of one architecture on one data set, one for each seed, in one go.
+
+    Each has a result of its own, under the key of the job that would train it alone: what trains beside it changes
+    neither its numbers nor its name, and a seed that is added is trained by itself.
+    """
 
     stage: ClassVar[Stage] = "train"
     data: DataJob
@@ -94,6 +99,15 @@ class TrainJob(Job):
     def needs(self) -> tuple[Job, ...]:
         """The data."""
         return (self.data,)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """A key for each seed."""
+        return tuple(self.result(seed) for seed in self.seeds)
+
+    def result(self, seed: int) -> str:
+        """The key of one training."""
+        return self.key if self.seeds == (seed,) else dataclasses.replace(self, seeds=(seed,)).key
 
     @property
     def uses_device(self) -> bool:
@@ -153,7 +167,14 @@ class Network:
 
     def as_json(self) -> list[Any]:
         """What decides it, for the keys of the jobs that it is given to."""
-        return [[training.key for training in self.trainings], self.seed]
+        keys = [training.result(seed) for training, seed in self.candidates]
+        return [keys, self.seed]
+
+    @functools.cached_property
+    def candidates(self) -> tuple[tuple[TrainJob, int], ...]:
+        """The trainings that it may be: the job and the seed of each."""
+        found = ((training, seed) for training in self.trainings for seed in training.seeds)
+        return tuple(one for one in found if self.seed in ("best", one[1]))
 
     @property
     def model(self) -> str:

@@ -13,6 +13,9 @@ from xaibench.runner.plan.part_facts import is_fitted, metric_kind, network_fact
 from xaibench.runner.plan.plan_checks import check_parts
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
 
+#: Bumped whenever the same training comes to other weights.
+TRAINING_REVISION = 2
+
 
 @dataclass(frozen=True)
 class CellPlan:
@@ -86,9 +89,8 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
         # A default that came later is left out, so that older results keep their names.
         | ({"precision": training.precision} if training.precision != Training.precision else {})
     )
-    trainings = tuple(
-        TrainJob(data, model, seeds, parameters, cell.build, revision("model", model)) for seeds in stacks
-    )
+    revised = f"{revision('model', model)}.{TRAINING_REVISION}"
+    trainings = tuple(TrainJob(data, model, seeds, parameters, cell.build, revised) for seeds in stacks)
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]

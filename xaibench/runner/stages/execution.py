@@ -17,7 +17,7 @@ from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, t
 from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, ScoreJob, TrainJob
-from xaibench.runner.stages.network_training import make_network, train
+from xaibench.runner.stages.network_training import WEIGHTS, make_network, train
 from xaibench.runner.stages.sample_data import batches, image_marks, make_data, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
 
@@ -126,44 +126,40 @@ _OF_STAGE: dict[Stage, Callable[[Any, Store, str], None]] = {
 
 
 @functools.lru_cache(maxsize=1024)
-def read_trainings(store: Store, key: str) -> list[dict[str, Any]]:
-    """One record for each training of a train job: seed, losses, accuracies."""
-    trainings: list[dict[str, Any]] = store.load_meta("train", key)["trainings"]
-    return trainings
+def read_training(store: Store, key: str) -> dict[str, Any]:
+    """The record of a training: seed, losses, accuracies."""
+    return store.load_meta("train", key)
 
 
 def read_correct(store: Store, network: Network) -> Tensor:
     """``[n_test]`` bool: the test samples that ``network`` classifies correctly."""
     training, seed = chosen_training(store, network)
-    return store.load_tensors("train", training.key, f"{seed}.correct")[0][f"{seed}.correct"]
+    return store.load_tensors("train", training.result(seed), "correct")[0]["correct"]
 
 
 def read_answers(store: Store, network: Network) -> tuple[Tensor, Tensor] | None:
     """``[n_test]`` each: the class that ``network`` puts a test sample in, and its probability; None of old results."""
     training, seed = chosen_training(store, network)
-    found = store.load_tensors("train", training.key, f"{seed}.answer.")[0]
-    return (found[f"{seed}.answer.class"], found[f"{seed}.answer.share"]) if found else None
+    found = store.load_tensors("train", training.result(seed), "answer.")[0]
+    return (found["answer.class"], found["answer.share"]) if found else None
 
 
 def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
     """The train job and seed of ``network``: the given seed, or the one of the lowest validation loss."""
-    candidates = [
-        (record["val_loss"], record["seed"], training)
-        for training in network.trainings
-        for record in read_trainings(store, training.key)
-        if network.seed in ("best", record["seed"])
-    ]
-    _, seed, training = min(candidates, key=lambda candidate: candidate[:2])
-    return training, seed
+
+    def loss(candidate: tuple[TrainJob, int]) -> tuple[float, int]:
+        training, seed = candidate
+        return read_training(store, training.result(seed))["val_loss"], seed
+
+    return min(network.candidates, key=loss)
 
 
 def read_network(store: Store, network: Network) -> nn.Module:
     """The trained network, in evaluation mode."""
     training, seed = chosen_training(store, network)
     model = make_network(training, seed, store)
-    prefix = f"{seed}.weights."
-    tensors = store.load_tensors("train", training.key, prefix)[0]
-    changed = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    tensors = store.load_tensors("train", training.result(seed), WEIGHTS)[0]
+    changed = {name.removeprefix(WEIGHTS): tensor for name, tensor in tensors.items()}
     model.load_state_dict(model.state_dict() | changed)
     return model.eval()
 

@@ -18,7 +18,7 @@ from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
-from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_trainings
+from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_training
 from xaibench.runner.stages.merged_scores import cell_scores, place_of, set_name
 from xaibench.runner.stages.sample_data import sample_rows
 from xaibench.runner.stages.sample_pictures import picture_cell
@@ -64,7 +64,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
 
 
 def _trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:
-    return cell.data.key in data and all(job.key in trained for job in cell.trainings)
+    return cell.data.key in data and all(key in trained for job in cell.trainings for key in job.results)
 
 
 def _correct(cells: Iterable[CellPlan], store: Store, scored: str) -> dict[DataJob, torch.Tensor]:
@@ -96,7 +96,7 @@ def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
     scenario, background = place_of(cell)
     explained = {chosen_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
-        for record in read_trainings(store, job.key):
+        for record in (read_training(store, key) for key in job.results):
             yield {
                 **{"scenario": scenario, "background": background, "model": cell.model, "data_seed": cell.data.seed},
                 **record,

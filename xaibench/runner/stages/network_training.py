@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from typing import TYPE_CHECKING, Any
@@ -18,34 +19,58 @@ if TYPE_CHECKING:
     from xaibench.data import Split
 
 
+#: How the names of the kept weights begin.
+WEIGHTS = "weights."
+
+
 def train(job: TrainJob, store: Store, device: str) -> None:
-    """Train the networks of the job, and keep what the training changed, the course of it, and the test results."""
+    """Train the networks of the job, and keep what the training changed, the course of it, and the test results.
+
+    Those that are there already are left alone, and one that diverges does not keep the others from being kept.
+
+    Raises:
+        TrainingDivergedError: If one of them does.
+    """
+    from xaibench.models import TrainingDivergedError
+
+    missing = tuple(seed for seed in job.seeds if not store.has(job.stage, job.result(seed))) or job.seeds
+    try:
+        _train_together(dataclasses.replace(job, seeds=missing), store, device)
+    except TrainingDivergedError:
+        if len(missing) == 1:
+            raise
+        errors = []
+        for seed in missing:
+            try:
+                _train_together(dataclasses.replace(job, seeds=(seed,)), store, device)
+            except TrainingDivergedError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0] from None
+
+
+def _train_together(job: TrainJob, store: Store, device: str) -> None:
     import torch
 
     splits, _ = read_data(store, job.data)
     networks = [make_network(job, seed, store) for seed in job.seeds]
     before = [_state(network) for network in networks]
     courses = _trained(job, networks, splits, device)
-    tensors: dict[str, Tensor] = {}
-    records = []
     for seed, network, start, course in zip(job.seeds, networks, before, courses, strict=True):
         correct, predicted, probability = _asked(network, splits["test"], device)
         changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
-        tensors |= {f"{seed}.weights.{name}": value for name, value in changed.items()}
-        tensors |= {f"{seed}.correct": correct, f"{seed}.answer.class": predicted, f"{seed}.answer.share": probability}
-        tensors[f"{seed}.train_loss"] = torch.tensor(course["train_loss"])
-        tensors[f"{seed}.val_loss"] = torch.tensor(course["val_losses"])
-        records.append(
-            {
-                "seed": seed,
-                "network_seed": network_seed(job.data, seed),
-                "best_epoch": course["best_epoch"],
-                "val_loss": course["val_loss"],
-                "val_accuracy": course["val_accuracy"],
-                "test_accuracy": float(correct.double().mean()),
-            }
-        )
-    store.save_tensors("train", job.key, tensors, {"trainings": records})
+        tensors = {f"{WEIGHTS}{name}": value for name, value in changed.items()}
+        tensors |= {"correct": correct, "answer.class": predicted, "answer.share": probability}
+        tensors |= {"train_loss": torch.tensor(course["train_loss"]), "val_loss": torch.tensor(course["val_losses"])}
+        record = {
+            "seed": seed,
+            "network_seed": network_seed(job.data, seed),
+            "best_epoch": course["best_epoch"],
+            "val_loss": course["val_loss"],
+            "val_accuracy": course["val_accuracy"],
+            "test_accuracy": float(correct.double().mean()),
+        }
+        store.save_tensors("train", job.result(seed), tensors, record)
 
 
 def make_network(job: TrainJob, seed: int, store: Store) -> nn.Module:
