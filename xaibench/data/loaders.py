@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +62,10 @@ def loading(
     batch_size: int | None = None,
     num_workers: int = 0,
     verbose: bool = True,
+    shuffle: bool = True,
+    drop_last: bool = False,
+    pin_memory: bool = False,
+    prefetch_factor: int | None = None,
     **parameters: Any,
 ) -> tuple[DataLoader[Sample], DataLoader[Sample], DataLoader[Sample]]:
     """Load a data set and make a dataloader of each split.
@@ -75,15 +80,21 @@ def loading(
         num_workers: How many batches are read at a time, for sets that lie on disk: by threads, or by processes where
             there is a ``transform``. They change no batch (of a ``transform`` that draws random numbers, the draws).
         verbose: Log the progress to the logger ``"xaibench"``; where no logging is configured, to the terminal.
+        shuffle: Shuffle the training samples, anew in each epoch.
+        drop_last: Leave out the training batch at the end of an epoch that is not full.
+        pin_memory: Put batches into memory from which a GPU copies them faster, where there is a GPU.
+        prefetch_factor: How many batches each worker reads ahead; None = two. Needs ``num_workers``.
         **parameters: The set's own, as for :func:`load`.
 
     Returns:
         Loaders of train (shuffled anew in each epoch), validation and test (in order); each batch is
-        ``(images [N,C,H,W], masks [N,H,W], targets [N])``.
+        ``(images [N,C,H,W], masks [N,H,W], targets [N])``. For any other option of ``DataLoader`` make one of a split
+        of :func:`load`: ``DataLoader(data.train, batch_size=32, ...)``.
 
     Raises:
         UnknownNameError: If no data set has this name.
-        TypeError: If the set takes no such parameter, ``classes`` included.
+        TypeError: If the set takes no such parameter, ``classes`` included; of other options of ``DataLoader`` it says
+            how to give them.
         ValueError: If a parameter is out of its range.
 
     Example:
@@ -94,6 +105,14 @@ def loading(
     """
     check_count("batch_size", batch_size, none="for the set's own")
     check_count("num_workers", num_workers, least=0)
+    check_count("prefetch_factor", prefetch_factor, none="for two")
+    if prefetch_factor is not None and num_workers == 0:
+        raise ValueError(
+            f"prefetch_factor={prefetch_factor}: got num_workers=0, expected at least 1 with it, to read ahead."
+        )
+    options = _LoaderOptions(
+        batch_size, seed, num_workers, drop_last, pin_memory and torch.cuda.is_available(), prefetch_factor
+    )
     if classes is not None:
         parameters["classes"] = classes
     with _progress(verbose) as say:
@@ -102,28 +121,45 @@ def loading(
         say("Splitting dataset...")
         splits = (dataset.train, dataset.val, dataset.test)
         say("Creating dataloaders...")
-        size = dataset.batch_size if batch_size is None else batch_size
-        train, val, test = (_loader(split, size, seed, num_workers, shuffle=split is dataset.train) for split in splits)
+        train = _loader(dataset.train, dataset.batch_size, options, shuffle=shuffle)
+        rest = dataclasses.replace(options, drop_last=False)  # of what is scored, nothing is left out
+        val, test = (_loader(split, dataset.batch_size, rest, shuffle=False) for split in splits[1:])
         say("Data loading complete.")
     return train, val, test
 
 
-def _loader(split: Split, batch_size: int, seed: int, workers: int, *, shuffle: bool) -> DataLoader[Sample]:
+@dataclasses.dataclass(frozen=True)
+class _LoaderOptions:
+    """How the batches of a split are made."""
+
+    batch_size: int | None
+    seed: int
+    workers: int
+    drop_last: bool
+    pin_memory: bool
+    prefetch: int | None
+
+
+def _loader(split: Split, batch_size: int, how: _LoaderOptions, *, shuffle: bool) -> DataLoader[Sample]:
     # A generator of its own for every loader: without one, even an unshuffled loader draws from torch's global state.
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(how.seed)
     order = RandomSampler(split, generator=generator) if shuffle and len(split) else SequentialSampler(split)
     # The sampler hands out whole batches of indices, and batch_size=None keeps the loader from collating.
-    batches = BatchSampler(order, batch_size, drop_last=False)
-    if workers > 0 and getattr(split, "transform", None) is None:
-        return ThreadedLoader(split, batches, workers, generator=generator)
+    batches = BatchSampler(order, how.batch_size or batch_size, drop_last=how.drop_last)
+    if how.workers > 0 and getattr(split, "transform", None) is None:
+        return ThreadedLoader(
+            split, batches, how.workers, ahead=how.prefetch or 2, generator=generator, pin_memory=how.pin_memory
+        )
     # A transform may draw from torch's global generator, of which every process has its own.
     return DataLoader(
         split,
         sampler=batches,
         batch_size=None,
         generator=generator,
-        num_workers=workers,
-        persistent_workers=workers > 0,
+        num_workers=how.workers,
+        persistent_workers=how.workers > 0,
+        pin_memory=how.pin_memory,
+        prefetch_factor=how.prefetch,
     )
 
 
@@ -133,6 +169,11 @@ def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dic
         return
     for parameter in parameters:
         if parameter not in taken:
+            if parameter in inspect.signature(DataLoader).parameters:
+                raise TypeError(
+                    f"{name} takes no {parameter!r}, which is an option of torch's DataLoader. Make one of the split: "
+                    f"DataLoader(xaibench.load({name!r}).train, {parameter}=...)."
+                )
             raise TypeError(unknown(f"{name} takes no", parameter, taken))
 
 

@@ -22,13 +22,16 @@ class ThreadedLoader(DataLoader[Sample]):
     Args:
         dataset: Takes a list of indices and returns a batch; safe to be asked by several threads.
         batches: The indices of each batch.
-        workers: Threads. Twice as many batches are read ahead, at most.
+        workers: Threads.
+        ahead: Batches that are read ahead for each of them, at most.
         options: Those of ``DataLoader``.
     """
 
-    def __init__(self, dataset: Dataset[Sample], batches: BatchSampler, workers: int, **options: Any) -> None:
+    def __init__(
+        self, dataset: Dataset[Sample], batches: BatchSampler, workers: int, *, ahead: int = 2, **options: Any
+    ) -> None:
         super().__init__(dataset, sampler=batches, batch_size=None, **options)
-        self.threads = workers
+        self.threads, self.ahead = workers, ahead
 
     def __iter__(self) -> Iterator[Sample]:  # type: ignore[override]  # DataLoader's own is a class of torch's
         pending: deque[Future[Sample]] = deque()
@@ -38,10 +41,17 @@ class ThreadedLoader(DataLoader[Sample]):
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="xaibench-loading")
         try:
             for indices in self.sampler:
-                pending.append(pool.submit(self.dataset.__getitem__, indices))
-                if len(pending) > 2 * self.threads:
+                pending.append(pool.submit(self._read, indices))
+                if len(pending) > self.ahead * self.threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
         finally:  # also when the consumer stops early, or a batch cannot be read
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, indices: list[int]) -> Sample:
+        batch = self.dataset.__getitem__(indices)
+        if not self.pin_memory:
+            return batch
+        images, masks, targets = batch
+        return images.pin_memory(), masks.pin_memory(), targets.pin_memory()

@@ -98,6 +98,19 @@ class AppliedExplainer:
         self.info = getattr(part, "info", None)
         self.control = bool(getattr(self.info, "control", False))
 
+    def meet(self, model: nn.Module) -> None:
+        """Look at the user's own network before it is copied: a layer given as a module is known by name from then on.
+
+        Args:
+            model: The network.
+
+        Raises:
+            ValueError: If the layer is none of its modules.
+        """
+        from xaibench.explainers.shared.layer_activations import with_layer_named
+
+        self._part = with_layer_named(self._part, self.name, model)
+
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain` makes them; raises what that raises."""
         from xaibench.explainers import explain

@@ -242,6 +242,8 @@ def _maker(
         raise ValueError(
             f"{label} explains a model, and there is none; give one, or maps that were computed elsewhere."
         )
+    if isinstance(model, torch.nn.Module):
+        explainer.meet(model)
     return _Maker(label, explainer=explainer)
 
 

@@ -22,6 +22,7 @@ from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
+from xaibench.explainers.shared.layer_activations import with_layer_named
 from xaibench.explainers.shared.memory_retry import within_memory
 from xaibench.explainers.shared.softmax_end import take_logits
 
@@ -112,6 +113,7 @@ def explain(
     x, y = check_images(images), check_targets(targets, len(images))
     if model is not None:
         check_module(model)
+        part = with_layer_named(part, name_of(part), model)
     place = resolve_device(device)
     kept = kept_dtype(model, x, dtype, precision, place)
     exactly: Precision = "float64" if kept == torch.float64 else "float32"

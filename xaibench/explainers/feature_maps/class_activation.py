@@ -43,9 +43,9 @@ class _FeatureMaps:
     """What the explainers of one layer share.
 
     Attributes:
-        layer: Name of the layer to look at, as in ``model.named_modules()``, such as ``"layer4"``; ``None``: the last
-            feature map before pooling, or in a transformer the last tokens before the last attention. If it runs more
-            than once in a pass, its last run counts.
+        layer: The layer to look at: its name in ``model.named_modules()``, such as ``"layer4"``, or the module itself,
+            ``model.layer4``; ``None``: the last feature map before pooling, or in a transformer the last tokens before
+            the last attention. If it runs more than once in a pass, its last run counts.
         resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
             ``None``: it stays as large as the layer's.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. It bounds the memory and
@@ -55,7 +55,7 @@ class _FeatureMaps:
     #: What is explained unless the caller says otherwise.
     explains: ClassVar[Output] = "logit"
 
-    layer: str | None = None
+    layer: str | nn.Module | None = None
     resize: Resize | None = "bilinear"
     batch_size: int | None = None
 

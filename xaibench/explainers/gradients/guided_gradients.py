@@ -19,7 +19,7 @@ from xaibench.explainers.backward.forward_watch import Watch, watching
 from xaibench.explainers.backward.layer_operations import NORMALISING, Operation
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
-from xaibench.explainers.shared.layer_activations import Layer, activations_and_gradients, run_layers
+from xaibench.explainers.shared.layer_activations import Layer, activations_and_gradients, layer_name, run_layers
 
 #: What a ReLU passes back, from what comes back and its input.
 _Rule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
@@ -90,10 +90,11 @@ class GuidedGradCAM(Attribution):
     That is ``mode="nearest"`` of :func:`torch.nn.functional.interpolate`.
 
     Attributes:
-        layer: Name of the convolution, as in ``model.named_modules()``; ``None``: the last ``nn.Conv2d`` that runs.
+        layer: The convolution: its name in ``model.named_modules()``, or the module itself; ``None``: the last
+            ``nn.Conv2d`` that runs.
     """
 
-    layer: str | None = None
+    layer: str | nn.Module | None = None
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
@@ -122,8 +123,9 @@ class GuidedGradCAM(Attribution):
                     "convolution, or name a layer with image-shaped output: layer='...'."
                 )
             return Layer(convolutions[-1].name, convolutions[-1].module)
+        wanted = self.layer if isinstance(self.layer, str) else layer_name("guided_gradcam", model, self.layer)
         for run in runs:
-            if run.name == self.layer:
+            if run.name == wanted:
                 return Layer(run.name, run.module)
         known = ", ".join(repr(name) for name in dict.fromkeys(run.name for run in runs) if name) or "none"
         raise ValueError(f"guided_gradcam(layer={self.layer!r}): expected a layer with output [N, C, H, W]: {known}.")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -87,7 +87,31 @@ def run_layers(model: nn.Module, images: Tensor) -> list[Run]:
     return runs
 
 
-def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | None = None) -> Layer:
+def layer_name(owner: str, model: nn.Module, layer: nn.Module) -> str:
+    """What a module of the network is called in ``named_modules()``.
+
+    Raises:
+        ValueError: If it is none of the network's.
+    """
+    for name, module in network_of(model).named_modules():
+        if module is layer:
+            return str(name)
+    network = type(network_of(model)).__name__
+    raise ValueError(
+        f"{owner}: its layer is a {type(layer).__name__} that the model {network} does not hold, expected "
+        "one of its own modules. Take it from this model, or give its name (model.named_modules())."
+    )
+
+
+def with_layer_named(part: object, owner: str, model: nn.Module) -> Any:
+    """The explainer with its ``layer`` by name, where that is a module: a copy of the network has other modules."""
+    layer = getattr(part, "layer", None)
+    if not isinstance(layer, nn.Module) or not is_dataclass(part) or isinstance(part, type):
+        return part
+    return replace(part, layer=layer_name(owner, model, layer))
+
+
+def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Module | None = None) -> Layer:
     """The layer of that name, or the last that still knows where it looks.
 
     Without a name: the last feature map of more than one position that is not the output of a pooling layer (``layer4``
@@ -99,12 +123,14 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | None = 
         owner: The explainer, for error messages.
         model: Maps images to ``[N, K]``.
         images: ``[N, C, H, W]``; one of them is run.
-        name: As in ``network.named_modules()``.
+        name: As in ``network.named_modules()``, or one of these modules.
 
     Raises:
         UnsupportedModelError: If no layer fits.
         ValueError: If ``name`` is no layer that runs, or its output is neither a feature map nor tokens.
     """
+    if isinstance(name, nn.Module):
+        name = layer_name(owner, model, name)
     runs = run_layers(model, images)
     size = (images.shape[-2], images.shape[-1])
     if name is not None:
