@@ -11,7 +11,8 @@ import typer
 
 from xaibench._version import __version__
 from xaibench.cli.application import app
-from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names, print_table, progress_bars
+from xaibench.cli.completion import completer
+from xaibench.cli.terminal import Root, alarm, clear_errors, hint, made_folder_of, names, print_table, progress_bars
 from xaibench.core.atomic_files import written_to
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ class EngineChoice(enum.StrEnum):
 
 @app.command()
 def run(
-    suite: Annotated[str, typer.Argument(help="A built-in suite (see: xaibench list suites), or a TOML file.")],
+    suite: Annotated[
+        str,
+        typer.Argument(
+            help="A built-in suite (see: xaibench list suites), or a TOML file.", autocompletion=completer("suites")
+        ),
+    ],
     out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/SUITE]", show_default=False)] = None,
     engine: Annotated[EngineChoice, typer.Option(help="Jobs side by side, or one after the other.")] = (
         EngineChoice.processes
@@ -40,20 +46,36 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="A small form of the suite, to try it in a minute.")] = False,
     root: Root = None,
     datasets: Annotated[
-        str | None, typer.Option(help="Only these sets, such as pet,pascal.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Only these sets, such as pet,pascal.",
+            show_default=False,
+            autocompletion=completer("datasets", several=True),
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Instead of the suite's, such as resnet50.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Instead of the suite's, such as resnet50.",
+            show_default=False,
+            autocompletion=completer("models", several=True),
+        ),
     ] = None,
     explainers: Annotated[
         str | None,
         typer.Option(
             help="Instead of the suite's, beside its controls: mine:squared,gradcam; yours are module:name.",
             show_default=False,
+            autocompletion=completer("explainers", several=True),
         ),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="Instead of the suite's, such as iou,hit.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Instead of the suite's, such as iou,hit.",
+            show_default=False,
+            autocompletion=completer("metrics", several=True),
+        ),
     ] = None,
     samples: Annotated[
         str | None, typer.Option(help="The first so many test samples of each set, or all.", show_default=False)
@@ -110,15 +132,15 @@ def run(
         with progress_bars() as progress:
             result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
-            typer.echo(f"Left out: {name}.\n{textwrap.indent(advice, '  ')}\n")
+            typer.echo(f"{hint(f'Left out: {name}.')}\n{textwrap.indent(advice, '  ')}\n")
         for line in result.beside:
-            typer.echo(line)
+            typer.echo(hint(line))
         for job, why in result.inapplicable.items():
-            typer.echo(f"Not applicable: {job}: {why}")
+            typer.echo(f"{hint('Not applicable:')} {job}: {why}")
         typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")
     _finish(result.folder)
     if result.failures:
-        typer.echo(f"\n{len(result.failures)} jobs failed; the same command tries them again:", err=True)
+        typer.echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
         for job, error in list(result.failures.items())[:20]:
             typer.echo(f"  {job}: {error}", err=True)
         if len(result.failures) > 20:
@@ -189,4 +211,4 @@ def _finish(folder: Path) -> None:
         page = write_report(folder)
         typer.echo()
         print_table(best_methods(folder))
-        typer.echo(f"\nReport page: {page.resolve()}")
+        typer.echo(f"\nReport page: {typer.style(page.resolve(), bold=True)}")

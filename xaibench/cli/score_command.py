@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from xaibench.cli.application import app
+from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, names
 from xaibench.core.atomic_files import written_to
 
@@ -16,13 +17,27 @@ if TYPE_CHECKING:
     from torch import nn
 
     from xaibench.data import Split
+    from xaibench.evaluation import Evaluation
+
+#: Samples that a page shows with their maps.
+_SHOWN = 8
 
 
 @app.command()
 def score(
     maps: Annotated[Path, typer.Argument(help="Your maps: .npz, .npy or .safetensors. See --template.")],
-    dataset: Annotated[str, typer.Option(help="The set they are of (see: xaibench list datasets), or folder:DIR.")],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="The set they are of (see: xaibench list datasets), or folder:DIR.",
+            autocompletion=completer("datasets"),
+        ),
+    ],
     root: Root = None,
+    size: Annotated[
+        int | None,
+        typer.Option(min=8, help="Side of the images, of sets that are scaled. [default: 224]", show_default=False),
+    ] = None,
     split: Annotated[str, typer.Option(help="train, val, test or all: which samples the maps are of.")] = "test",
     classes: Annotated[str | None, typer.Option(help="Only these, such as dog,cat.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
@@ -33,7 +48,14 @@ def score(
             show_default=False,
         ),
     ] = None,
-    metrics: Annotated[str | None, typer.Option(help="Names, with commas between.", show_default=False)] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Names, with commas between.",
+            show_default=False,
+            autocompletion=completer("metrics", several=True),
+        ),
+    ] = None,
     protocol: Annotated[
         str | None, typer.Option(help="How maps are cut: scaled (the default) or published.", show_default=False)
     ] = None,
@@ -41,6 +63,9 @@ def score(
         str, typer.Option(help="With --model: only the samples that it classifies correctly, or all.")
     ] = "correct",
     out: Annotated[Path | None, typer.Option(help="Write every score to this CSV file.", show_default=False)] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the table, and some maps to look at, to this page.", show_default=False)
+    ] = None,
     template: Annotated[
         bool, typer.Option("--template", help="Write MAPS.npz with the samples' ids, to be filled in, and stop.")
     ] = False,
@@ -50,8 +75,9 @@ def score(
         from xaibench import evaluation
         from xaibench.evaluation.protocol import DEFAULT
 
-        made_folder_of(maps if template else out)
-        samples = _samples(dataset, root, split, classes, seed)
+        for file in (maps,) if template else (out, html):
+            made_folder_of(file)
+        samples = _samples(dataset, root, split, classes, seed, size)
         if template:
             evaluation.write_template(maps, samples)
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
@@ -67,14 +93,37 @@ def score(
                 scored=cast(Any, scored),
                 progress=progress,
             )
-        typer.echo(str(result))
+        typer.echo(_coloured(result))
+        if html is not None:
+            html.write_text(_page(result, maps.stem, found, samples), encoding="utf-8")
+            typer.echo(f"\nPage: {html.resolve()}")
         if out is not None:
             with written_to(out):
                 result.scores.to_csv(out, index=False)
             typer.echo(f"\nScores: {out.resolve()}")
 
 
-def _samples(dataset: str, root: Path | None, split: str, classes: str | None, seed: int) -> Split:
+def _coloured(result: Evaluation) -> str:
+    """The table with its head in bold, and with what knows no network stepping back."""
+    head, *lines = str(result).splitlines()
+    shown = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]
+    return "\n".join([typer.style(head, bold=True), *shown])
+
+
+def _page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:
+    """One file that loads nothing from outside: the table, and the first samples that were scored with their maps."""
+    from xaibench.core.rich_results import html_page
+    from xaibench.report import show
+    from xaibench.report.draw.figure_style import save
+
+    places = {identity: place for place, identity in enumerate(samples.ids)}
+    chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_SHOWN]]
+    images, masks, _ = samples[chosen]
+    figure = show(images, {name: maps[chosen]}, masks, labels=[samples.ids[place] for place in chosen])
+    return html_page(f"{name}: scores", result._repr_html_(), pictures={"Maps": save(figure, "png")})
+
+
+def _samples(dataset: str, root: Path | None, split: str, classes: str | None, seed: int, size: int | None) -> Split:
     from xaibench.data import DATASETS, load
     from xaibench.data.annotated import AnnotatedSet
 
@@ -82,9 +131,11 @@ def _samples(dataset: str, root: Path | None, split: str, classes: str | None, s
         raise typer.BadParameter(f"--split {split}: expected train, val, test or all.")
     parameters: dict[str, Any] = {}
     if isinstance(DATASETS.resolve(dataset), AnnotatedSet):
-        parameters = {"root": root, "classes": classes}
+        parameters = {"root": root, "classes": classes} | ({} if size is None else {"size": size})
         if split == "all":
             parameters["splits"] = (0.0, 0.0, 1.0)
+    elif size is not None:
+        raise typer.BadParameter(f"--size is for annotated sets, and {dataset} has a size of its own; leave it out.")
     elif split == "all":
         raise typer.BadParameter(f"--split all is for annotated sets, and {dataset} is none; give train, val or test.")
     found: Split = getattr(load(dataset, seed=seed, **parameters), "test" if split == "all" else split)

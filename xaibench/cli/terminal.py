@@ -22,6 +22,16 @@ Root = Annotated[
 ]
 
 
+def hint(text: str) -> str:
+    """What is to be noticed, in yellow."""
+    return typer.style(text, fg="yellow")
+
+
+def alarm(text: str) -> str:
+    """What went wrong, in red."""
+    return typer.style(text, fg="red", bold=True)
+
+
 def names(text: str | None) -> list[str] | None:
     """The names in ``"a, b"``; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
@@ -33,7 +43,9 @@ def print_table(table: pd.DataFrame) -> None:
     rows = [list(map(str, with_numbers.columns)), *with_numbers.to_numpy().tolist()]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    typer.echo("\n".join([typer.style(lines[0], bold=True), *lines[1:]]))
+    # What knows no network steps back.
+    shown = [typer.style(line, dim=True) if "(control)" in line else line for line in lines[1:]]
+    typer.echo("\n".join([typer.style(lines[0], bold=True), *shown]))
 
 
 @contextlib.contextmanager
@@ -92,15 +104,15 @@ def clear_errors(*, goes_on: bool = False) -> Iterator[None]:
     try:
         yield
     except (UnknownNameError, SuiteError, ArgumentError, RunFolderError, MapFileError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        typer.echo(f"{alarm('Error:')} {error}", err=True)
         raise typer.Exit(2) from error
     except (StoreError, DataChangedError, MissingDataError, DataFileError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        typer.echo(f"{alarm('Error:')} {error}", err=True)
         raise typer.Exit(1) from error
     except (ValueError, TypeError, ImportError, OSError) as error:  # said by a part, by a package, or by the system
         if sys.flags.dev_mode:
             raise
-        typer.echo(f"Error: {_in_words(error)}", err=True)
+        typer.echo(f"{alarm('Error:')} {_in_words(error)}", err=True)
         raise typer.Exit(1 if isinstance(error, OSError) else 2) from error
     except KeyboardInterrupt:
         typer.echo(f"\nStopped.{' The same command goes on where this one was.' if goes_on else ''}", err=True)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+
+_STYLE = """
+:root { color-scheme: light dark } body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
+padding: 0 1rem } .wide { overflow-x: auto } table { border-collapse: collapse } th, td { padding: .2rem .8rem;
+text-align: right; border-bottom: 1px solid #8884; white-space: nowrap } th:first-child { text-align: left } img {
+max-width: 100% }
+"""
 
 
 def html_table(
@@ -36,3 +44,30 @@ def html_table(
 def _cells(row: Sequence[object]) -> str:
     first, *others = (escape(str(value)) for value in row)
     return f"<th>{first}</th>" + "".join(f"<td>{value}</td>" for value in others)
+
+
+def html_page(title: str, body: str, *, pictures: Mapping[str, bytes] | None = None) -> str:
+    """A page of its own, which loads nothing from outside and follows the reader's light or dark setting.
+
+    Args:
+        title: Its heading.
+        body: HTML, such as :func:`html_table` makes.
+        pictures: PNG images below it, by their heading.
+
+    Returns:
+        The content of the file.
+
+    Example:
+        >>> html_page("Mine", "<p>good</p>").count("<h1>Mine</h1>")
+        1
+    """
+    encoded = {escape(name): base64.b64encode(png).decode() for name, png in (pictures or {}).items()}
+    shown = "".join(
+        f'<h2>{name}</h2><img alt="{name}" src="data:image/png;base64,{png}">' for name, png in encoded.items()
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f'<div class="wide">{body}</div>{shown}</body></html>'
+    )

@@ -1,0 +1,53 @@
+"""What the shell offers after the tabulator key: names of parts and suites, without loading torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import xaibench
+
+_ROOT = Path(xaibench.__file__).parent
+#: Kind of part -> the module with its table, and the table's name. The modules are light; their packages load torch.
+_TABLES = {
+    "datasets": ("data/dataset_table.py", "DATASETS"),
+    "models": ("models/model_table.py", "MODELS"),
+    "explainers": ("explainers/explainer_table.py", "EXPLAINERS"),
+    "metrics": ("metrics/metric_table.py", "METRICS"),
+}
+
+
+def completer(kind: str, *, several: bool = False) -> Callable[[str], list[str]]:
+    """Completes names.
+
+    Args:
+        kind: ``"datasets"``, ``"models"``, ``"explainers"``, ``"metrics"`` or ``"suites"``.
+        several: Whether names follow each other with commas between; the last is completed.
+
+    Returns:
+        From what stands there to all that it can become.
+
+    Example:
+        >>> completer("explainers", several=True)("mine:f,guided_")
+        ['mine:f,guided_backprop', 'mine:f,guided_gradcam']
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
+        return [before + comma + name for name in _names(kind) if name.startswith(last)]
+
+    return complete
+
+
+def _names(kind: str) -> Iterable[str]:
+    if kind == "suites":
+        return sorted(file.stem for file in (_ROOT / "suites").glob("*.toml"))
+    place, table = _TABLES[kind]
+    spec = importlib.util.spec_from_file_location("xaibench_table", _ROOT / place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    names: Iterable[str] = getattr(module, table)
+    return names
