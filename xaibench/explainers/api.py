@@ -85,7 +85,8 @@ def explain(
 
     Returns:
         Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array where ``images`` is one. A map can be
-        zero everywhere (LIME with a strong penalty); nothing is scaled or cut off.
+        zero everywhere (LIME with a strong penalty); nothing is scaled or cut off. ``[N, h, w]``, as large as the
+        layer's, of an explainer of feature maps with ``resize=None``.
 
     Raises:
         UnknownNameError: If no explainer has that name (did you mean).
@@ -125,7 +126,9 @@ def explain(
             explaining = _Explaining(model, x_there, y_there, _output(part, output))
             maps = within_memory(part, x_there, explaining, lambda: explaining.largest)
             maps = maps.to(kept) if stated() == "bfloat16" else maps
-        checked = check_maps(maps, x, channels, name_of(part))
+        # An explainer that was asked for maps as large as its layer's has them.
+        own_size = getattr(part, "resize", "") is None
+        checked = check_maps(maps, x, channels, name_of(part), own_size=own_size)
     return checked if isinstance(images, Tensor) else checked.numpy()
 
 

@@ -6,7 +6,7 @@ import torch
 from oracles import cam as oracle
 from part_cases import ExplainerCase
 from torch import nn
-from torchvision.models import VisionTransformer, resnet18
+from torchvision.models import DenseNet, VisionTransformer, resnet18
 
 from xaibench.explainers import ExplainedOutput, UnsupportedModelError, explain
 from xaibench.explainers.feature_maps.class_activation import (
@@ -348,3 +348,78 @@ def test_a_network_without_feature_maps_is_an_error():
     images, targets = batch(dtype=torch.float32)
     with pytest.raises(UnsupportedModelError, match=r"GradCAM: found no feature map"):
         GradCAM()(model, images, targets)
+
+
+class Dense(nn.Module):
+    """Its last activation is a function, in place or not, as in torchvision's DenseNets and in tutorials."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.features, self.classifier = nn.Conv2d(3, 5, 3), nn.Linear(5, 2)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.classifier(self.activation(self.features(x)).mean((2, 3)))
+
+
+ACTIVATIONS = [
+    nn.functional.relu,
+    lambda x: nn.functional.relu(x, inplace=True),
+    torch.relu,
+    lambda x: x.relu_(),
+    nn.functional.silu,
+]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_an_activation_that_is_a_function_belongs_to_the_layer(activation):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Dense(activation)
+    images, targets = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
+    kept = nn.Sequential(model.features, Called(activation), nn.AdaptiveAvgPool2d(1), nn.Flatten(), model.classifier)
+    for explainer in (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, EigenCAM, ScoreCAM):
+        torch.testing.assert_close(explainer()(model, images, targets), explainer()(kept, images, targets))
+    named = explain("gradcam", model, images, targets, layer="features")
+    assert not named.allclose(explain("gradcam", model, images, targets))  # a layer that is named is taken as it is
+
+
+class Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def test_torchvisions_densenet_is_a_network_for_cam():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = DenseNet(4, (1, 1), 8, num_classes=3).eval()
+    images, targets = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 2])
+    cam = CAM(resize=None)(model, images, targets)
+    logits = model(images).gather(1, targets[:, None])[:, 0]
+    torch.testing.assert_close(cam.mean((1, 2)) + model.classifier.bias[targets], logits)
+    # The gradient of a mean is the same everywhere: Grad-CAM is CAM, but for the ReLU and the number of positions.
+    gradcam = GradCAM(resize=None)(model, images, targets)
+    torch.testing.assert_close(gradcam * cam[0].numel(), cam.relu(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_eigen_cam_in_half_precision_is_computed_in_single(dtype):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 2))
+    images, targets = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
+    exact = explain("eigencam", model, images, targets)
+    half = explain("eigencam", model, images, targets, dtype=dtype)
+    assert half.dtype is dtype
+    torch.testing.assert_close(half.float(), exact, rtol=0, atol=0.03 * exact.abs().max().item())
+
+
+def test_a_map_as_large_as_the_layers_is_returned_when_asked_for():
+    model = nn.Sequential(nn.Conv2d(3, 5, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 2))
+    images, targets = torch.randn(2, 3, 9, 9, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
+    assert explain("gradcam", model, images, targets, resize=None).shape == (2, 4, 4)
+    assert explain("gradcam", model, images.numpy(), targets.numpy(), resize=None).shape == (2, 4, 4)

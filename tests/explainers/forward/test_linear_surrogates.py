@@ -186,3 +186,12 @@ def test_photographs_are_taken_in_superpixels(name, images, targets):
     # Regions, which two seeds find alike.
     other = explain(name, model, photo, targets[:1], seed=1, **settings)
     assert np.corrcoef(maps.flatten(), other.flatten())[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("name", ["lime", "kernel_shap"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_that_of_the_network_alone(name, dtype, mlp, images, targets):
+    exact = explain(name, mlp, images, targets, output="logit", dtype=torch.float64)
+    half = explain(name, mlp, images, targets, output="logit", dtype=dtype).double()
+    error = {torch.float16: 0.02, torch.bfloat16: 0.15}[dtype]
+    torch.testing.assert_close(half, exact, rtol=0, atol=error * exact.abs().max().item())

@@ -4,10 +4,8 @@ from torch import nn
 from torchvision.models import VisionTransformer, resnet18
 
 from xaibench.explainers import ExplainedOutput, UnsupportedModelError
+from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
 from xaibench.explainers.shared.layer_activations import (
-    Layer,
-    activations,
-    activations_and_gradients,
     fastest_layout,
     find_layer,
     forward_rows,
@@ -187,3 +185,63 @@ def test_layout_is_channels_last_only_where_the_network_can():
     assert fastest_layout(stack(nn.Conv2d(3, 4, 3), nn.Flatten()), images()) == torch.channels_last
     assert fastest_layout(Views(), images()) == torch.contiguous_format
     assert fastest_layout(stack(nn.Flatten()), images()) == torch.contiguous_format
+
+
+class Attention(nn.Module):
+    """Of queries and keys of its own, as timm's: their layers return four dimensions, which are no map."""
+
+    def __init__(self, width, heads=2):
+        super().__init__()
+        self.heads, self.qkv = heads, nn.Linear(width, 3 * width)
+        self.k_norm, self.drop = nn.Identity(), nn.Dropout()
+
+    def forward(self, x):
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).reshape(n, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        weights = self.drop((q @ self.k_norm(k).mT).softmax(-1))
+        return x + (weights @ v).transpose(1, 2).reshape(n, tokens, width)
+
+
+class TimmLike(nn.Module):
+    """A vision transformer with attention of its own; with windows, one as in Swin, channels last."""
+
+    def __init__(self, width=8, windows=False):
+        super().__init__()
+        self.embed, self.attn, self.norm = nn.Conv2d(3, width, 4, 4), Attention(width), nn.LayerNorm(width)
+        self.head, self.windows = nn.Linear(width, 2), windows
+
+    def forward(self, x):
+        x = self.embed(x).permute(0, 2, 3, 1)
+        n, h, w, width = x.shape
+        if self.windows:
+            x = self.attn(x.unflatten(1, (2, -1)).unflatten(3, (2, -1)).transpose(2, 3).reshape(4 * n, -1, width))
+            return self.head(self.norm(x.reshape(n, h, w, width)).mean((1, 2)))
+        return self.head(self.norm(self.attn(x.flatten(1, 2))).mean(1))
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_what_an_attention_makes_is_no_feature_map(windows):
+    model = TimmLike(windows=windows).eval()
+    with pytest.raises(UnsupportedModelError, match=r"found no feature map .* in TimmLike"):
+        find_layer("gradcam", model, images())
+    for name in ("attn.k_norm", "attn.drop"):
+        with pytest.raises(ValueError, match=rf"gradcam\(layer='{name}'\): expected a layer .* feature map"):
+            find_layer("gradcam", model, images(), name)
+    assert find_layer("gradcam", model, images(), "embed").grid is None
+    if not windows:
+        assert find_layer("gradcam", model, images(), "norm").grid == (4, 4)
+
+
+def test_a_map_lies_as_the_image_does():
+    class Turned(nn.Module):
+        """Features of 12 by 6 positions made to 3 by 24, which are no places of the image any more."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1)
+
+        def forward(self, x):
+            return self.last(self.first(x).reshape(len(x), 4, 3, 24)).mean((2, 3))
+
+    x = images()[..., :12, :6]
+    assert find_layer("gradcam", Turned().eval(), x).name == "first"

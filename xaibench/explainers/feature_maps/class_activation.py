@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
+from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
 from xaibench.explainers.shared.interface import (
     UnsupportedModelError,
     blocks,
@@ -25,10 +26,7 @@ from xaibench.explainers.shared.interface import (
     target_output,
 )
 from xaibench.explainers.shared.layer_activations import (
-    Layer,
     Resize,
-    activations,
-    activations_and_gradients,
     fastest_layout,
     find_layer,
     forward_rows,
@@ -92,6 +90,7 @@ def _weighted(weights: Tensor, features: Tensor) -> Tensor:
         "CAM",
         family="Feature maps",
         needs_convolution=True,
+        revision=2,
         citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
     )
 )
@@ -174,6 +173,7 @@ def _close(one: object, other: object, largest: Tensor) -> bool:
         "Grad-CAM",
         family="Feature maps",
         needs_convolution=True,
+        revision=2,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
     )
 )
@@ -191,6 +191,7 @@ class GradCAM(_FeatureMaps):
         "Grad-CAM++",
         family="Feature maps",
         needs_convolution=True,
+        revision=2,
         citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
         "Convolutional Networks. WACV 2018.",
     )
@@ -228,6 +229,7 @@ class GradCAMPlusPlus(_FeatureMaps):
         "LayerCAM",
         family="Feature maps",
         needs_convolution=True,
+        revision=2,
         citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
     )
 )
@@ -245,6 +247,7 @@ class LayerCAM(_FeatureMaps):
         "Score-CAM",
         family="Feature maps",
         needs_convolution=True,
+        revision=2,
         citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
         "workshops 2020.",
     )
@@ -277,6 +280,7 @@ class ScoreCAM(_FeatureMaps):
         "Eigen-CAM",
         family="Feature maps",
         needs_convolution=True,
+        revision=2,
         citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
     )
 )
@@ -295,11 +299,12 @@ class EigenCAM(_FeatureMaps):
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features = activations(model, layer, images)
-        matrix = features.flatten(2).transpose(1, 2)
+        # In half precision there is no decomposition.
+        matrix = features.flatten(2).transpose(1, 2).to(torch.promote_types(features.dtype, torch.float32))
         if self.centred:
             matrix = matrix - matrix.mean(1, keepdim=True)
         u, s, _ = torch.linalg.svd(matrix, full_matrices=False)
         projection = u[..., 0] * s[:, :1]
         largest = projection.gather(1, projection.abs().argmax(1, keepdim=True))
-        maps: Tensor = (projection * largest.sign()).reshape(-1, *features.shape[2:])
+        maps: Tensor = (projection * largest.sign()).reshape(-1, *features.shape[2:]).to(features.dtype)
         return maps

@@ -57,8 +57,15 @@ def _as_tensor(values: Any, what: str) -> Tensor:
     return torch.from_numpy(np.array(plain_array(values, what)))
 
 
-def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str) -> Tensor:
+def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str, *, own_size: bool = False) -> Tensor:
     """What an explainer returned as maps ``[N, H, W]`` on the CPU; channels that it left are reduced.
+
+    Args:
+        maps: As returned.
+        images: ``[N, C, H, W]``.
+        channels: How channels become one map.
+        name: Of the explainer, for messages.
+        own_size: Whether the maps may be of another size than the images, as was asked for (``resize=None``).
 
     Raises:
         ValueError: For another shape, or numbers that are not finite; names the explainer.
@@ -66,7 +73,7 @@ def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str) 
     result: Tensor = torch.as_tensor(maps).detach().cpu()
     if result.ndim == 4 and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:
         result = reduce_channels(result, channels or "sum")
-    expected = (len(images), *images.shape[2:])
+    expected = (len(images), *(result.shape[1:] if own_size and result.ndim == 3 else images.shape[2:]))
     if tuple(result.shape) != expected:
         raise ValueError(f"{name} returned maps {list(result.shape)}, expected {list(expected)} ([N, H, W]).")
     finite = result.isfinite().flatten(1).all(1)

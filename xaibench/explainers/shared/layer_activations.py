@@ -1,4 +1,4 @@
-"""Which layer an explainer looks at, what passes through it, and how its map becomes as large as the image.
+"""Which layer an explainer looks at, and how its map becomes as large as the image.
 
 A layer can be looked at when its output is a feature map ``[N, C, h, w]``, or the tokens ``[N, T, D]`` of a
 transformer: the last h·w of them are the patches, row by row; class and register tokens before them are left out.
@@ -7,8 +7,6 @@ transformer: the last h·w of them are the patches, row by row; class and regist
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -17,36 +15,12 @@ from torch import Tensor, nn
 from torch.nn.modules import pooling
 
 from xaibench.core.compute.row_memory import default_rows
+from xaibench.explainers.shared.captured_maps import Layer, captured
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import UnsupportedModelError
 
 #: How a map becomes as large as the image: bilinear without aligned corners, or nearest neighbour by pixel centres.
 Resize: TypeAlias = Literal["bilinear", "nearest"]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer whose output can be seen as feature maps.
-
-    Attributes:
-        name: As in ``network.named_modules()``.
-        module: The layer.
-        grid: Rows and columns of patches when the output is tokens; ``None`` when it is a feature map.
-    """
-
-    name: str
-    module: nn.Module
-    grid: tuple[int, int] | None = None
-
-    def as_maps(self, output: Tensor) -> Tensor:
-        """The feature maps ``[N, C, h, w]`` in an output of the layer, or in its gradient."""
-        if self.grid is None:
-            return output
-        patches = output[:, -math.prod(self.grid) :]
-        return patches.transpose(1, 2).reshape(len(output), -1, *self.grid)
-
-    def __str__(self) -> str:
-        return f"layer {self.name!r} ({type(self.module).__name__})"
 
 
 @dataclass(frozen=True)
@@ -115,7 +89,8 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
     """The layer of that name, or the last that still knows where it looks.
 
     Without a name: the last feature map of more than one position that is not the output of a pooling layer (``layer4``
-    of a ResNet, the last ReLU before the last pooling of a VGG). In a transformer: the last tokens before the last
+    of a ResNet, the last ReLU before the last pooling of a VGG), after the activation if that is a function (as in
+    torchvision's DenseNets). In a transformer: the last tokens before the last
     ``nn.MultiheadAttention`` (``encoder.layers.encoder_layer_11.ln_1`` of ViT-B), because after it the output only
     depends on the class token.
 
@@ -143,7 +118,7 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
             if grid and _is_tokens(run.output, grid):
                 return Layer(run.name, run.module, grid)
     elif spatial and not _is_patch_embedding(runs, spatial[-1], size):
-        return Layer(runs[spatial[-1]].name, runs[spatial[-1]].module)
+        return _with_activation(model, Layer(runs[spatial[-1]].name, runs[spatial[-1]].module), images)
     raise UnsupportedModelError(
         f"{owner}: found no feature map [N, C, h, w] after a convolution, nor patch tokens [N, T, D] before an "
         f"nn.MultiheadAttention, in {type(network_of(model)).__name__}. Layers that can be named (layer='...'): "
@@ -153,7 +128,7 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
 
 def _named(owner: str, runs: list[Run], size: tuple[int, int], name: str) -> Layer:
     for run in reversed(runs):
-        if run.name == name and _is_map(run.output):
+        if run.name == name and _is_map(run, runs, size):
             return Layer(name, run.module)
         grid = patch_grid(runs, size, run.output)
         if run.name == name and grid and _is_tokens(run.output, grid):
@@ -164,8 +139,23 @@ def _named(owner: str, runs: list[Run], size: tuple[int, int], name: str) -> Lay
     )
 
 
-def _is_map(output: object) -> bool:
-    return isinstance(output, Tensor) and output.ndim == 4 and len(output) == 1
+def _is_map(run: Run, runs: list[Run], size: tuple[int, int]) -> bool:
+    """Whether the positions of an output are those of the image: as in it, one axis as finely as the other.
+
+    Queries and weights of an attention have four dimensions too; they are made in a layer that is given tokens.
+    """
+    output = run.output
+    if not isinstance(output, Tensor) or output.ndim != 4 or len(output) != 1:
+        return False
+    wide = output.shape[-2] * size[1] / size[0]  # what the width must be, about
+    if abs(wide - output.shape[-1]) > max(1.0, wide / 4):
+        return False
+    return not any(_has_tokens(other.inputs) for other in runs if other.name and run.name.startswith(f"{other.name}."))
+
+
+def _has_tokens(values: object) -> bool:
+    values = values if isinstance(values, tuple) else (values,)
+    return any(isinstance(value, Tensor) and value.ndim == 3 for value in values)
 
 
 def _is_tokens(output: object, grid: tuple[int, int]) -> bool:
@@ -179,7 +169,7 @@ def _spatial(runs: list[Run], size: tuple[int, int]) -> list[int]:
     found = []
     for i, run in enumerate(runs[first:], start=first):
         # A container that ends in a pooling layer returns that layer's very tensor.
-        if isinstance(run.output, Tensor) and _is_map(run.output) and id(run.output) not in pooled:
+        if isinstance(run.output, Tensor) and id(run.output) not in pooled and _is_map(run, runs, size):
             height, width = run.output.shape[-2:]
             if height * width > 1 and height <= size[0] and width <= size[1]:
                 found.append(i)
@@ -187,9 +177,12 @@ def _spatial(runs: list[Run], size: tuple[int, int]) -> list[int]:
 
 
 def _is_patch_embedding(runs: list[Run], last: int, size: tuple[int, int]) -> bool:
-    """Whether the last map is only the beginning of a transformer: its positions go on as tokens."""
-    grid = patch_grid(runs, size)
-    return grid is not None and any(_is_tokens(run.output, grid) for run in runs[last + 1 :])
+    """Whether the last map is only the beginning of a transformer: its positions go on as tokens, maybe in windows."""
+    output = runs[last].output
+    assert isinstance(output, Tensor)
+    positions = output.shape[-2:].numel()
+    later = [run.output for run in runs[last + 1 :]]
+    return any(isinstance(x, Tensor) and x.ndim == 3 and x.shape[:2].numel() >= positions for x in later)
 
 
 def patch_grid(runs: list[Run], size: tuple[int, int], tokens: object = None) -> tuple[int, int] | None:
@@ -211,59 +204,17 @@ def _known(runs: list[Run], size: tuple[int, int]) -> str:
     names = []
     for run in runs:
         grid = patch_grid(runs, size, run.output)
-        if run.name and (_is_map(run.output) or (grid and _is_tokens(run.output, grid))):
+        if run.name and (_is_map(run, runs, size) or (grid and _is_tokens(run.output, grid))):
             names.append(repr(run.name))
     names = list(dict.fromkeys(names))
     return ("..., " if len(names) > 12 else "") + ", ".join(names[-12:]) if names else "none"
 
 
-@contextmanager
-def _captured(layer: Layer) -> Iterator[list[Tensor]]:
-    """Hold the output of the layer's last run."""
-    held: list[Tensor] = []
-
-    def keep(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        held[:] = [output]
-        # What follows works on a copy: an in-place ReLU would change the output that is held.
-        return output.clone()
-
-    handle = layer.module.register_forward_hook(keep)
-    try:
-        yield held
-    finally:
-        handle.remove()
-
-
-def activations(model: nn.Module, layer: Layer, images: Tensor) -> Tensor:
-    """The feature maps ``[N, C, h, w]`` of the layer, without gradients."""
-    with _captured(layer) as held, torch.no_grad():
-        model(images)
-    return layer.as_maps(held[0])
-
-
-def activations_and_gradients(
-    owner: str, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The feature maps of the layer and the gradients of each sample's target output by them, both ``[N, C, h, w]``.
-
-    Raises:
-        UnsupportedModelError: If the target output does not depend on the feature maps through differentiable
-            operations.
-    """
-    with _captured(layer) as held, torch.enable_grad():
-        # With the parameters frozen, the images are what makes the graph.
-        outputs = model(images.detach().requires_grad_()).gather(1, targets[:, None])
-        output = held[0]
-        gradient: Tensor | None = None
-        if output.requires_grad and outputs.requires_grad:
-            (gradient,) = torch.autograd.grad(outputs.sum(), output, allow_unused=True)
-    if gradient is None or (layer.grid and gradient.any() and not layer.as_maps(gradient).any()):
-        what = "the patch tokens" if layer.grid else "the output"
-        raise UnsupportedModelError(
-            f"{owner}: the explained output has no gradient by {what} of {layer}. Name an earlier layer (layer='...'), "
-            "or use an explainer that needs no gradient (rise, occlusion, scorecam)."
-        )
-    return layer.as_maps(output.detach()), layer.as_maps(gradient)
+def _with_activation(model: nn.Module, layer: Layer, images: Tensor) -> Layer:
+    """The layer, after its activation if it has one that is called as a function."""
+    with captured(replace(layer, activated=True)) as capture, torch.no_grad():
+        model(images[:1])
+    return replace(layer, activated=capture.activated)
 
 
 def resized(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tensor:
