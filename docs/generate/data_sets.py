@@ -37,8 +37,9 @@ downloaded: WHITE and CORR are drawn from `seed`, {small} in memory at 8×8 (10,
 (40,000). Licence: that of this library.
 
 IMAGENET lays the patterns on the photographs of any folder with enough images of at least 64 pixels, which are scaled
-once, into `$XAIBENCH_CACHE`. The paper takes the 50,000 validation images of ImageNet-1k (6.3 GB), which are got by
-hand, with an account, from [image-net.org](https://image-net.org/download.php) or
+once, into `$XAIBENCH_CACHE`. The paper takes the 50,000 validation images of ImageNet-1k
+([6.7 GB](https://huggingface.co/datasets/presencesw/ILSVRC2012/tree/main)), which are got by hand, with an account,
+from [image-net.org](https://image-net.org/download.php) or
 [Hugging Face](https://huggingface.co/datasets/imagenet-1k); their terms allow research only.
 [PASS](https://github.com/yukimasano/PASS) has CC BY images without people.
 
@@ -78,8 +79,16 @@ antialiasing, masks by the nearest pixel (an object smaller than that keeps the 
 Samples whose annotation or image is missing are left out and counted in the log; true negatives have an empty mask.
 Patients, and images that show two classes, are never divided between splits.
 
-| name | classes | size in its publication | own parameters |
-|---|---|---|---|
+| name | classes | size in its publication | images in Saliency-Bench, April 2025 | own parameters |
+|---|---|---|---|---|
+"""
+
+#: What the sizes in today's table of Saliency-Bench are, where that is known.
+AFTER_SIZES = """
+Of the sizes in Saliency-Bench's table, that of `lidc` is 2,625 slices with a nodule and as many without (here
+`negatives=1`), of `tumor` 281 and 80, of `sixray` as many negatives as positives (here `balance=True`), of `pet` all
+images, 41 of which its `list.txt` does not name; `gender`, `scene` and `glasses` have grown since the paper. What it
+took itself is read by [`published:DIR`](#publisheddir).
 """
 
 
@@ -94,7 +103,7 @@ def row(name: str, part: AnnotatedSet) -> str:
     classes = part.info.classes
     shown = ", ".join(classes) if len(classes) < 6 else f"{len(classes)}: {', '.join(classes[:4])}, ..."
     counts = ", ".join(f"{count:,} {what}" for what, count in part.info.published)
-    return f"| [`{name}`](#{name}) | {shown} | {counts} | {own_parameters(part)} |\n"
+    return f"| [`{name}`](#{name}) | {shown} | {counts} | {part.info.benchmark_size:,} | {own_parameters(part)} |\n"
 
 
 def prose(part: type[AnnotatedSet]) -> str:
@@ -147,6 +156,7 @@ def page() -> str:
     """The whole page."""
     sets = {name: part for name in DATASETS if isinstance(part := DATASETS.resolve(name), AnnotatedSet)}
     text = head(list(sets)) + "".join(row(name, part) for name, part in sets.items())
+    text += AFTER_SIZES
     text += "".join(section(name, type(part), facts(part), level=3) for name, part in sets.items())
     text += section("folder:DIR", Folder) + section("published:DIR", Published)
     return text

@@ -7,6 +7,11 @@ import pytest
 from xaibench.data import DATASETS
 
 ROOT = Path(__file__).parents[2]
+#: Saliency-Bench's table of April 2025.
+TABLE = {
+    **{"gender": 5000, "scene": 5000, "glasses": 2614, "sixray": 17_654, "lidc": 5250, "tumor": 361},
+    **{"pet": 7390, "pascal": 4318},
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,4 +44,10 @@ def test_the_page_says_where_every_set_is_and_how_to_get_it(page):
         assert info.by_hand, name
         for fact in ("- Source: ", "- Licence: ", "How to get it:\n\n```text\n"):
             assert fact in sections[name], (name, fact)
+        assert not re.search(r"\d [MG]B", re.sub(r"\[[^]]*\]\(https://", "", info.download_size)), "a size has a source"
     assert f"{sum(name.startswith('xai-tris/') for name in DATASETS)} names" in page
+
+
+def test_sizes_stand_beside_those_of_the_benchmark_today(page):
+    sizes = dict(re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \|(?:[^|]*\|){2} ([\d,]+) \|", page, re.MULTILINE))
+    assert {name: int(size.replace(",", "")) for name, size in sizes.items()} == TABLE

@@ -24,11 +24,12 @@ class DatasetInfo:
         licence: Licence of the data.
         how_to_get: What a user must do to have the data; empty when it is generated.
         address: Where it is fetched from, as Markdown; empty likewise, as are the next two.
-        download_size: How much that is.
+        download_size: How much that is, and who says so, as Markdown.
         by_hand: What no program can do, such as a form to sign.
         scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
         background: Second key, such as ``"white"``; empty likewise.
         published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
+        benchmark_size: Images in today's table of Saliency-Bench (April 2025); 0 for what is not in it.
         revision: Bumped whenever the same parameters give other samples.
     """
 
@@ -44,6 +45,7 @@ class DatasetInfo:
     scenario: str = ""
     background: str = ""
     published: tuple[tuple[str, int], ...] = ()
+    benchmark_size: int = 0
     revision: int = 1
 
 

@@ -46,7 +46,7 @@ class Glasses(AnnotatedSet):
             "distribute any portion of the dataset"
         ),
         address="[CelebAMask-HQ](http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html)",
-        download_size="3 GB",
+        download_size="[3.15 GB](https://huggingface.co/datasets/liusq/CelebAMask-HQ/tree/main)",
         by_hand="read its agreement (not commercial, not to be passed on), then a click on Google Drive",
         how_to_get=(
             "Its agreement forbids to pass it on, so it is fetched by hand. Read the agreement and get "
@@ -55,6 +55,7 @@ class Glasses(AnnotatedSet):
             "liusq/CelebAMask-HQ), and unpack it in DIR, so that there is DIR/CelebAMask-HQ/" + _ATTRIBUTES + "."
         ),
         published=(("images in Saliency-Bench", 885), ("faces with the attribute Eyeglasses", 1468)),
+        benchmark_size=2614,
     )
     folders = ("CelebAMask-HQ", "")
     marker = _ATTRIBUTES

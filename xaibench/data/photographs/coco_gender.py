@@ -35,7 +35,9 @@ class Gender(MarkedPhotographs):
         address=(
             "[cocodataset.org](https://cocodataset.org/#download), [xaidataset.github.io](https://xaidataset.github.io)"
         ),
-        download_size="19 GB (COCO 2017), the masks beside it",
+        download_size=(
+            "[20.4 GB](https://huggingface.co/datasets/presencesw/coco/tree/main) (COCO 2017), the masks beside it"
+        ),
         by_hand="the masks: a click on Google Drive, no account",
         how_to_get=(
             "With the human masks: get the gender data of Saliency-Bench (by hand, from xaidataset.github.io) and "
@@ -46,6 +48,7 @@ class Gender(MarkedPhotographs):
             "DIR/coco/val2017/ and so on; load them with include_unannotated=True."
         ),
         published=(("images", 1736),),
+        benchmark_size=5000,
     )
     folders = ("gender_data", "gender", "Benchmarks/gender", "")
     raw_folders = ("coco", "COCO", "MSCOCO", "")

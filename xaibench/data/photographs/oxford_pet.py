@@ -48,7 +48,7 @@ class Pet(AnnotatedSet):
         citation="Parkhi et al.: Cats and Dogs, CVPR 2012",
         licence="CC BY-SA 4.0; the copyright of the images remains with their original owners",
         address="[robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/pets/)",
-        download_size="0.8 GB",
+        download_size="[811 MB](https://www.tensorflow.org/datasets/catalog/oxford_iiit_pet)",
         by_hand="nothing: `xaibench prepare pet --root DIR --download`",
         how_to_get=(
             "Run: xaibench prepare pet --root DIR --download\n"
@@ -56,6 +56,7 @@ class Pet(AnnotatedSet):
             "both in DIR/oxford-iiit-pet, so that there are DIR/oxford-iiit-pet/images and .../annotations."
         ),
         published=(("cat", 2371), ("dog", 4978)),
+        benchmark_size=7390,
     )
     folders = ("oxford-iiit-pet", "")
     marker = "annotations/list.txt"

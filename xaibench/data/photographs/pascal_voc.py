@@ -43,7 +43,9 @@ class Pascal(AnnotatedSet):
         citation="Everingham et al.: The PASCAL Visual Object Classes (VOC) Challenge, IJCV 88, 2010",
         licence='The images are from "flickr"; their use must respect the flickr terms of use. For research.',
         address="[host.robots.ox.ac.uk](http://host.robots.ox.ac.uk/pascal/VOC/voc2012/)",
-        download_size="2 GB",
+        download_size=(
+            "[2.0 GB](https://huggingface.co/datasets/JimmyUnleashed/Pascal_VOC/commit/dd873d3cf7b375ce99012a6c4d64729ab0d76602)"
+        ),
         by_hand="nothing: `xaibench prepare pascal --root DIR --download`",
         how_to_get=(
             "Run: xaibench prepare pascal --root DIR --download\n"
@@ -51,6 +53,7 @@ class Pascal(AnnotatedSet):
             "'Development Kit') and unpack it in DIR, so that there is DIR/VOCdevkit/VOC2012."
         ),
         published=(("segmented images", 2913), ("images in the Saliency-Bench release", 11540)),
+        benchmark_size=4318,
     )
     folders = ("VOCdevkit/VOC2012", "VOC2012", "")
     marker = "SegmentationClass"

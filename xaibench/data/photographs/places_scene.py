@@ -46,7 +46,10 @@ class Scene(MarkedPhotographs):
             "[places2.csail.mit.edu](http://places2.csail.mit.edu/download.html), "
             "[xaidataset.github.io](https://xaidataset.github.io)"
         ),
-        download_size="24 GB (Places365 at 256 px), the masks beside it",
+        download_size=(
+            "[29 GB](https://docs.voxel51.com/dataset_zoo/datasets/places.html) (Places365 at 256 px, its test images "
+            "too), the masks beside it"
+        ),
         by_hand="the masks: a click on Google Drive, no account",
         how_to_get=(
             "With the human masks: get the scene data of Saliency-Bench (by hand, from xaidataset.github.io) and "
@@ -58,6 +61,7 @@ class Scene(MarkedPhotographs):
             "include_unannotated=True."
         ),
         published=(("images", 2086),),
+        benchmark_size=5000,
     )
     folders = ("places", "scene", "Benchmarks/scene", "")
     raw_folders = ("places365", "Places365", "")

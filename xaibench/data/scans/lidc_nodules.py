@@ -62,16 +62,21 @@ class Lidc(AnnotatedSet):
         ),
         licence="CC BY 3.0, and The Cancer Imaging Archive's data usage policy",
         address="[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX)",
-        download_size="124 GB; any choice of patients will do",
+        download_size=(
+            "[133 GB](https://github.com/aritra-2506/"
+            "Reconstruction-of-3D-CT-Volume-from-2D-X-ray-Images-using-Deep-Learning/issues/4); any choice of patients "
+            "will do"
+        ),
         by_hand="the NBIA Data Retriever, no account",
         how_to_get=(
             "On The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2015.LO9QL9SX), take the manifest of the images of "
-            "LIDC-IDRI (124 GB; any choice of patients will do) and fetch it with the NBIA Data Retriever into DIR, so "
+            "LIDC-IDRI (133 GB; any choice of patients will do) and fetch it with the NBIA Data Retriever into DIR, so "
             "that there is DIR/LIDC-IDRI/LIDC-IDRI-0001 or DIR/manifest-.../LIDC-IDRI/LIDC-IDRI-0001. The readers' XML "
             "comes with the images; if it does not, unpack LIDC-XML-only.zip of the same page so that there is "
             "DIR/tcia-lidc-xml. No account is needed. Then: xaibench prepare lidc --root DIR"
         ),
         published=(("no_nodule", 65505), ("nodule", 2625)),
+        benchmark_size=5250,
     )
     folders = ("LIDC-IDRI", "manifest-*/LIDC-IDRI", "")
     marker = "LIDC-IDRI-*"

@@ -75,7 +75,10 @@ class Tumor(AnnotatedSet):
             "[medicaldecathlon.com](http://medicaldecathlon.com), [The Cancer Imaging "
             "Archive](https://doi.org/10.7937/K9/TCIA.2016.tNB1kqBU)"
         ),
-        download_size="12 GB and some 10 GB",
+        download_size=(
+            "[12.2 GB](https://huggingface.co/datasets/qicq1c/Pubilcdataset/tree/"
+            "eea6a9b1bb7420f76e7fad2164572ca7c980a0f7/10_Decathlon), and the 80 scans of the NIH"
+        ),
         by_hand="a click on the Decathlon's drive; the NBIA Data Retriever; no account",
         how_to_get=(
             "Tumours: fetch Task07_Pancreas.tar (12 GB) from http://medicaldecathlon.com and unpack it, so that there "
@@ -86,6 +89,7 @@ class Tumor(AnnotatedSet):
             "Then: xaibench prepare tumor --root DIR"
         ),
         published=(("no_tumor", 80), ("tumor", 281)),
+        benchmark_size=361,
     )
     folders = ("", "tumor", "msd")
     marker = f"{_DECATHLON}/imagesTr"

@@ -68,6 +68,7 @@ class Sixray(AnnotatedSet):
             "of the folder SIXray-rar beside these archives (issue 11 of that repository); put them into JPEGImage too."
         ),
         published=(("images", 1_059_231), ("prohibited items", 8_929)),
+        benchmark_size=17_654,
     )
     folders = ("SIXray", "sixray", "")
     marker = "ImageSet"
