@@ -1,7 +1,7 @@
 """Trials of what `docs/reliability.md` promises: bits flipped, files mangled, runs killed. Minutes each, not in CI.
 
 python benchmarks/trials.py flips            every bit of a stored score, of maps, of weights and of a merged cell
-python benchmarks/trials.py files            mangled pickles, archives, XML and files of maps, through our readers
+python benchmarks/trials.py files            mangled pickles, archives, scans, photographs, lists and maps, all read
 python benchmarks/trials.py metrics          10,000 inputs for each metric (the profile `fuzz` of tests/metrics)
 python benchmarks/trials.py kills            a run killed outright, time and again, at random moments
 python benchmarks/trials.py ... --seed 7 --count 500
@@ -12,6 +12,7 @@ Each prints its seed, what it tried and what it found, and exits with 1 if a pro
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import logging
@@ -24,24 +25,33 @@ import sys
 import tarfile
 import tempfile
 import time
+import tracemalloc
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
+from PIL import Image
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError
 from xaibench.data.disk.archives import unpack
 from xaibench.data.disk.file_readers import read_xml
+from xaibench.data.disk.image_files import open_image, read_indices
+from xaibench.data.disk.json_lists import read_items
+from xaibench.data.scans.ct_reading import read_head, read_slice
+from xaibench.data.scans.nifti_volumes import read_volume
 from xaibench.data.xai_tris.released_pickles import read_released, write_released
 from xaibench.evaluation import MapFileError, read_maps
 from xaibench.runner import run
 from xaibench.runner.store.result_store import CorruptResultError, Store
 
 ROOT = Path(__file__).resolve().parent.parent
+_Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 SUITE = """
 name = "trial"
@@ -137,9 +147,11 @@ def files(seed: int, count: int | None, folder: Path) -> bool:
     broken = False
     for name, (sound, read, error) in _readers(folder).items():
         found: Counter[str] = Counter()
+        most = 0
         for _ in range(count or 3000):
             path = folder / f"mangled{Path(name).suffix}"
             path.write_bytes(_mangled(sound, rng))
+            tracemalloc.start()
             try:
                 read(path)
                 found["read"] += 1
@@ -148,11 +160,13 @@ def files(seed: int, count: int | None, folder: Path) -> bool:
             except Exception as other:
                 found[f"{type(other).__name__}: {str(other)[:60]}"] += 1
                 broken = True
-        print(f"{name} ({len(sound):,} bytes): {dict(found)}")
+            most = max(most, tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        print(f"{name} ({len(sound):,} bytes): {dict(found)}, at most {most / 1e6:.1f} MB")
     return not broken
 
 
-def _readers(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object], type[Exception]]]:
+def _readers(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object], _Errors]]:
     write_released(folder / "set.pkl", {"k": load("xai-tris/lin-white-8x8", n_samples=40)})
     zipped, tarred = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -162,7 +176,7 @@ def _readers(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object], t
         entry.size = 396
         tar.addfile(entry, io.BytesIO(b"text" * 99))
     maps = io.BytesIO()
-    np.savez(maps, ids=np.array(["0", "1"]), maps=np.zeros((2, 4, 4)))
+    np.savez(maps, ids=np.array(["0", "1"]), maps=np.eye(4)[[0, 0]][..., None].repeat(4, -1))
     xml = b'<?xml version="1.0" encoding="utf-8"?><annotation><object><name>Gun</name></object></annotation>'
     legacy = pickle.dumps({"k": (np.arange(9.0), torch.zeros(3))}, 4)
 
@@ -170,13 +184,71 @@ def _readers(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object], t
         with tempfile.TemporaryDirectory(dir=folder) as into:
             unpack(path, into)
 
+    return (
+        _scans(folder)
+        | _photographs()
+        | {
+            "released.pkl": ((folder / "set.pkl").read_bytes(), read_released, ValueError),
+            "other.pkl": (legacy, read_released, ValueError),
+            "archive.zip": (zipped.getvalue(), out, DataFileError),
+            "archive.tar.gz": (tarred.getvalue(), out, DataFileError),
+            "annotation.xml": (xml, read_xml, DataFileError),
+            "captions.json": (
+                json.dumps({"images": [{"id": 1}] * 9, "annotations": [{"caption": "a man", "id": 1.5}] * 9}).encode(),
+                lambda path: list(read_items(path, "images", "annotations")),
+                (ValueError, KeyError),
+            ),
+            "maps.npz": (maps.getvalue(), lambda path: read_maps(path, ["0", "1"]), MapFileError),
+        }
+    )
+
+
+def _photographs() -> dict[str, tuple[bytes, Callable[[Path], object], _Errors]]:
+    values, found = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8), {}
+    for kind in ("jpeg", "png", "tiff", "gif", "bmp", "webp"):
+        stream = io.BytesIO()
+        Image.fromarray(values).save(stream, kind)
+        found[f"photograph.{kind}"] = (stream.getvalue(), lambda path: open_image(path, 8, upright=True), DataFileError)
+    stream = io.BytesIO()
+    Image.fromarray(values[..., 0]).save(stream, "png")
+    return found | {"mask.png": (stream.getvalue(), read_indices, DataFileError)}
+
+
+def _scans(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object], _Errors]]:
+    """A slice of DICOM, plain and compressed, and a volume of NIfTI; nothing without the extra ``medical``."""
+    try:
+        import nibabel
+        import pydicom
+    except ImportError:
+        return {}
+    logging.getLogger("pydicom").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    values = np.random.default_rng(0).integers(0, 2000, (20, 30)).astype("<i2")
+    said = pydicom.Dataset()
+    said.file_meta = pydicom.dataset.FileMetaDataset()
+    said.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    said.SOPClassUID, said.SOPInstanceUID, said.SeriesInstanceUID = pydicom.uid.CTImageStorage, "1.2.3", "1.2"
+    said.Modality, (said.Rows, said.Columns) = "CT", values.shape
+    said.SamplesPerPixel, said.PhotometricInterpretation = 1, "MONOCHROME2"
+    said.BitsAllocated, said.BitsStored, said.HighBit, said.PixelRepresentation = 16, 16, 15, 1
+    said.PixelSpacing, said.ImagePositionPatient = [0.7, 0.7], [0, 0, 1]
+    said.ImageOrientationPatient = [1, 0, 0, 0, 1, 0]
+    said.RescaleSlope, said.RescaleIntercept, said.PixelData = "1", "-1024", values.tobytes()
+    said.save_as(folder / "a.dcm", enforce_file_format=True)
+    said.compress(pydicom.uid.RLELossless, generate_instance_uid=False)
+    said.save_as(folder / "b.dcm", enforce_file_format=True)
+    nibabel.save(nibabel.Nifti1Image(values.reshape(20, 10, 3), np.eye(4)), folder / "a.nii")
+    volume = (folder / "a.nii").read_bytes()
+
+    def slice_of(path: Path) -> None:
+        read_head(path)
+        read_slice(path, radiological=True)
+
     return {
-        "released.pkl": ((folder / "set.pkl").read_bytes(), read_released, ValueError),
-        "other.pkl": (legacy, read_released, ValueError),
-        "archive.zip": (zipped.getvalue(), out, DataFileError),
-        "archive.tar.gz": (tarred.getvalue(), out, DataFileError),
-        "annotation.xml": (xml, read_xml, DataFileError),
-        "maps.npz": (maps.getvalue(), lambda path: read_maps(path, ["0", "1"]), MapFileError),
+        "slice.dcm": ((folder / "a.dcm").read_bytes(), slice_of, DataFileError),
+        "compressed.dcm": ((folder / "b.dcm").read_bytes(), slice_of, DataFileError),
+        "volume.nii": (volume, read_volume, DataFileError),
+        "volume.nii.gz": (gzip.compress(volume, mtime=0), read_volume, DataFileError),
     }
 
 

@@ -1,6 +1,8 @@
+import gzip
 import io
 import stat
 import tarfile
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -106,6 +108,19 @@ def test_links_in_a_zip_are_refused(tmp_path):
     with pytest.raises(DataFileError, match=r"a\.zip holds a link or a device, 'set/link', refused"):
         unpack(tmp_path / "a.zip", tmp_path / "root")
     assert lying(tmp_path / "root") == {}
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_name_of_gigabytes_asks_for_no_memory(kind, tmp_path):
+    header = tarfile.TarInfo("set/list.txt")
+    header.type, header.size = kind, 3 << 30
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048)))
+    tracemalloc.start()
+    with pytest.raises(DataFileError, match=r"a\.tar\.gz is no whole .* \(a name claims to take 3,221,225,472 bytes\)"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "root")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5e6
 
 
 @every_kind

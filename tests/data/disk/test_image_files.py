@@ -1,5 +1,7 @@
 """Images of every depth, transparency and orientation, and masks of labels."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -195,3 +197,18 @@ def test_a_mask_of_another_size_is_refused_with_both_names(photo):
 
 def test_size_is_height_and_width(photo):
     assert image_size(photo("a.jpg")) == (300, 400)
+
+
+@pytest.mark.parametrize("read", [lambda path: open_image(path, 8), read_indices])
+def test_a_length_that_is_made_up_asks_for_no_memory(tmp_path, read):
+    path = tmp_path / "a.png"
+    Image.fromarray(np.zeros((300, 300), dtype=np.uint8)).save(path, compress_level=0)
+    # The first block of pixels claims to be 4 GB.
+    before, found, after = path.read_bytes().partition(b"IDAT")
+    path.write_bytes(before[:-4] + b"\xf0\xff\xff\xff" + found + after[:2000])
+    tracemalloc.start()
+    with pytest.raises(DataFileError, match=r"a\.png cannot be read"):
+        read(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5e6

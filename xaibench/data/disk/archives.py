@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import IO
 
 from xaibench.core.atomic_files import disk_of
-from xaibench.data.disk.file_readers import DataFileError, naming
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming
 
 _CHUNK = 1 << 20
 
 #: What an archive may hold at most: so many times its own size, or so many bytes where that is more. Deflate can make a
 #: thousand of one, and a bomb does.
 _TIMES, _ALWAYS = 100, 1 << 30
+#: The headers of a tar file that say more of the next one, such as its long name.
+_LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 #: Folders in a name, and its characters.
 _DEPTH, _LENGTH = 64, 1024
 
@@ -104,7 +106,7 @@ def _merge(source: Path, target: Path) -> None:
 
 def _members(source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
     """Name and content of each file, name and None of each folder."""
-    with _reading(source), open(source, "rb") as stream:
+    with _reading(source), BoundedFile(source) as stream:
         is_zip = zipfile.is_zipfile(stream)
         stream.seek(0)
         yield from _zip_members(stream, source) if is_zip else _tar_members(stream, source)
@@ -126,7 +128,7 @@ def _zip_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
 
 
 def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
-    with tarfile.open(fileobj=stream, mode="r:*") as archive:
+    with tarfile.open(fileobj=stream, mode="r:*", tarinfo=_Header) as archive:
         for member in archive:
             sound = member.isreg() and not member.issparse()
             content = archive.extractfile(member) if sound else None
@@ -142,6 +144,17 @@ def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
         # The checksum of a compressed file stands behind all that tar reads of it.
         for _ in _chunks(archive.fileobj, source):  # type: ignore[arg-type]
             pass
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar file. What follows one of a long name is read as a whole, of whatever size it claims."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _LONG and header.size > _CHUNK:
+            raise tarfile.TarError(f"a name claims to take {header.size:,} bytes")
+        return header
 
 
 def _chunks(content: IO[bytes], source: Path) -> Iterator[bytes]:

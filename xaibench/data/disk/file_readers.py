@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import unicodedata
 from collections.abc import Iterator
@@ -32,6 +33,25 @@ class MissingDataError(FileNotFoundError):
 
 class DataFileError(ValueError):
     """A file of a set that cannot be used; names the file."""
+
+
+class BoundedFile(io.BufferedReader):
+    """A file open for reading that asks for no more memory than it has bytes left.
+
+    Parsers read as many bytes as a file says that it has, which may be made up, and Python makes room for all of them.
+
+    Attributes:
+        size: Its bytes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(io.FileIO(path))
+        self.size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most ``size`` bytes; None or -1 = all that are left."""
+        left = max(self.size - self.tell(), 0)
+        return super().read(left if size is None or size < 0 else min(size, left))
 
 
 @contextmanager

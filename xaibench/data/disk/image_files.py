@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
-from xaibench.data.disk.file_readers import DataFileError, naming
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming
 
 #: Suffixes of the files that count as images, in any case.
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
@@ -50,7 +50,7 @@ def open_image(
         MissingDataError: If there is no such file.
         DataFileError: If it is truncated or no image, or holds NaN or values outside [0, ``scale``].
     """
-    with naming(path), Image.open(path) as image:
+    with naming(path), BoundedFile(path) as file, Image.open(file) as image:
         image.draft("RGB", (size, size))
         image.load()
         if upright:
@@ -98,7 +98,7 @@ def image_size(path: str | os.PathLike[str], *, upright: bool = False) -> tuple[
         MissingDataError: If there is no such file.
         DataFileError: If it is no image.
     """
-    with naming(path), Image.open(path) as image:
+    with naming(path), BoundedFile(path) as file, Image.open(file) as image:
         # Pillow itself turns a TIFF, and says its size so.
         lies = upright and image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in _LYING
         return (image.width, image.height) if lies else (image.height, image.width)
@@ -115,7 +115,7 @@ def read_indices(path: str | os.PathLike[str], *, like: str | os.PathLike[str] |
         MissingDataError: If a file is not there.
         DataFileError: If it cannot be read, has colours where labels are expected, or another size than the image.
     """
-    with naming(path), Image.open(path) as mask:
+    with naming(path), BoundedFile(path) as file, Image.open(file) as mask:
         if mask.mode not in ("P", "L", "1"):
             raise DataFileError(
                 f"{os.fspath(path)} is a mask with mode {mask.mode!r}; expected labels (P, L or 1). Save it so."

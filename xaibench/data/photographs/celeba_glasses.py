@@ -14,7 +14,7 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
-from xaibench.data.disk.file_readers import DataFileError, naming, read_lines
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming, read_lines
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.source import Source
 
@@ -165,7 +165,7 @@ def _attributes(file: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def _read_part(file: Path, face: Path) -> NDArray[np.bool_]:
-    with naming(file), Image.open(file) as image:
+    with naming(file), BoundedFile(file) as stream, Image.open(stream) as image:
         mask = np.asarray(image.convert("L")) > 0
     height, width = image_size(face)
     if mask.shape[0] * width != mask.shape[1] * height:

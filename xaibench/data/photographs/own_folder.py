@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from xaibench.core.messages import listed
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, composed, naming
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, composed, naming
 from xaibench.data.disk.image_files import check_same_size, open_image
 from xaibench.data.disk.image_lists import (
     Listed,
@@ -168,7 +168,7 @@ class _MaskFiles:
             DataFileError: If it cannot be read, or has another size than its image.
         """
         path = self._folder / self.rows[row].where
-        with naming(path), Image.open(path) as opened:
+        with naming(path), BoundedFile(path) as stream, Image.open(stream) as opened:
             exact = opened.format != "JPEG"
             opened.load()
             ImageOps.exif_transpose(opened, in_place=True)

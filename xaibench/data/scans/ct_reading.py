@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, naming
 
 _TAGS = [
     "SOPInstanceUID",
@@ -226,24 +225,18 @@ def _syntax(said: Any) -> Any:
     return syntax
 
 
-class _Stream(io.BufferedReader):
-    """A file that asks for no more memory than it has bytes: lengths in it may be made up, and Python believes them."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(io.FileIO(path))
-        self.size = os.fstat(self.fileno()).st_size
-
+class _DicomFile(BoundedFile):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:  # pydicom asks so where it would then inflate the whole, to any size
             raise ValueError("it is deflated as a whole, which slices of CT are not; save it as Explicit VR")
-        return super().read(min(size, max(self.size - self.tell(), 0)))
+        return super().read(size)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_Stream]:
+def _opened(path: Path) -> Iterator[_DicomFile]:
     """As :func:`naming`, for what pydicom raises: cut-off files lack tags, and tags are attributes."""
     errors = import_medical("pydicom").errors
-    with naming(path), _Stream(path) as stream:
+    with naming(path), _DicomFile(path) as stream:
         try:
             yield stream
         except (DataFileError, MissingDataError, OSError, MemoryError):

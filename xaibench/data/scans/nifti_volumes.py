@@ -23,6 +23,8 @@ _SLACK = 2**16
 #: Deflate never makes more than this of one byte.
 _MOST_UNPACKED = 1032
 _GZIP = b"\x1f\x8b"
+#: How the head of a NIfTI-1 file ends.
+_MAGIC = b"n+1\0"
 
 
 class Volume(NamedTuple):
@@ -94,6 +96,8 @@ def _checked(stream: IO[bytes], most: int) -> bytes:
     """All of a stream that can hold ``most`` bytes."""
     kind = import_medical("nibabel").Nifti1Header
     start = stream.read(kind.template_dtype.itemsize)
+    if not start.endswith(_MAGIC):
+        raise ValueError("it is no NIfTI-1 volume in one file")
     head = kind(start)
     shape = tuple(int(side) for side in head.get_data_shape())
     said = "×".join(map(str, shape))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.cache_folders import default_cache_dir
+from xaibench.data.disk.file_readers import BoundedFile
 from xaibench.data.disk.image_files import is_image
 from xaibench.data.disk.kept_arrays import keep, read_kept
 from xaibench.data.xai_tris.noise import images_rng
@@ -141,11 +142,11 @@ def _prepare(
 def _open(file: Path, size: int) -> NDArray[np.float32] | str | None:
     """The prepared image; None if it is too small; why, if it cannot be read."""
     try:
-        with Image.open(file) as image:
+        with BoundedFile(file) as stream, Image.open(stream) as image:
             return None if min(image.size) < size else prepare_image(image, size)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        # Pillow's plug-ins raise all of these on damaged files, SyntaxError included. Its own text repeats the path.
-        return str(error).split(" '")[0] or type(error).__name__
+        # Pillow's plug-ins raise all of these on damaged files, SyntaxError included. Its own text ends in the path.
+        return str(error).split(" <")[0] or type(error).__name__
 
 
 def _pixels(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.float32]:
