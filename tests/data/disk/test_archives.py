@@ -116,7 +116,7 @@ def test_a_name_of_gigabytes_asks_for_no_memory(kind, tmp_path):
     header.type, header.size = kind, 3 << 30
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048)))
     tracemalloc.start()
-    with pytest.raises(DataFileError, match=r"a\.tar\.gz is no whole .* \(a name claims to take 3,221,225,472 bytes\)"):
+    with pytest.raises(DataFileError, match=r"a\.tar\.gz is no whole .* \(A name claims to take 3,221,225,472 bytes\)"):
         unpack(tmp_path / "a.tar.gz", tmp_path / "root")
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

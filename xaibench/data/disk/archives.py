@@ -153,7 +153,7 @@ class _Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
         header = super().frombuf(buf, encoding, errors)
         if header.type in _LONG and header.size > _CHUNK:
-            raise tarfile.TarError(f"a name claims to take {header.size:,} bytes")
+            raise tarfile.TarError(f"A name claims to take {header.size:,} bytes.")
         return header
 
 
@@ -185,5 +185,5 @@ def _reading(source: Path) -> Iterator[None]:
         with naming(source):
             yield
     except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0].rstrip(": ")
+        reason = str(error).partition("\n")[0].rstrip(": .")
         raise DataFileError(f"{source} is no whole zip or tar archive ({reason}); get the file anew.") from error
