@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from xaibench.cli import app
-from xaibench.runner import run
+from xaibench.runner import RunRequest, run
+from xaibench.types import ExplainerInfo, described
 
 SUITE = """
 name = "applies"
@@ -48,3 +49,14 @@ def test_the_command_says_so_and_ends_well(suite, tmp_path):
     result = CliRunner().invoke(app, ["run", str(suite), "--out", str(tmp_path), "--engine", "serial"])
     assert result.exit_code == 0, result.output
     assert "Not applicable: oracles.simple_explainers:convolutions_only for llr" in result.output
+
+
+@described(ExplainerInfo("Convolutions only", needs_convolution=True))
+def convolutions_only(model, images, targets):
+    return images[:, 0]
+
+
+def test_what_is_known_beforehand_is_not_even_planned(suite, tmp_path):
+    with RunRequest(suite, tmp_path, explainers=[f"{__name__}:convolutions_only"]).opened() as opened:
+        explained = {str(job.network) for job in opened.plan.jobs if job.stage == "explain" and job.network}
+    assert explained == {"cnn (seed best)"}

@@ -95,7 +95,9 @@ def score(
             )
         typer.echo(_coloured(result))
         if html is not None:
-            html.write_text(_page(result, maps.stem, found, samples), encoding="utf-8")
+            page = _page(result, maps.stem, found, samples)
+            with written_to(html):
+                html.write_text(page, encoding="utf-8")
             typer.echo(f"\nPage: {html.resolve()}")
         if out is not None:
             with written_to(out):
