@@ -45,7 +45,7 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
     assert sum(seen) == 8
     assert (result.samples, result.accuracy) == (N, 0.8)
     assert result.groups.tolist() == [0, 0, 1, 2, 2, 3, 4, 4]
-    said = "8 of 10 samples, those that the model classifies correctly (accuracy 80.0 %; scored='all' takes all)"
+    said = "8 of 10 samples, classified correctly by the model (accuracy 80.0 %; scored='all' takes all)"
     assert said in str(result)
     assert said.replace("'", "&#x27;") in result._repr_html_()
 

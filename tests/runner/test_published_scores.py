@@ -79,9 +79,10 @@ def test_what_is_not_as_published_is_said(beside):
 
 def test_other_networks_and_measures_are_said(beside, suite, tmp_path):
     other = SUITE.replace("epochs = 20", "epochs = 21").replace("threshold = 0.5", "threshold = 0.4")
-    (tmp_path / "other.toml").write_text(other)
+    (tmp_path / "other.toml").write_text(other.replace('"shared"', '"other"'))
     with RunRequest(tmp_path / "other.toml", against=suite.parent / "shared.parquet").opened() as opened:
         said = opened.beside
+    assert "This run is of other, which is another suite." in said
     assert any(line.startswith("Trained otherwise than published: xai-tris/lin-white-8x8 llr, ") for line in said)
     assert "Unlike the published metrics: iou (measured otherwise; left out)." in said
 

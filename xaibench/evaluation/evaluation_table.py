@@ -240,10 +240,13 @@ class Evaluation:
         if self.accuracy is None:
             return f"{scored} samples"
         right = f"accuracy {self.accuracy:.1%}".replace("%", " %")
-        if scored == self.samples and self.accuracy < 1:
+        if self.accuracy == 1:
+            return f"{scored} samples, all classified correctly by the model"
+        if scored == self.samples:
             return f"{scored} samples, wrongly classified ones too ({right})"
-        some = f"{scored} samples" if scored == self.samples else f"{scored} of {self.samples} samples"
-        return f"{some}, those that the model classifies correctly ({right}; scored='all' takes all)"
+        return (
+            f"{scored} of {self.samples} samples, classified correctly by the model ({right}; scored='all' takes all)"
+        )
 
     def __str__(self) -> str:
         return "\n".join([self.table().to_string(), *self.notes()])

@@ -58,9 +58,10 @@ class Published:
             SuiteError: If nothing can be compared.
         """
         mine, theirs = _known(plan), self.about
-        found = [
-            f"Beside the published scores of {self.name}: xaibench {theirs['xaibench']}, {theirs['finished'][:10]}."
-        ]
+        made = [f"xaibench {theirs['xaibench']}", str(theirs["commit"] or "")[:10], theirs["finished"][:10]]
+        found = [f"Beside the published scores of {self.name}: {', '.join(filter(None, made))}."]
+        if plan.suite.name != self.name:
+            found.append(f"This run is of {plan.suite.name}, which is another suite.")
         for what, effect in (("data", "other images; left out"), ("metrics", "measured otherwise; left out")):
             shared = mine[what].keys() & theirs[what].keys()
             other = sorted(name for name in shared if mine[what][name] != theirs[what][name])
