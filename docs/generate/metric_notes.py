@@ -49,8 +49,13 @@ CASES = [
     ),
     (
         "xaibenchmark",
-        "a missing annotation is a zero mask, which scores 0",
-        "test_published_empty_mask_is_no_score_of_zero",
+        "precision is `nan` if one map of many has nothing above 0",
+        "test_published_precision_is_lost_by_one_empty_map_and_ours_is_not",
+    ),
+    (
+        "xaibenchmark",
+        "any of the tied maxima may hit: a constant map always does",
+        "test_published_constant_map_always_hits_and_here_it_does_not",
     ),
     ("Saliency-Bench", "misprints the denominator of F1", "test_published_misprint_of_f1_is_not_followed"),
     (

@@ -51,6 +51,13 @@ def test_an_image_is_scaled_cropped_and_greyed():
     assert abs(grey.mean()) < 1e-5
 
 
+def test_an_image_is_scaled_as_pillow_does_by_default():
+    pixels = np.random.default_rng(0).integers(0, 256, (128, 192, 3), dtype=np.uint8)
+    resized = np.asarray(Image.fromarray(pixels).resize((96, 64)), dtype=np.float64)[:, 16:80]
+    expected = resized @ [0.299, 0.587, 0.114]
+    np.testing.assert_allclose(prepare_image(Image.fromarray(pixels), 64), expected - expected.mean(), atol=1e-4)
+
+
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1"])
 def test_images_of_any_mode(mode):
     assert prepare_image(Image.new(mode, (70, 64)), 64).shape == (64, 64)

@@ -135,8 +135,8 @@ def test_quantus_neighbours_do_not_change_a_score(metric):
 
 
 @each(GROUND_TRUTH)
-def test_published_empty_mask_is_no_score_of_zero(metric):
-    # The published functions score a sample without annotation as 0, and pull the mean down by it.
+def test_an_empty_mask_is_left_out_of_the_mean(metric):
+    # As the published functions do, which skip such a sample; a score of 0 would pull the mean down.
     maps, masks = np.random.default_rng(0).random((3, 4, 4)), np.eye(4, dtype=bool)[None].repeat(3, axis=0)
     masks[1] = False
     scores = metric(maps, masks, reduction="none")

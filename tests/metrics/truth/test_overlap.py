@@ -68,6 +68,15 @@ def test_published_thresholds_are_the_defaults_and_one_may_be_given_to_all():
     assert [metric(maps, mask, threshold=0.45) for metric in (iou, recall, precision)] == [0.5, 0.5, 1.0]
 
 
+def test_published_precision_is_lost_by_one_empty_map_and_ours_is_not():
+    maps, masks = np.array([[[0.2, 0.7]], [[-1.0, 0.0]]]), np.array([[[0, 1]], [[0, 1]]])
+    # Summed up as published, sample by sample, 0/0 becomes the mean of all.
+    with np.errstate(invalid="ignore"):
+        published = np.mean([np.sum((m > 0) & (t > 0)) / np.sum(m > 0) for m, t in zip(maps, masks, strict=True)])
+    assert np.isnan(published)
+    assert precision(maps, masks) == 0.5
+
+
 @at_threshold
 def test_a_pixel_at_the_threshold_is_not_marked(metric):
     maps, mask = np.array([[0.5, 0.75]]), np.array([[1, 0]])

@@ -46,6 +46,14 @@ def test_quantus_constant_map_does_not_always_hit():
     assert math.isnan(hit(np.zeros((4, 4)), mask))
 
 
+def test_published_constant_map_always_hits_and_here_it_does_not():
+    maps, masks = np.ones((2, 5, 6)), np.zeros((2, 5, 6), dtype=bool)
+    masks[:, 2, 3] = True
+    published = np.mean([bool((mask & (m == m.max())).any()) for m, mask in zip(maps, masks, strict=True)])
+    assert published == 1.0
+    assert hit(maps, masks) == 1 / 30
+
+
 def test_ties_do_not_depend_on_where_they_are():
     # An argmax takes the first of them.
     mask = np.array([[1, 0, 0, 0]])

@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger("xaibench")
 
 _GREY = np.array([0.299, 0.587, 0.114])
 #: Bumped when images are prepared otherwise, so that no cache of the old way is taken.
-_REVISION = 1
+_REVISION = 2
 #: Files handed to the workers at a time: enough to keep them busy, few enough to stop soon after the last one needed.
 _BATCH = 256
 
@@ -78,7 +78,9 @@ def image_backgrounds(
 
 
 def prepare_image(image: Image.Image, size: int) -> NDArray[np.float32]:
-    """One image to a grey square of mean 0, ``[size, size]``; scaled bilinearly with antialiasing.
+    """One image to a grey square of mean 0, ``[size, size]``; scaled bicubically with antialiasing.
+
+    As in the released code, which takes Pillow's default; bilinear scaling would lower the gradients by some 14 %.
 
     Example:
         >>> prepare_image(Image.new("RGB", (100, 80), "red"), 64).shape
@@ -86,7 +88,7 @@ def prepare_image(image: Image.Image, size: int) -> NDArray[np.float32]:
     """
     image = image.convert("RGB")
     width, height = (max(size, round(side * size / min(image.size))) for side in image.size)
-    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    image = image.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (width - size) // 2, (height - size) // 2
     grey = np.asarray(image.crop((left, top, left + size, top + size)), dtype=np.float64) @ _GREY
     return np.asarray(grey - grey.mean(), dtype=np.float32)

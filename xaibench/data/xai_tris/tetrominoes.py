@@ -83,6 +83,7 @@ split=(0.8, 0.1, 0.1))
             else "",
             scenario=self.scenario,
             background=self.background,
+            revision=2 if images else 1,
         )
 
     def __call__(

@@ -63,8 +63,8 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
     Zhang et al. (2023), Section 5.1, also called the Jaccard index. In [0, 1], higher is better. With the default
     threshold of 0 every pixel of a positive map is marked, so the score is the share of the image that the mask takes.
 
-    Departures: the published function (``xaibenchmark``) counts a sample without annotation as 0, here it is undefined.
-    Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric.
+    Departures: none from the published function (``xaibenchmark``), which leaves a sample with an empty mask out of the
+    mean as well. Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
@@ -116,8 +116,9 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
     Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The *precision* of XAI-TRIS is another one:
     :func:`~xaibench.metrics.topk_precision`.
 
-    Departures: the published function counts a sample without annotation as 0, here it is undefined. Quantus, Captum,
-    torch-cam and pytorch-grad-cam have no such metric (Quantus' ``TopKIntersection`` takes a fixed number of pixels).
+    Departures: the published function (``xaibenchmark``) is ``nan`` for all samples if one map has nothing above 0;
+    here that sample alone is undefined, and left out of the mean. Quantus, Captum, torch-cam and pytorch-grad-cam have
+    no such metric (Quantus' ``TopKIntersection`` takes a fixed number of pixels).
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
@@ -169,8 +170,8 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
     Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The published function cuts at 0.5 where
     :func:`iou` and :func:`precision` cut at 0; so do the defaults here.
 
-    Departures: the published function counts a sample without annotation as 0, here it is undefined. Quantus, Captum,
-    torch-cam and pytorch-grad-cam have no such metric.
+    Departures: none from the published function (``xaibenchmark``), which leaves a sample with an empty mask out of the
+    mean as well. Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.

@@ -42,10 +42,11 @@ def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction
     them that lies inside, the expected hit of one drawn among them; a constant map thus scores the share of the image
     that the ground truth takes. The mean is the accuracy that papers report as hits / (hits + misses).
 
-    Departures: Quantus (``PointingGame``) counts a hit when *any* of the tied maxima lies inside, so that a constant
-    map always hits (a batch of nothing but one constant is refused), and stores the ``nan`` of an empty mask as a truth
-    value, which is a hit. TorchRay (``PointingGame``) takes one point that the caller draws, has a tolerance of 15, and
-    asks for a distance below the tolerance, so that at 0 nothing hits; here a distance equal to it counts.
+    Departures: the published function (``xaibenchmark``) and Quantus (``PointingGame``) count a hit when *any* of the
+    tied maxima lies inside, so that a constant map always hits (Quantus refuses a batch of nothing but one constant).
+    Quantus also stores the ``nan`` of an empty mask as a truth value, which is a hit. TorchRay (``PointingGame``) takes
+    one point that the caller draws, has a tolerance of 15, and asks for a distance below the tolerance, so that at 0
+    nothing hits; here a distance equal to it counts.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, the largest value wins, not the largest magnitude.
