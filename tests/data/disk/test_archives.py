@@ -1,9 +1,11 @@
 import gzip
 import io
+import lzma
 import stat
 import tarfile
 import tracemalloc
 import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -118,6 +120,26 @@ def test_a_name_of_gigabytes_asks_for_no_memory(kind, tmp_path):
     tracemalloc.start()
     with pytest.raises(DataFileError, match=r"a\.tar\.gz is no whole .* \(A name claims to take 3,221,225,472 bytes\)"):
         unpack(tmp_path / "a.tar.gz", tmp_path / "root")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5e6
+
+
+def greedy():
+    """An xz file that wants a dictionary of 4 GB: that is one byte of its first block's head, which has a checksum."""
+    content = bytearray(lzma.compress(bytes(2048), format=lzma.FORMAT_XZ))
+    end = 12 + 4 * (content[12] + 1)
+    content[16] = 40
+    content[end - 4 : end] = zlib.crc32(content[12 : end - 4]).to_bytes(4, "little")
+    return bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"\x1b" + b"\xff" * 60, greedy()], ids=["old", "xz"])
+def test_a_dictionary_of_gigabytes_asks_for_no_memory(content, tmp_path):
+    (tmp_path / "a.tar").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(DataFileError, match=r"a\.tar is no whole zip or tar archive"):
+        unpack(tmp_path / "a.tar", tmp_path / "root")
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 5e6

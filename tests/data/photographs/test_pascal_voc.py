@@ -1,5 +1,6 @@
 import logging
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +156,14 @@ def truncate(folder):
     mask_of(folder).write_bytes(mask_of(folder).read_bytes()[:100])
 
 
+def remove(folder):
+    mask_of(folder).unlink()
+
+
+def labels_by_id(source):
+    return {source.meta(number)["id"]: source.targets[number] for number in range(len(source))}
+
+
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
@@ -162,18 +171,30 @@ def truncate(folder):
         (write_other_size, r"2007_000000\.png is 60×81, but its image 2007_000000\.jpg is 60×80"),
         (write_unknown_label, r"2007_000000\.png has the label\(s\) \[37\]"),
         (truncate, r"2007_000000\.png (cannot be read|is no image)"),
+        (remove, r"2007_000000\.png is missing"),
     ],
 )
-def test_a_mask_that_cannot_be_used_is_named(folder, spoil, match):
+def test_a_mask_that_cannot_be_used_is_named_and_left_out(folder, spoil, match, caplog):
+    expected = labels_by_id(opened(folder))
     spoil(folder)
-    with pytest.raises(DataFileError, match=match):
+    for _ in range(2):  # built, and from the cache
+        caplog.clear()
+        source = opened(folder)
+        assert labels_by_id(source) == {name: label for name, label in expected.items() if "2007_000000" not in name}
+        assert re.search("left out: 1: .*" + match, caplog.text)
+        assert all(source.mask(number).any() for number in range(len(source)))
+
+
+def test_a_set_of_broken_masks_is_refused(folder):
+    for mask in (folder / "SegmentationClass").iterdir():
+        mask.write_bytes(b"hello")
+    with pytest.raises(DataFileError, match=r"None of \d+ label maps .*; the first: .*2007_000000\.png is no image"):
         opened(folder)
 
 
-@pytest.mark.parametrize("file", ["SegmentationClass/2007_000000.png", "ImageSets/Segmentation/val.txt"])
-def test_a_missing_file_is_named(folder, file):
-    (folder / file).unlink()
-    with pytest.raises(MissingDataError, match=f"{Path(file).name} is missing"):
+def test_a_missing_list_is_named(folder):
+    (folder / "ImageSets" / "Segmentation" / "val.txt").unlink()
+    with pytest.raises(MissingDataError, match=r"val\.txt is missing"):
         opened(folder)
 
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from xaibench.core.atomic_files import disk_of
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming
@@ -24,6 +24,8 @@ _CHUNK = 1 << 20
 #: What an archive may hold at most: so many times its own size, or so many bytes where that is more. Deflate can make a
 #: thousand of one, and a bomb does.
 _TIMES, _ALWAYS = 100, 1 << 30
+#: The memory that unpacking may ask for before there is anything: xz takes 65 MB with its largest setting.
+_DICTIONARY = 1 << 28
 #: The headers of a tar file that say more of the next one, such as its long name.
 _LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 #: Folders in a name, and its characters.
@@ -128,7 +130,7 @@ def _zip_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
 
 
 def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
-    with tarfile.open(fileobj=stream, mode="r:*", tarinfo=_Header) as archive:
+    with tarfile.open(fileobj=stream, mode=_tar_mode(stream), tarinfo=_Header) as archive:
         for member in archive:
             sound = member.isreg() and not member.issparse()
             content = archive.extractfile(member) if sound else None
@@ -144,6 +146,16 @@ def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
         # The checksum of a compressed file stands behind all that tar reads of it.
         for _ in _chunks(archive.fileobj, source):  # type: ignore[arg-type]
             pass
+
+
+def _tar_mode(stream: IO[bytes]) -> Literal["r:", "r:gz", "r:bz2", "r:xz"]:
+    """How it is compressed. Left to itself, tarfile tries old LZMA too, whose first bytes may ask for 4 GB."""
+    start = stream.read(_CHUNK)
+    stream.seek(0)
+    if start.startswith(b"\xfd7zXZ\0"):
+        lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY).decompress(start, max_length=1)
+        return "r:xz"
+    return "r:gz" if start.startswith(b"\x1f\x8b") else "r:bz2" if start.startswith(b"BZh") else "r:"
 
 
 class _Header(tarfile.TarInfo):

@@ -10,18 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import DataFileError
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.image_files import read_indices
+from xaibench.data.disk.image_lists import warn_of
 from xaibench.data.disk.kept_arrays import keep, read_kept
 
 _LOGGER = logging.getLogger("xaibench")
+#: The runs of a map that cannot be used.
+_NOTHING = (np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,7 @@ class LabelMaps:
         lengths: ``[runs]`` uint32.
         labels: ``[runs]`` uint8.
         shown: ``[N, 256]`` bool: whether map ``i`` has a pixel of a label.
+        broken: ``[B]`` why maps could not be read, each with its file; such a map is 0×0 and shows nothing.
 
     Example:
         >>> maps = LabelMaps.of([np.array([[0, 0, 7], [7, 7, 0]], dtype=np.uint8)])
@@ -48,6 +52,7 @@ class LabelMaps:
     lengths: NDArray[np.uint32]
     labels: NDArray[np.uint8]
     shown: NDArray[np.bool_]
+    broken: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, dtype=np.str_))
 
     @classmethod
     def of(cls, maps: Sequence[NDArray[np.uint8]]) -> LabelMaps:
@@ -56,7 +61,10 @@ class LabelMaps:
 
     @classmethod
     def _joined(
-        cls, runs: Sequence[tuple[NDArray[np.uint32], NDArray[np.uint8]]], shapes: Sequence[tuple[int, ...]]
+        cls,
+        runs: Sequence[tuple[NDArray[np.uint32], NDArray[np.uint8]]],
+        shapes: Sequence[tuple[int, ...]],
+        broken: Sequence[str] = (),
     ) -> LabelMaps:
         counts = np.array([len(lengths) for lengths, _ in runs], dtype=np.int64)
         shown = np.zeros((len(runs), 256), dtype=np.bool_)
@@ -68,6 +76,7 @@ class LabelMaps:
             lengths=np.concatenate([lengths for lengths, _ in runs] or [np.empty(0, np.uint32)]),
             labels=np.concatenate([labels for _, labels in runs] or [np.empty(0, np.uint8)]),
             shown=shown,
+            broken=np.array(broken, dtype=np.str_),
         )
 
     def __len__(self) -> int:
@@ -90,7 +99,9 @@ def read_label_maps(
 ) -> LabelMaps:
     """The label maps of palette or grey PNG files, from the cache where it has them.
 
-    A cache that is damaged is made anew; one that cannot be written is a warning, not an error.
+    A cache that is damaged is made anew; one that cannot be written is a warning, not an error. So is a map that is
+    missing, cannot be read, has colours where labels are expected, an unknown label, or another size than its image:
+    they are counted and named.
 
     Args:
         masks: The files.
@@ -101,38 +112,54 @@ def read_label_maps(
         progress: Called with the number of maps that are done, and of all.
 
     Raises:
-        MissingDataError: If a file is not there.
-        DataFileError: If one cannot be read, has colours where labels are expected, an unknown label, or another size
-            than its image.
+        DataFileError: If not one can be used; tells of the first.
     """
     maps = read_kept(cached, lambda arrays: _checked(arrays, len(masks)))
-    if maps is not None:
-        if progress is not None:
-            progress(len(masks), len(masks))
-        return maps
+    if maps is None:
+        maps = _read_all(masks, images, known, cached, workers, progress)
+        if len(maps.broken) == len(masks) > 0:
+            raise DataFileError(f"None of {len(masks)} label maps can be used; the first: {maps.broken[0]}")
+        keep(cached, "The label maps", vars(maps))
+    elif progress is not None:
+        progress(len(masks), len(masks))
+    warn_of("label maps that cannot be used, left out", maps.broken.tolist())
+    return maps
+
+
+def _read_all(
+    masks: Sequence[Path],
+    images: Sequence[Path | None],
+    known: Collection[int],
+    cached: Path,
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+) -> LabelMaps:
     _LOGGER.info("Reading %d label maps; they are kept in %s.", len(masks), cached.parent)
     allowed = np.isin(np.arange(256), list(known))
-    runs, shapes = [], []
+    runs, shapes, broken = [], [], []
     with ThreadPoolExecutor(workers) as pool:
-        for one, shape in pool.map(lambda mask, image: _read(mask, image, allowed), masks, images):
+        for one, shape, reason in pool.map(lambda mask, image: _read(mask, image, allowed), masks, images):
             runs.append(one)
             shapes.append(shape)
+            broken += [reason] if reason else []
             if progress is not None:
                 progress(len(runs), len(masks))
-    maps = LabelMaps._joined(runs, shapes)
-    keep(cached, "The label maps", vars(maps))
-    return maps
+    return LabelMaps._joined(runs, shapes, broken)
 
 
 def _read(
     mask: Path, image: Path | None, allowed: NDArray[np.bool_]
-) -> tuple[tuple[NDArray[np.uint32], NDArray[np.uint8]], tuple[int, ...]]:
-    labels = read_indices(mask, like=image)
+) -> tuple[tuple[NDArray[np.uint32], NDArray[np.uint8]], tuple[int, ...], str]:
+    """The runs of a map, its shape, and why it cannot be used."""
+    try:
+        labels = read_indices(mask, like=image)
+    except (DataFileError, MissingDataError) as error:
+        return _NOTHING, (0, 0), str(error)
     lengths, found = _runs(labels)
-    if not allowed[found].all():
-        strange = sorted(set(found[~allowed[found]].tolist()))
-        raise DataFileError(f"{mask} has the label(s) {strange}, which the set does not know; get the file anew.")
-    return (lengths, found), labels.shape
+    if allowed[found].all():
+        return (lengths, found), labels.shape, ""
+    strange = sorted(set(found[~allowed[found]].tolist()))
+    return _NOTHING, (0, 0), f"{mask} has the label(s) {strange}, which the set does not know; get the file anew."
 
 
 def _runs(labels: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -142,7 +169,7 @@ def _runs(labels: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.uin
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]], count: int) -> LabelMaps:
-    maps = LabelMaps(**{field.name: arrays[field.name] for field in fields(LabelMaps)})
+    maps = LabelMaps(**{one.name: arrays[one.name] for one in fields(LabelMaps)})
     if len(maps) != count:
         raise ValueError(f"holds {len(maps)} maps")
     return maps

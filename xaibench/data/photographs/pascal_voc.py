@@ -24,6 +24,8 @@ CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
+#: Bumped when label maps are kept otherwise, so that no older cache is taken.
+_REVISION = 2
 _VOID = 255
 
 
@@ -108,8 +110,8 @@ class _Files:
             for name, missing in zip(self.names, self.missing.tolist(), strict=True)
         ]
         # A map is checked against the size of its image when it is read, so both are part of the key.
-        key = stamp([*self.masks, *filter(None, self.images)])
-        self.cached = cache_folder("pascal", folder) / f"labels-{key}.npz"
+        key = stamp(file for file in (*self.masks, *filter(None, self.images)) if file.exists())
+        self.cached = cache_folder("pascal", folder) / f"labels-{key}-{_REVISION}.npz"
 
     def maps(self, *, workers: int = 1, progress: Progress | None = None) -> LabelMaps:
         known = [0, *range(1, len(CLASSES) + 1), _VOID]
