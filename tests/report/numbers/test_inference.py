@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from oracles.report_tables import holm, ranks_over_samples, sign_flip
 
-from xaibench.report.numbers.inference import ALL_PAIRS, bundled, cell_matrices, infer
+from xaibench.report.numbers.inference import bundled, cell_matrices, infer
+from xaibench.report.numbers.pair_tests import ALL_PAIRS
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
@@ -123,15 +124,32 @@ def test_the_interval_holds_the_mean_at_the_textbook_width(shared_findings):
     assert np.median((known["high"] - known["low"]) / expected) == pytest.approx(1, abs=0.06)
 
 
-def test_of_many_methods_only_the_pairs_with_a_control_are_tested(shared_findings):
-    run, _, pairs = shared_findings
+def test_of_many_methods_the_pairs_with_a_control_are_corrected_by_themselves(shared_findings):
+    run, summary, pairs = shared_findings
     assert pairs.columns.tolist() == list(COMPARISONS.columns)
     assert len(run.explainers) > ALL_PAIRS
-    for row in pairs[["first", "second"]].drop_duplicates().itertuples():
-        assert run.explainers[row.first].control != run.explainers[row.second].control
-    with_cam, without = 13 * 4, 12 * 4
-    per_cell = pairs.groupby([*CELL, "metric"]).size().groupby("model").first()
-    assert per_cell.to_dict() == {"llr": without, "mlp": without, "cnn": with_cam}
+    controls = pairs[["first", "second"]].map(lambda name: run.explainers[name].control).sum(axis=1)
+    assert set(controls) == {0, 1}
+    for _, family in pairs.groupby([*CELL, "metric", controls]):
+        assert family["p_holm"].tolist() == pytest.approx(holm(family["p"].tolist()))
+    per_cell = pairs.groupby([*CELL, "metric", controls]).size()
+    assert per_cell["lin", "white", "mlp", "emd_perf"].tolist() == [12 * 11 / 2, 12 * 4]
+    assert per_cell["lin", "white", "cnn", "emd_perf"].tolist() == [13 * 12 / 2, 13 * 4]
+    assert summary["compared_with"].max() == 13  # a control with the methods: what judges is the one family
+
+
+def test_the_interval_of_a_difference_is_that_of_the_paired_scores(shared_findings):
+    run, _, pairs = shared_findings
+    pair = pairs[(pairs["first"] == "lime") & (pairs["second"] == "lrp") & (pairs["metric"] == "emd_perf")].iloc[0]
+    scores = run.scores[run.scores["correct"] & (run.scores["metric"] == "emd_perf")]
+    for key in CELL:
+        scores = scores[scores[key] == pair[key]]
+    wide = scores.astype({"explainer": str}).pivot(index="sample", columns="explainer", values="value")
+    difference = (wide["lime"] - wide["lrp"]).dropna()
+    assert pair["n_valid"] == len(difference)
+    assert pair["difference"] == pytest.approx(difference.mean())
+    half = 1.96 * difference.std() / np.sqrt(len(difference))
+    assert [pair["low"], pair["high"]] == pytest.approx([difference.mean() - half, difference.mean() + half], abs=0.012)
 
 
 def test_controls_of_one_set_are_the_same_in_the_cells_of_all_its_models(fresh_run):

@@ -18,15 +18,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from xaibench.report.numbers.pair_tests import pair_tests
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
-from xaibench.statistics import against_controls, average_ranks, bootstrap_intervals, holm, paired_test
+from xaibench.statistics import against_controls, average_ranks, bootstrap_intervals
 from xaibench.statistics.paired_tests import LEVEL
 
 #: Groups that are drawn or turned each by itself; more are bundled.
 BUNDLES = 1000
-#: Up to so many explainers of a cell, all pairs are tested; of more, only those of a method and a control.
-ALL_PAIRS = 15
 Floats = NDArray[np.float64]
 
 
@@ -127,8 +126,10 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         - ``better_than``, ``worse_than``: of ``compared_with`` other explainers, how many it differs from at 5 %.
 
         Pairs are :data:`~xaibench.runfolder.tables.COMPARISONS`: ``difference`` is the mean of first minus second over
-        the ``n_valid`` rows in which both have a score, from ``n_groups`` groups; ``p_holm`` is corrected for all pairs
-        tested in that cell and metric.
+        the ``n_valid`` rows in which both have a score, from ``n_groups`` groups, ``low`` to ``high`` its 95 %
+        interval; ``p_holm`` is corrected for all pairs tested in that cell and metric, or in cells of more than
+        :data:`.pair_tests.ALL_PAIRS` explainers for all of its kind: of a method and a control, or of two methods. The
+        last three columns of the summary are of the first kind then.
     """
     found, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
@@ -139,10 +140,12 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
         intervals = bootstrap_intervals(flat, bundles).reshape(len(cell.metrics), methods, 2)
         for k, metric in enumerate(cell.metrics):
             values, higher = cell.values[:, k], bool(directions[metric])
-            tests = _tests(run, cell, values, bundles)
+            control = [run.explainers[name].control for name in cell.methods]
+            tests = pair_tests(cell.methods, control, values, bundles, len(np.unique(cell.groups)))
             pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
             ranks, n = _sample_ranks(values, higher_is_better=higher)
-            standings = _standings(run, cell.methods, tests, higher_is_better=higher)
+            judged = tests[tests["of_controls"].astype(bool)]
+            standings = _standings(run, cell.methods, judged, higher_is_better=higher)
             for m, name in enumerate(cell.methods):
                 key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
                 numbers = {"low": intervals[k, m, 0], "high": intervals[k, m, 1], "sample_rank": ranks[m]}
@@ -170,36 +173,6 @@ def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> N
     if len(names) > limit:
         index = (np.random.default_rng(seed).permutation(len(names)) % limit)[index]
     return np.asarray(index, dtype=np.int64)
-
-
-def _tests(run: RunResults, cell: Matrices, values: Floats, bundles: NDArray[np.int64]) -> pd.DataFrame:
-    """Paired tests of one metric: all pairs, or of many explainers those of a method and a control."""
-    control = [run.explainers[name].control for name in cell.methods]
-    every = len(cell.methods) <= ALL_PAIRS
-    pairs = [(i, j) for i, j in itertools.combinations(range(len(control)), 2) if every or control[i] != control[j]]
-    if not pairs:
-        return pd.DataFrame(columns=list(COMPARISONS.columns))
-    order = np.argsort(bundles, kind="stable")
-    starts = np.flatnonzero(np.diff(bundles[order], prepend=-1))
-    ordered = values[order]
-    firsts, seconds = (ordered[:, list(side)] for side in zip(*pairs, strict=True))
-    difference = firsts - seconds
-    defined = ~np.isnan(difference)
-    n = defined.sum(axis=0)
-    sums = np.add.reduceat(np.where(defined, difference, 0.0), starts, axis=0)
-    sums[~np.logical_or.reduceat(defined, starts, axis=0)] = np.nan
-    p = paired_test(sums)
-    return pd.DataFrame(
-        {
-            "first": [cell.methods[i] for i, _ in pairs],
-            "second": [cell.methods[j] for _, j in pairs],
-            "difference": np.divide(np.nansum(sums, axis=0), n, out=np.full(len(n), np.nan), where=n > 0),
-            "p": p,
-            "p_holm": holm(p),
-            "n_valid": n,
-            "n_groups": len(np.unique(cell.groups)),
-        }
-    )
 
 
 def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, int]:

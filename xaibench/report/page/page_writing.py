@@ -19,8 +19,9 @@ from xaibench.report.draw.figure_style import Drawn, inline_svg, save
 from xaibench.report.draw.sample_figures import map_figures, overlay_figure, sheets
 from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
-from xaibench.report.numbers.inference import ALL_PAIRS, BUNDLES, infer
+from xaibench.report.numbers.inference import BUNDLES, infer
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard
+from xaibench.report.numbers.pair_tests import ALL_PAIRS
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import (
     Agreement,
