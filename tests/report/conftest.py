@@ -1,5 +1,6 @@
 """A plausible small run folder, as the runner leaves it, with everything synthetic."""
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -189,6 +190,23 @@ def fresh_annotated_run(small_annotated_run: Path, tmp_path: Path, no_figures: N
 def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder for tests that only read it (or write the report into it)."""
     return write_run(tmp_path_factory.mktemp("run") / "run")
+
+
+def save_small(figure, kind):
+    """As the page does; PNG files, most of the time a report takes, coarse."""
+    if kind == "svg":
+        return save(figure, kind)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=20)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="session")
+def shared_page(shared_run: Path) -> str:
+    """The page of ``shared_run``, written beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "save", save_small)
+        return page.write_report(shared_run).read_text(encoding="utf-8")
 
 
 def findings(folder: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:

@@ -167,7 +167,7 @@ def test_a_link_opens_filtered_and_sorted(visit, run_and_summary):
     assert found == expected(run_and_summary, scenario="lin", background="white")
     assert list(found) == list(reversed(expected(run_and_summary, scenario="lin", background="white")))
     values = tab.eval_on_selector_all("form[data-filters] [name=background]", "all => all.map(one => one.value)")
-    assert values == ["white", "white"]
+    assert values == ["white"] * 3
     assert tab.evaluate("Math.abs(document.getElementById('leaderboard').getBoundingClientRect().top)") < 200
     links = tab.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
     assert all(link.endswith("?scenario=lin&background=white&sort=-rank") for link in links)
@@ -220,7 +220,7 @@ def test_the_browser_of_samples_shows_the_failures_of_a_method_first(visit, host
     here = sorted(mine.index)[:6]
     worst_first = mine[here].sort_values()
     assert thumbs(tab) == [[sample, f"{value:.3f}"] for sample, value in worst_first.items()]
-    tiles = tab.eval_on_selector_all("figure.tile", "all => all.map(one => one.innerText.split('\\n'))")
+    tiles = tab.eval_on_selector_all("#samples-tiles figure.tile", "all => all.map(one => one.innerText.split('\\n'))")
     assert [tile[0] for tile in tiles[:3]] == ["Image", "Ground truth", "PFI"]
     assert len(tiles) == 2 + 17
     chosen = tab.inner_text(".is-chosen").split("\n")
@@ -264,6 +264,14 @@ def test_arrow_keys_move_through_the_samples_and_focus_is_seen(visit):
     tab.requests.clear()
 
 
+def test_samples_are_there_before_they_are_scrolled_to_and_say_what_was_predicted(visit):
+    tab = visit("#citation")
+    tab.wait_for_selector(".thumb", state="attached")
+    assert tab.locator("#samples-tiles canvas").count() == 18
+    assert tab.inner_text("#samples-tiles .given >> nth=0").split("\n") == ["Image", "label: T", "predicted: L, 90.0 %"]
+    assert tab.locator("#samples-tiles .given .flag").count() == 1
+
+
 def test_maps_are_painted_in_their_colours_and_described(visit, hostile_run):
     tab = visit("#samples?cell=lin%2Fwhite%2Fllr&of=pfi&outline=no")
     tab.wait_for_function("document.querySelector('.is-chosen canvas').ariaLabel.includes('ground truth')")
@@ -281,7 +289,7 @@ def test_maps_are_painted_in_their_colours_and_described(visit, hostile_run):
         ".map(start => Array.from(all.slice(start, start + 3))) }",
     )
     assert painted == matplotlib.colormaps["inferno"](levels.ravel(), bytes=True)[:, :3].tolist()
-    labels = tab.eval_on_selector_all("figure.tile canvas", "all => all.map(one => one.ariaLabel)")
+    labels = tab.eval_on_selector_all("#samples-tiles canvas", "all => all.map(one => one.ariaLabel)")
     assert labels[2].startswith("Map of PFI, largest ")
     assert all(labels)
     tab.click("#samples-all summary")
@@ -346,7 +354,7 @@ def test_names_of_users_are_text_and_nothing_of_them_runs(visit):
     for where in ("h1", "#samples-title", ".failures .error"):
         assert shown in re.sub(r"\s+", " ", tab.inner_text(where)), where
     assert tab.title().startswith(HOSTILE.split("\u2028")[0])
-    assert tab.locator("script").count() == 2 + 4 + 1
+    assert tab.locator("script").count() == 3 + 4 + 1
     assert tab.locator("img[src=x]").count() == 0
     # Even a script that got onto the page would not run: its policy knows the page's own alone.
     tab.evaluate(
@@ -363,5 +371,33 @@ def test_without_scripts_the_page_is_complete(chromium, hostile_run):
     assert tab.locator("#board tbody tr:visible").count() == 17
     assert tab.locator("#summary tbody tr:visible").count() == 132
     assert tab.locator("form:visible").count() == 0
-    assert "needs scripts" in tab.inner_text("#browser")
+    assert tab.locator("#samples-first .tile img:visible").count() == 18  # of the first cell
+    assert "predicted: L, 90.0 %" in tab.inner_text("#samples-first details[open]")
+    assert tab.locator("#pairs-beside > details").count() == 4
+    tab.click("#pairs-beside > details summary >> nth=0")
+    assert tab.locator("#pairs-beside table:visible tbody tr").count() == 15
+    assert (
+        tab.locator("#leaderboard-files a, .files a[download='leaderboard.csv']").get_attribute("href")[:9]
+        == "data:text"
+    )
     tab.close()
+
+
+def test_two_methods_are_compared_in_every_cell(visit, hostile_run):
+    tab = visit("#pairs?first=saliency&second=lrp&metric=emd_perf")
+    pairs = pd.read_csv(hostile_run / "comparisons.csv")
+    mine = pairs[(pairs["first"] == "saliency") & (pairs["second"] == "lrp") & (pairs["metric"] == "emd_perf")]
+    shown = tab.eval_on_selector_all("#pairs-table tbody tr", "rows => rows.map(row => row.innerText.split('\\t'))")
+    assert [row[0].split("\n")[0] for row in shown[:2]] == ["LIN · WHITE · LLR", "LIN · WHITE · MLP"]
+    signs = [f"{value:+.3f}".replace("-", "\u2212") for value in mine["difference"]]
+    assert [row[1].split("\n")[0] for row in shown] == signs
+    better = ((mine["p_holm"] < 0.05) & (mine["difference"] > 0)).sum()
+    assert [row[-1] for row in shown].count("better") == better
+    assert f"Saliency against LRP: better in {better} of 4 comparisons" in tab.inner_text("#pairs-verdict")
+    tab.click("#pairs-swap")
+    turned = tab.eval_on_selector_all("#pairs-table tbody tr", "rows => rows.map(row => row.innerText.split('\\t'))")
+    other = {"better": "worse", "worse": "better"}
+    assert [row[-1] for row in turned] == [other.get(row[-1], row[-1]) for row in shown]
+    assert state(tab)[1] == {"first": "lrp", "second": "saliency", "metric": "emd_perf"}
+    tab.select_option("#pairs-form [name=second]", "uniform")
+    assert tab.inner_text("#pairs-verdict").startswith("LRP against Uniform: ")

@@ -6,7 +6,7 @@ import pytest
 from oracles.report_tables import holm, ranks_over_samples, sign_flip
 
 from xaibench.report.numbers.inference import bundled, cell_matrices, infer
-from xaibench.report.numbers.pair_tests import ALL_PAIRS
+from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED

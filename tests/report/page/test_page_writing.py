@@ -1,4 +1,3 @@
-import io
 import json
 import re
 import xml.dom.minidom
@@ -6,30 +5,19 @@ import xml.dom.minidom
 import numpy as np
 import pandas as pd
 import pytest
+from report.conftest import save_small
 from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import write_report
-from xaibench.report.draw.figure_style import save
 from xaibench.report.page import page_writing as page_module
 from xaibench.runfolder.sample_file import PICTURES, to_safetensors
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 
 
-def save_small(figure, kind):
-    """As the page does; PNG files, most of the time a report takes, coarse."""
-    if kind == "svg":
-        return save(figure, kind)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=20)
-    return buffer.getvalue()
-
-
 @pytest.fixture(scope="module")
-def page(shared_run):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_module, "save", save_small)
-        return write_report(shared_run).read_text(encoding="utf-8")
+def page(shared_page):
+    return shared_page
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +54,7 @@ def test_the_page_is_sound(page, reader):
     assert page.startswith("<!doctype html>")
     ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
-    targets = {attrs["href"][1:] for attrs in reader.all("a")}
+    targets = {attrs["href"][1:] for attrs in reader.all("a") if "download" not in attrs}
     referred = targets | {attrs["aria-labelledby"] for _, attrs in reader.elements if "aria-labelledby" in attrs}
     assert referred <= set(ids)
     assert all(image["alt"] for image in reader.all("img"))
@@ -107,14 +95,14 @@ def test_what_the_page_says(shared_run, reader):
 
 def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     accuracy = pd.read_csv(small_run / "accuracy.csv")
-    accuracy = pd.concat([accuracy, accuracy.iloc[:1]], ignore_index=True)
-    accuracy["difference"] = [-3.01, -3.0, -0.04, 0.2, np.nan]
-    accuracy.loc[4, "paper"] = np.nan
+    accuracy = pd.concat([accuracy, accuracy.iloc[:2]], ignore_index=True)
+    accuracy["difference"] = [-3.01, -3.0, -0.04, 3.0, 3.01, np.nan]
+    accuracy.loc[5, "paper"] = np.nan
     accuracy.to_csv(small_run / "accuracy.csv", index=False)
     page = write_report(small_run).read_text()
     table = re.search(r'<table class="accuracy".*?</table>', page, re.S).group()
     marks = [re.findall(r"badge (bad|good)", row) for row in re.findall(r"<tr>.*?</tr>", table, re.S)]
-    assert marks == [["bad"], [], [], ["good"], []]
+    assert marks == [["bad"], [], [], [], ["good"], []]  # by one rule on both sides
     assert "−3.0" in table
     assert "−0.0" not in table
     accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
@@ -150,7 +138,7 @@ def test_names_from_the_run_are_escaped(drawn_run):
     page = write_report(drawn_run).read_text()
     reader = Reader(page)
     # The page's own script, and what it works with; none of it is code of a user's.
-    assert [attrs.get("type", "") for attrs in reader.all("script")] == ["application/json"] * 3 + [""]
+    assert [attrs.get("type", "") for attrs in reader.all("script")] == ["application/json"] * 4 + [""]
     assert reader.all("b") == []
     assert "{{ 7*7 }}" in reader.words
     assert "alert('x')" not in re.search(r"<script>(.*?)</script>", page, re.S).group(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,7 +17,7 @@ from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import ACCURACY, CELL, KEYS
 
-#: A mean accuracy this many points below the paper's is marked.
+#: A mean accuracy more than so many points from the paper's is marked.
 TOLERANCE = 3.0
 
 
@@ -162,7 +163,7 @@ def accuracy(run: RunResults) -> list[dict[str, Any]]:
         difference = row.get("difference")
         row["standing"] = ""
         if difference is not None:
-            row["standing"] = "below" if difference < -TOLERANCE else "above" if round(difference, 1) > 0 else ""
+            row["standing"] = "below" if difference < -TOLERANCE else "above" if difference > TOLERANCE else ""
     return rows
 
 
@@ -192,6 +193,21 @@ def board_rows(boards: Boards) -> list[dict[str, Any]]:
     return records(board.astype(dict.fromkeys(whole, "Int64")))
 
 
+def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
+    """Of each method its parameters: name, value, and whether the suite states it; empty where the folder has none."""
+    stated = run.settings.get("explainers", {})
+    found = {}
+    for name, part in run.explainers.items():
+        own = stated.get(name, {})
+        shown = {key: value for key, value in part.parameters.items() if key != "batch_size"}  # which moves no map
+        found[name] = [(key, _value(value), key in own) for key, value in shown.items()]
+    return found if any(found.values()) else {}
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def summary_rows(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of the table of all numbers, with ``codes``: what each is of, as places in the run's orders."""
     codes = [summary[key].cat.codes.astype(str) for key in KEYS] if len(summary) else []
@@ -199,21 +215,28 @@ def summary_rows(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]
     return [row | {"codes": " ".join(of)} for row, of in zip(rows, zip(*codes, strict=True), strict=True)]
 
 
+def subject(run: RunResults, boards: Boards) -> str:
+    """Who the page looks at first: the user's own method, else the first of the leaderboard; empty without either."""
+    ranked = [row["explainer"] for row in board_rows(boards)]
+    placed = [row["explainer"] for row in board_rows(boards) if row["place"] is not None]
+    return next(iter([*(name for name in ranked if run.explainers[name].own), *placed]), "")
+
+
 def page_values(run: RunResults, boards: Boards) -> dict[str, Any]:
     """What the script must know: names and labels, leaderboards, the cells that have samples, the colours of maps."""
-    placed = [row for row in board_rows(boards) if row["place"] is not None]
     return {
         "scenarios": [{"name": name, "label": place(name)} for name in run.scenarios],
         "backgrounds": [{"name": name, "label": place(name)} for name in run.backgrounds],
         "models": [{"name": part.name, "label": part.label} for part in run.models.values()],
         "explainers": [
-            {"name": part.name, "label": part.label, "control": part.control} for part in run.explainers.values()
+            {"name": part.name, "label": part.label, "control": part.control, "own": part.own}
+            for part in run.explainers.values()
         ],
         "metrics": [
             {"name": part.name, "label": part.label, "higher": part.higher_is_better} for part in run.metrics.values()
         ],
         **board_values(boards),
-        "leader": placed[0]["explainer"] if placed else "",
+        "leader": subject(run, boards),
         "palette": base64.b64encode(palette().tobytes()).decode("ascii"),
     }
 

@@ -21,7 +21,7 @@ from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import BUNDLES, infer
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard
-from xaibench.report.numbers.pair_tests import ALL_PAIRS
+from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import (
     Agreement,
@@ -43,12 +43,17 @@ from xaibench.report.page.page_content import (
     counts,
     facts,
     page_values,
+    parameters,
     records,
+    subject,
     summary_rows,
     verdict,
 )
+from xaibench.report.page.pair_comparisons import method_pairs
 from xaibench.report.page.sample_browser import browser
+from xaibench.report.page.sample_previews import ROOM, first_samples
 from xaibench.report.page.score_grids import grids
+from xaibench.report.page.table_files import Table, page_tables, to_csv, to_latex, with_links
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_results import RunResults, read_run
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY
@@ -57,9 +62,10 @@ from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY
 def write_report(run_dir: Path) -> Path:
     """Write tables, figures and the page of a run into its folder.
 
-    Writes ``summary.csv``, ``comparisons.csv`` (methods tested against each other), ``figures/*.png``,
-    ``figures/*.svg`` (photographs: ``.jpg``) and ``report.html``, each to a temporary name and then renamed: there is
-    never half a file, and a report that fails leaves the earlier one as it was.
+    Writes ``summary.csv``, ``comparisons.csv`` (methods tested against each other), ``tables/*.csv`` and ``*.tex`` (the
+    tables of the page), ``figures/*.png``, ``figures/*.svg`` (photographs: ``.jpg``) and ``report.html``, each to a
+    temporary name and then renamed: there is never half a file, and a report that fails leaves the earlier one as it
+    was.
 
     Args:
         run_dir: Folder that ``xaibench run`` wrote; only ``scores.parquet`` must be there.
@@ -176,12 +182,17 @@ _SAMPLES = "<!-- samples -->"
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -> str:
     templates = environment()
+    board, first = board_rows(found.boards), subject(run, found.boards)
+    pairs = method_pairs(run, found.pairs, first, [row["explainer"] for row in board])
     page = templates.get_template("report.html.j2").render(
         run=run,
         facts=facts(run),
         verdict=verdict(run, leaderboard(run, found.summary)),
         counts=counts(run, found.summary),
-        board=board_rows(found.boards),
+        board=board,
+        pairs=pairs,
+        pairs_data=json_block(pairs.data) if pairs else "",
+        parameters=parameters(run),
         grids=grids(run, found.summary),
         ranks=found.ranks,
         claims=claims(run),
@@ -214,17 +225,27 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         script=script(),
         samples=Markup(_SAMPLES),
     )
-    return page.replace(_SAMPLES, _samples(templates, run, MOST - len(page.encode())), 1)
+    tables = page_tables(page)
+    _write_tables(run.path, tables)
+    page = with_links(page, tables)
+    return page.replace(_SAMPLES, _samples(templates, run, first, MOST - len(page.encode())), 1)
 
 
-def _samples(templates: jinja2.Environment, run: RunResults, room: int) -> str:
+def _write_tables(folder: Path, tables: Mapping[str, Table]) -> None:
+    for name, table in tables.items():
+        _write(folder / "tables" / f"{name}.csv", to_csv(table).encode())
+        _write(folder / "tables" / f"{name}.tex", to_latex(table).encode())
+
+
+def _samples(templates: jinja2.Environment, run: RunResults, first: str, room: int) -> str:
     """The browser of as many samples as there is room for, and its data; nothing where there are none."""
-    shown = browser(run, room)
+    shown = browser(run, max(room - ROOM, room // 2))
     if not shown.cells:
         return ""
     return templates.get_template("samples.html.j2").render(
         run=run,
         browser=shown,
+        first=first_samples(run, shown, first),
         uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1,
         index=json_block([{key: cell[key] for key in ("name", *CELL)} for cell in shown.cells]),
         data=[json_block(cell) for cell in shown.cells],

@@ -55,8 +55,9 @@ def browser(run: RunResults, room: int) -> Browser:
         For each cell:
 
         - ``scenario``, ``background``, ``model``; together its ``name``, and its ``label``; ``explainers``;
-        - ``samples`` (their numbers) and ``labels``; ``images``, ``masks`` and ``maps`` (all maps of a sample side by
-          side in one picture) as ``data:`` addresses; ``overlay``, whether the maps are to lie over the image;
+        - ``samples`` (their numbers), ``labels``, ``classes``, ``predicted``, ``probabilities``; ``images``, ``masks``,
+          ``maps`` (all maps of a sample side by side in one picture) as ``data:`` addresses; ``overlay``, whether maps
+          are to lie over the image;
         - ``of``: the number of samples that count in the cell;
         - ``scores`` and ``ranks``, each ``[metric][explainer][sample]``: rank 1 is the worst of the cell, equal ones
           share the lowest; ``valid`` and ``worst``, each ``[metric][explainer]``: how many scores are defined, and so
@@ -102,7 +103,7 @@ def _fitting(cells: Sequence[SampleCell], reduced: int, room: int, longest: int)
 
 
 def _encoded(cell: SampleCell, number: int, reduced: int) -> tuple[str, str, str]:
-    maps = [_levels(one) for one in cell.maps[number]]
+    maps = [levels(one) for one in cell.maps[number]]
     if reduced:
         maps = [np.rint(shrink(one.astype(np.float64), reduced)).astype(np.uint8) for one in maps]
     mask = Image.fromarray(np.asarray(_smaller(Image.fromarray(255 * cell.masks[number]), IMAGE_SIDE)) >= 128)
@@ -110,7 +111,7 @@ def _encoded(cell: SampleCell, number: int, reduced: int) -> tuple[str, str, str
     return _uri(image), data_uri(mask, "png", optimize=True), _uri(np.concatenate(maps, axis=1))
 
 
-def _levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
+def levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
     """``[h, w]``: from the map's smallest magnitude to its largest; a constant one is 0 everywhere."""
     small = np.asarray(_smaller(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
     low, top = small.min(), small.max()
@@ -148,6 +149,7 @@ def _described(run: RunResults, cell: SampleCell, kept: Pictures, scores: Mappin
         "overlay": cell.photographs,
         "samples": list(cell.samples[:count]),
         "labels": list(cell.labels[:count]),
+        **{name: list(getattr(cell, name)[:count]) for name in ("classes", "predicted", "probabilities")},
         **dict(zip(("images", "masks", "maps"), kept, strict=True)),
         **scores,
     }

@@ -17,7 +17,7 @@ from xaibench.report.read.run_results import place
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The parts of the page's script, in the order in which they stand.
-_SCRIPTS = ("state", "theme", "table", "board", "pictures", "samples", "page")
+_SCRIPTS = ("state", "theme", "table", "board", "pairs", "pictures", "samples", "page")
 
 
 def environment() -> jinja2.Environment:

@@ -1,5 +1,6 @@
 const themeButton = document.getElementById("theme");
 const boardTable = document.getElementById("board");
+const pairsView = document.getElementById("pairs-view");
 const samplesView = document.getElementById("samples-view");
 makeTheme(themeButton);
 document.querySelectorAll("form[data-filters]").forEach(makeFilters);
@@ -7,6 +8,7 @@ if (boardTable) makeBoard(boardTable);
 document.querySelectorAll("table[data-filtered]").forEach(makeFiltered);
 document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
 if (samplesView) makeSamples(samplesView);
+if (pairsView) makePairs(pairsView);
 window.addEventListener("beforeprint", () => {
   document.querySelectorAll("details.reading").forEach((one) => (one.open = true));
 });

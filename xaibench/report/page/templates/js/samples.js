@@ -8,7 +8,6 @@ function makeSamples(view) {
   const gallery = JSON.parse(document.getElementById("gallery-data").textContent);
   const parsed = [];
   const shown = { cell: "", sample: "", all: "" };
-  let near = !("IntersectionObserver" in window);
   let ordered = [];
 
   function cellOf(index) {
@@ -89,8 +88,19 @@ function makeSamples(view) {
     return make("span", { className, textContent });
   }
 
+  // What the network makes of a sample.
+  function answer(cell, i) {
+    if (!cell.predicted.length) return [];
+    const wrong = cell.predicted[i] !== cell.classes[i];
+    const share = formatted(100 * cell.probabilities[i], 1) + " %";
+    return [
+      line("standing", "label: " + cell.classes[i]),
+      line(wrong ? "standing flag" : "standing", "predicted: " + cell.predicted[i] + ", " + share),
+    ];
+  }
+
   function showSample({ cell, method, metric, outlined, i }) {
-    const [imageTile, imageCanvas] = tile("The image", [line("name", "Image")], " given");
+    const [imageTile, imageCanvas] = tile("The image", [line("name", "Image"), ...answer(cell, i)], " given");
     const [maskTile, maskCanvas] = tile("The ground truth", [line("name", "Ground truth")], " given");
     const maps = page.explainers.filter((one) => cell.explainers.includes(one.name)).map((one) => {
       const e = cell.explainers.indexOf(one.name);
@@ -102,7 +112,7 @@ function makeSamples(view) {
         line("standing", standing(cell, metric, e, i)),
         ...others,
       ];
-      const [figure, canvas] = tile("Map of " + one.label, caption, (one.control ? " is-control" : "") + (one.name === method ? " is-chosen" : ""));
+      const [figure, canvas] = tile("Map of " + one.label, caption, (one.control ? " is-control" : "") + (one.own ? " is-own" : "") + (one.name === method ? " is-chosen" : ""));
       return { figure, canvas, e, label: one.label };
     });
     tiles.replaceChildren(imageTile, maskTile, ...maps.map(({ figure }) => figure));
@@ -155,7 +165,6 @@ function makeSamples(view) {
   }
 
   function render() {
-    if (!near) return;
     const now = asked();
     form.elements.cell.value = gallery[now.index].name;
     form.elements.of.value = now.method;
@@ -183,6 +192,7 @@ function makeSamples(view) {
   }
 
   view.hidden = false;
+  document.getElementById("samples-first").hidden = true;
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => {
     if (target.name === "outline") choose({ outline: target.checked ? "" : "no" }, { at, small: true });
@@ -201,17 +211,4 @@ function makeSamples(view) {
     if (all.open) showAll({ ...now, i: current(now) });
   });
   listeners.push(render);
-  const approach = () => {
-    near = true;
-    render();
-  };
-  window.addEventListener("beforeprint", approach);
-  if (!near) {
-    const observer = new IntersectionObserver((entries) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      observer.disconnect();
-      approach();
-    }, { rootMargin: "600px" });
-    observer.observe(view);
-  }
 }
