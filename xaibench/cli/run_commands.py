@@ -14,6 +14,7 @@ from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Root, alarm, clear_errors, hint, made_folder_of, names, print_table, progress_bars
 from xaibench.core.atomic_files import written_to
+from xaibench.core.progress import duration
 
 if TYPE_CHECKING:
     from xaibench.runner import Estimate
@@ -137,7 +138,7 @@ def run(
             typer.echo(hint(line))
         for job, why in result.inapplicable.items():
             typer.echo(f"{hint('Not applicable:')} {job}: {why}")
-        typer.echo(f"{result.jobs} jobs, {_duration(result.seconds)}; writing the report")
+        typer.echo(f"{result.jobs} jobs, {duration(result.seconds)}; writing the report")
     _finish(result.folder)
     if result.failures:
         typer.echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
@@ -188,7 +189,7 @@ def compare(
 def _say_cost(found: Estimate) -> None:
     typer.echo(found.stages.round(1).to_string())
     typer.echo(
-        f"{_duration(found.seconds)} on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at most, "
+        f"{duration(found.seconds)} on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at most, "
         f"{found.disk_mb / 1024:.1f} GiB of disk; {found.unmeasured} jobs of unknown cost"
     )
 
@@ -196,11 +197,6 @@ def _say_cost(found: Estimate) -> None:
 def _count(text: str | None) -> Any:
     """A number where it is one; the runner refuses other words than ``all``."""
     return int(text) if text is not None and text.isdecimal() else text
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _finish(folder: Path) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, names
+from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names
 from xaibench.core.atomic_files import written_to
 
 if TYPE_CHECKING:
@@ -83,16 +83,14 @@ def score(
             typer.echo(f"{maps}: {len(samples)} samples; fill in 'maps', then run the same without --template.")
             return
         found = evaluation.read_maps(maps, samples.ids)
-        with count_bar("scoring", unit="sample") as progress:
-            result = evaluation.evaluate(
-                {maps.stem: found},
-                samples,
-                metrics=names(metrics),
-                model=_model(model, dataset, samples),
-                protocol=cast(Any, protocol or DEFAULT),
-                scored=cast(Any, scored),
-                progress=progress,
-            )
+        result = evaluation.evaluate(
+            {maps.stem: found},
+            samples,
+            metrics=names(metrics),
+            model=_model(model, dataset, samples),
+            protocol=cast(Any, protocol or DEFAULT),
+            scored=cast(Any, scored),
+        )
         typer.echo(_coloured(result))
         if html is not None:
             page = _page(result, maps.stem, found, samples)

@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Never
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from xaibench.core.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,16 +52,15 @@ def print_table(table: pd.DataFrame) -> None:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar a stage, on a terminal; a line now and then elsewhere."""
-    from tqdm import tqdm
-
-    bars: dict[str, tqdm[Never]] = {}
+    """One bar a stage, on a terminal; a line now and then elsewhere. A stage's time ends with its last job."""
+    bars: dict[str, Progress] = {}
 
     def show(stage: str, done: int, total: int) -> None:
         if stage not in bars:
-            interval = 0.1 if sys.stderr.isatty() else 15.0
-            bars[stage] = tqdm(total=total, desc=f"{stage:>8}", position=len(bars), unit="job", mininterval=interval)
-        bars[stage].update(done - bars[stage].n)
+            bars[stage] = Progress(f"{stage:>8}", total, "job", line=len(bars), stays=True)
+        bars[stage].advance(done - bars[stage].done)
+        if done == total:
+            bars[stage].close()
 
     try:
         yield show
@@ -69,17 +70,14 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextlib.contextmanager
-def count_bar(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
+def count_bar(what: str, unit: str = "file", **options: Any) -> Iterator[Callable[[int, int], None]]:
     """One bar for ``progress(done, total)``, shown from its first call on; ``options`` are tqdm's."""
-    from tqdm import tqdm
-
-    bar: tqdm[Never] | None = None
+    bar: Progress | None = None
 
     def show(done: int, total: int) -> None:
         nonlocal bar
-        if bar is None:
-            bar = tqdm(total=total, desc=what, mininterval=0.1 if sys.stderr.isatty() else 15.0, **options)
-        bar.update(done - bar.n)
+        bar = bar or Progress(what, total, unit, stays=True, options=options)
+        bar.advance(done - bar.done)
 
     try:
         yield show

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Images that a fitted explainer sees at a time. It decides no more than the memory and the last bits of a map.
 _TRAINING_BATCH = 512
 #: Of what :func:`xaibench.explain` takes, what is no parameter of the explainer in a suite, but stated for all of them.
-_STATED = ("output", "device")
+_STATED = ("output", "device", "progress")
 #: And what decides how an explainer is fitted, so that it must have it before.
 _BEFORE_FITTING = ("batch_size", "channels")
 
@@ -53,6 +53,7 @@ class AppliedExplainer:
         output: What of the model is explained; None leaves it to the explainer.
         device: ``"auto"``: the GPU when there is one.
         training: Makes the batches that an explainer is fitted to (:func:`training_batches`); None = there are none.
+        progress: Show how far each explanation has come.
 
     Attributes:
         name: The listed name; of what is not listed, as it was given, or what it is called.
@@ -80,6 +81,7 @@ class AppliedExplainer:
         output: Output | None = None,
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
+        progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
 
@@ -88,7 +90,9 @@ class AppliedExplainer:
         self._fits = callable(getattr(part, "fit", None))
         taken = {p.name for p in inspect.signature(explain).parameters.values() if p.kind is p.KEYWORD_ONLY}
         later = taken.difference(_STATED, _BEFORE_FITTING if self._fits else ())
-        self._settings: dict[str, Any] = {"seed": seed} | {name: given.pop(name) for name in later & given.keys()}
+        self._settings: dict[str, Any] = {"seed": seed, "progress": progress} | {
+            name: given.pop(name) for name in later & given.keys()
+        }
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
         own = not isinstance(explainer, str) and not inspect.isclass(explainer)

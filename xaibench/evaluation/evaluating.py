@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.core.checks import check_choice
+from xaibench.core.progress import Progress
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, placed, training_batches
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
@@ -50,7 +51,7 @@ def evaluate(
     seed: int = 0,
     device: str = "auto",
     precision: Precision | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | bool = True,
 ) -> Evaluation:
     """Score methods on the test split of a data set, beside controls that know no model.
 
@@ -77,7 +78,9 @@ def evaluate(
             ``"auto"``: the GPU when there is one.
         precision: How explainers and the metrics that ask the model multiply float32, as in :func:`xaibench.explain`;
             None: exactly, and in the model's own dtype.
-        progress: Called with the samples done and their number.
+        progress: Show how far it has come, where it takes longer than half a second: a bar on a terminal or in a
+            notebook, else a line now and then (``TQDM_DISABLE=1`` turns off all bars); at more than five minutes a
+            warning says how long it takes. Or what is called with the samples done and their number.
 
     Returns:
         The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``; printed, it says
@@ -112,9 +115,12 @@ def evaluate(
     check_choice("protocol", protocol, PROTOCOLS)
     check_choice("scored", scored, ("correct", "all"))
     scorers = _scorers(metrics, model, protocol, device)
-    makers = _makers(methods, controls, model, count, seed, device, training)
+    makers = _makers(methods, controls, model, count, seed, device, training, progress is True)
     found = Found(count)
-    with computing(precision, resolve_device(device)):
+    steps = len(makers) * len(scorers)
+    advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
+    bar = Progress("evaluate", count * steps, "score", shown=progress is True, advice=advice)
+    with computing(precision, resolve_device(device)), bar:
         if model is not None:
             check_module(model)
             model = placed(model, device)
@@ -128,8 +134,11 @@ def evaluate(
                 if scored == "correct":
                     batch, numbers = (batch[0][right], batch[1][right], batch[2][right]), numbers[right]
             if len(numbers):
-                found.tables += _score_batch(makers, scorers, model, batch, numbers, found)
-            if progress is not None:
+                for table in _score_batch(makers, scorers, model, batch, numbers, found):
+                    found.tables.append(table)
+                    bar.advance(len(table))
+            bar.advance(stop * steps - bar.done)  # what is not scored is done too
+            if callable(progress):
                 progress(stop, count)
     found.check(scored)
     infos = {scorer.name: scorer.info for scorer in scorers}
@@ -204,8 +213,9 @@ def _makers(
     seed: int,
     device: str,
     training: Callable[[], Any] | None,
+    progress: bool,
 ) -> list[_Maker]:
-    applied = functools.partial(AppliedExplainer, seed=seed, device=device, training=training)
+    applied = functools.partial(AppliedExplainer, seed=seed, device=device, training=training, progress=progress)
     if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
         methods = {name: name for name in methods}
     named = dict(methods) if isinstance(methods, Mapping) else {_label(methods): methods}

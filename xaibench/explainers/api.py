@@ -17,11 +17,12 @@ from xaibench.core.compute.model_probe import check_classes, check_module, probe
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.precision import computing, kept_dtype, stated
 from xaibench.core.compute.sample_draws import drawing_as
+from xaibench.core.progress import Progress
 from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
+from xaibench.explainers.shared.interface import Channels, Countable, Explainer, UnsupportedModelError
 from xaibench.explainers.shared.layer_activations import with_layer_named
 from xaibench.explainers.shared.memory_retry import within_memory
 from xaibench.explainers.shared.softmax_end import take_logits
@@ -42,6 +43,7 @@ def explain(
     batch_size: int | None = None,
     seed: int | None = None,
     channels: Channels | None = None,
+    progress: bool = True,
     **parameters: Any,
 ) -> _Images:
     """Saliency maps of a classifier.
@@ -81,6 +83,9 @@ def explain(
             drawn depends on the seed and the image alone: not on its place in the batch, the device or the precision.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
             explainer's own default. A single channel is only squeezed.
+        progress: Show how far it has come, where it takes longer than half a second: a bar on a terminal or in a
+            notebook, else a line now and then (``TQDM_DISABLE=1`` turns off all bars). At more than five minutes a
+            warning says how long it takes and what would take less.
         **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
 
     Returns:
@@ -96,7 +101,7 @@ def explain(
             device here.
 
     Warns:
-        UserWarning: If the model returns what look like probabilities, and logits are needed.
+        UserWarning: If the model returns what look like probabilities, and logits are needed; if it takes minutes.
 
     Example:
         >>> import torch
@@ -121,9 +126,9 @@ def explain(
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
-        with computing(precision or stated() or exactly, place), drawing_as(x):
+        with computing(precision or stated() or exactly, place), drawing_as(x), _progress(part, x, progress) as bar:
             x_there, y_there = x.to(place, kept), y.to(place)
-            explaining = _Explaining(model, x_there, y_there, _output(part, output))
+            explaining = _Explaining(model, x_there, y_there, _output(part, output), bar)
             maps = within_memory(part, x_there, explaining, lambda: explaining.largest)
             maps = maps.to(kept) if stated() == "bfloat16" else maps
         # An explainer that was asked for maps as large as its layer's has them.
@@ -135,8 +140,10 @@ def explain(
 class _Explaining:
     """One explanation, which is run as often as the memory asks; ``largest`` is the rows of its largest pass so far."""
 
-    def __init__(self, model: nn.Module | None, images: Tensor, targets: Tensor, output: Output) -> None:
-        self._model, self._samples, self._output = model, (images, targets), output
+    def __init__(
+        self, model: nn.Module | None, images: Tensor, targets: Tensor, output: Output, progress: Progress
+    ) -> None:
+        self._model, self._samples, self._output, self._progress = model, (images, targets), output, progress
         self.largest = len(images)
 
     def __call__(self, part: Explainer) -> Tensor:
@@ -151,6 +158,7 @@ class _Explaining:
         with unharmed(_moved(self._model, images.device, images.dtype)) as lent:
             explained = ExplainedOutput(lent, self._output).eval()
             _check_model(explained, images, targets)
+            explained.watch = self._progress.advance
             try:
                 with sparing(lent):
                     return part(explained, images, targets)
@@ -164,6 +172,14 @@ class _Explaining:
                 ) from error
             finally:
                 self.largest = max(self.largest, explained.largest)
+
+
+def _progress(part: Explainer, images: Tensor, shown: bool) -> Progress:
+    """In rows that go through the network; how many come, the explainers know that ask it often."""
+    if not isinstance(part, Countable):
+        return Progress(name_of(part), None, "row", shown=shown)
+    advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
+    return Progress(name_of(part), lambda: part.passes(images), "row", shown=shown, advice=advice)
 
 
 def _without_gradient(error: RuntimeError) -> bool:

@@ -32,6 +32,25 @@ class _Surrogate(FeatureAttribution, ABC):
     baseline: float = 0.0
     seed: int = 0
 
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * (self.n_samples or default_samples(self.features(images[:1]).most))
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return "n_samples" if self.n_samples is None else f"n_samples below {self.n_samples}"
+
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``: the coefficients of the linear model.
 

@@ -48,6 +48,28 @@ class Occlusion:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), owner="Occlusion")
 
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        sides = images.shape[-2:]
+        window = self.window or math.ceil(min(sides) / 14)
+        stride = self.stride or max(1, window // 2)
+        return len(images) * (1 + math.prod(math.ceil((side - window) / stride) + 1 for side in sides))
+
+    def cheaper(self) -> str:
+        """What to raise.
+
+        Returns:
+            In words, with the present value.
+        """
+        return "a larger stride (and window)"
+
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
 

@@ -61,6 +61,25 @@ class FeatureAttribution(Attribution):
         flat = any(isinstance(layer, nn.Linear) and layer.in_features == size for layer in model.modules())
         return max(rows, min(128, 2**19 // size)) if flat and not self.batch_size else rows
 
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network: one a feature, for explainers that draw no samples.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * (1 + self.features(images[:1]).most)
+
+    def cheaper(self) -> str:
+        """What to change.
+
+        Returns:
+            In words, with the present value.
+        """
+        return "feature_mask='slic' or 'grid'"
+
     def features(self, images: Tensor) -> Features:
         """The features of images ``[N, C, H, W]``."""
         return find_features(self.feature_mask, images, self.cell, self.n_segments)
@@ -167,6 +186,25 @@ class ShapleySampling(FeatureAttribution):
     n_samples: int = 25
     baseline: float = 0.0
     seed: int = 0
+
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return self.n_samples * super().passes(images)
+
+    def cheaper(self) -> str:
+        """What to change.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"{super().cheaper()}, n_samples below {self.n_samples}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

@@ -52,6 +52,25 @@ class RISE:
         if not 0 < self.p <= 1:
             raise ValueError(f"RISE(p={self.p!r}): expected a probability above 0, at most 1.")
 
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return self.N * len(images)
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"N below {self.N}"
+
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
         size = (images.shape[-2], images.shape[-1])

@@ -61,6 +61,25 @@ class IntegratedGradients(Attribution):
     n_steps: int = 50
     baseline: float = 0.0
 
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * self.n_steps
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"n_steps below {self.n_steps}"
+
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; they sum to f(x) - f(x') up to the error of the quadrature."""
         nodes, weights = np.polynomial.legendre.leggauss(self.n_steps)
@@ -96,6 +115,25 @@ class GradientSHAP(Attribution):
     stdev: float = 0.0
     baselines: Tensor | None = field(default=None, repr=False, compare=False)
     seed: int = 0
+
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * self.n_samples
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"n_samples below {self.n_samples}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

@@ -64,6 +64,25 @@ class SmoothGrad(Attribution):
         if not self.noise >= 0:
             raise ValueError(f"SmoothGrad(noise={self.noise!r}): expected a number of at least 0.")
 
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * self.n_samples
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"n_samples below {self.n_samples}"
+
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
         # They draw number by number, so that the blocks do not change what is drawn.

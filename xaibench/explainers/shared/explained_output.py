@@ -10,6 +10,7 @@ against 37 for the textbook form).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import torch
@@ -31,6 +32,7 @@ class ExplainedOutput(nn.Module):
         network: The network.
         output: As given.
         largest: Rows of the largest pass so far.
+        watch: Told the rows of each pass.
 
     Example:
         >>> import torch
@@ -45,6 +47,7 @@ class ExplainedOutput(nn.Module):
         self.network = network
         self.output = output
         self.largest = 0
+        self.watch: Callable[[int], None] = lambda rows: None
 
     def forward(self, images: Tensor) -> Tensor:
         """What is explained.
@@ -57,6 +60,7 @@ class ExplainedOutput(nn.Module):
         """
         self.largest = max(self.largest, images.shape[0])
         logits: Tensor = self.network(images)
+        self.watch(images.shape[0])
         logits = logits.to(torch.promote_types(logits.dtype, images.dtype))  # under autocast they come in bfloat16
         if self.output == "probability":
             return exact_softmax(logits)

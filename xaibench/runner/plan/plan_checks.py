@@ -24,6 +24,7 @@ _GIVEN = {
         **dict.fromkeys(("explainer", "model", "images", "targets"), "the jobs give it"),
         "output": "it is stated once, as output in [explaining]",
         "device": "it is stated as --device",
+        "progress": "the run shows its own",
     },
     "metric": {
         **dict.fromkeys(("maps", "masks", "model", "images", "targets", "explainer"), "the jobs give it"),

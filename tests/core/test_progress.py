@@ -1,0 +1,103 @@
+"""What is said of how far something has come: to whom, when, and what to do where it takes long."""
+
+import io
+import sys
+import time
+import warnings
+
+import pytest
+
+from xaibench.core import progress as module
+from xaibench.core.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def at_a_terminal(monkeypatch):
+    """Not a fixture: between those and the test pytest takes stderr for itself."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    return sys.stderr
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    for name in ("SOON", "FIRST_LINE", "LINES"):
+        monkeypatch.setattr(module, name, 0.0)
+
+
+def test_nothing_is_said_of_what_takes_no_time(monkeypatch):
+    terminal = at_a_terminal(monkeypatch)
+    with Progress("quick", 3, "map") as progress:
+        for _ in range(3):
+            progress.advance()
+    assert terminal.getvalue() == ""
+
+
+def test_a_bar_comes_before_the_first_step_is_done(monkeypatch):
+    terminal = at_a_terminal(monkeypatch)
+    monkeypatch.setattr(module, "SOON", 0.01)
+    with Progress("RISE", 8000, "row"):
+        end = time.monotonic() + 5
+        while "0/8000" not in terminal.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert "RISE:   0%|" in terminal.getvalue()
+
+
+def test_a_bar_counts_from_the_start(at_once, monkeypatch):
+    terminal = at_a_terminal(monkeypatch)
+    with Progress("RISE", 4, "row", stays=True) as progress:
+        progress.advance(2)
+        progress.advance(2)
+    assert "100%" in terminal.getvalue()
+    assert "4/4" in terminal.getvalue()
+
+
+def test_a_log_has_plain_lines(capsys, at_once):
+    with Progress("   train", 4, "job") as progress:
+        for _ in range(4):
+            progress.advance()
+    said = capsys.readouterr().err
+    lines = said.splitlines()
+    assert lines[0] == "train: 1 of 4 jobs, about 0 s left"
+    assert lines[-1] == "train: 4 jobs in 0 s"
+    assert all(character.isprintable() or character == "\n" for character in said)
+
+
+def test_a_log_has_no_line_for_every_step(capsys, monkeypatch):
+    monkeypatch.setattr(module, "SOON", 0.0)
+    with Progress("train", 100, "job") as progress:
+        for _ in range(100):
+            progress.advance()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("way", ["argument", "variable"])
+def test_it_can_be_turned_off(at_once, monkeypatch, way):
+    terminal = at_a_terminal(monkeypatch)
+    monkeypatch.setattr(module, "LONG", 0.0)
+    if way == "variable":
+        monkeypatch.setenv("TQDM_DISABLE", "1")
+    with Progress("RISE", 4, "row", shown=way == "variable") as progress:
+        progress.advance()
+    assert terminal.getvalue() == ""
+
+
+def test_a_long_time_is_said_beforehand_once_with_what_to_do(at_once, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    message = r"RISE takes about 6 min 40 s .*\(8000 rows\)\. Fewer rows: N below"
+    with Progress("RISE", lambda: 8000, "row", advice="Fewer rows: N below 4000.") as progress:
+        clock[0] = 2.0
+        with pytest.warns(UserWarning, match=message):
+            progress.advance(40)
+        with warnings.catch_warnings(action="error"):
+            progress.advance(40)
+
+
+def test_what_nobody_can_count_is_still_shown(capsys, at_once):
+    with Progress("mine", None, "row") as progress:
+        progress.advance(7)
+    assert "mine: 7 rows in 0 s" in capsys.readouterr().err
