@@ -69,7 +69,8 @@ data.test.meta[0]  # {{"id": ..., "file": ..., what the set adds}}
 
 `root` can be left out where the environment variable `XAIBENCH_DATA` names it. What is slow to build (the slices and
 consensus masks of CT scans, the index of a million X-rays) is built once, below `$XAIBENCH_CACHE` or
-`~/.cache/xaibench`; stop it at any time, the same command goes on.
+`~/.cache/xaibench`; stop it at any time, the same command goes on. Where that cannot be written, a warning says so, and
+each process builds its own.
 
 All of them take `classes` (a string with commas, or a list; targets follow its order), `size`, `splits` (three
 fractions, or `"official"` where the publishers made splits), `seed`, `normalize` (`"imagenet"`, or means and

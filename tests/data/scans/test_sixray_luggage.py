@@ -142,6 +142,15 @@ def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog, line):
         assert f"ImageSet/10/train.csv:3 ({line})" in caplog.text
 
 
+def test_a_name_that_is_no_text_is_a_broken_row(folder, caplog):
+    file = folder / "ImageSet" / "10" / "train.csv"
+    lines = [HEADER.encode(), row("N0000001").encode(), row("N00\xdf1").encode("latin-1")]
+    file.write_bytes(b"\n".join(lines))
+    source = opened(folder, subset="10")
+    assert "N0000001" in by_id(source)
+    assert "ImageSet/10/train.csv:3 (N00\N{REPLACEMENT CHARACTER}1" in caplog.text
+
+
 def test_spelling_of_lists_does_not_matter(folder):
     file = folder / "ImageSet" / "10" / "train.csv"
     file.write_bytes(

@@ -237,6 +237,10 @@ def _stem(name: bytes) -> bytes:
     name = name.strip(b' "')
     if name[-4:].lower() == b".jpg":
         name = name[:-4]
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return b""
     return b"" if len(name) > _LONGEST_NAME or b"/" in name or b"\\" in name or b"\0" in name else name
 
 
