@@ -6,11 +6,14 @@ import pytest
 import torch
 from captum._utils.models.linear_model import SkLearnLasso
 from oracles import explainers as oracle
+from part_cases import ExplainerCase
 
 from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.explainers import ExplainedOutput, build, explain
 from xaibench.explainers.forward.linear_surrogates import least_squares_of_sum
 from xaibench.explainers.shared.pixel_features import find_features
+
+CASES = {name: ExplainerCase(parameters={"n_samples": 200}) for name in ("lime", "kernel_shap")}
 
 
 def test_kernel_shap_nears_the_sum_over_all_coalitions(curved):
