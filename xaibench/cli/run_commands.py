@@ -202,9 +202,10 @@ def _count(text: str | None) -> Any:
 def _finish(folder: Path) -> None:
     """Write the report, and say in the terminal what came out and where the page is."""
     with clear_errors():
-        from xaibench.report import best_methods, write_report
+        from xaibench.report import best_methods, ranked_methods, write_report
 
         page = write_report(folder)
-        typer.echo()
-        print_table(best_methods(folder))
+        for table in (ranked_methods(folder), best_methods(folder)):
+            typer.echo()
+            print_table(table)
         typer.echo(f"\nReport page: {typer.style(page.resolve(), bold=True)}")

@@ -6,7 +6,15 @@ The report reads what the runner has written and needs nothing else: no data set
 from xaibench.report.draw.comparison_figures import agreement_figure
 from xaibench.report.draw.curve_figures import curve_figure
 from xaibench.report.draw.map_sheets import show
-from xaibench.report.page.page_writing import best_methods, write_report
+from xaibench.report.page.page_writing import best_methods, ranked_methods, write_report
 from xaibench.runfolder.tables import RunFolderError
 
-__all__ = ["RunFolderError", "agreement_figure", "best_methods", "curve_figure", "show", "write_report"]
+__all__ = [
+    "RunFolderError",
+    "agreement_figure",
+    "best_methods",
+    "curve_figure",
+    "ranked_methods",
+    "show",
+    "write_report",
+]

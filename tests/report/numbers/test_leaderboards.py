@@ -6,7 +6,7 @@ import pytest
 from report.conftest import FEW_CELLS, make_scores, write_run
 
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards, leaderboard
+from xaibench.report.numbers.leaderboards import boards, leaderboard, printable
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page.page_content import board_rows, board_values
 from xaibench.report.read.run_results import read_run
@@ -146,3 +146,27 @@ def test_without_a_rank_there_is_no_board(few, tmp_path):
     assert found.cells == {}
     assert board_rows(found) == []
     assert board_values(found) == {"ranked": [], "boards": {}}
+
+
+def test_the_printed_leaderboard_has_every_method_in_its_place(shared_findings):
+    run, summary, _ = shared_findings
+    board = leaderboard(run, summary)
+    table = printable(run, board)
+    assert len(table) == len(run.explainers)
+    assert table["mean rank"].astype(float).is_monotonic_increasing
+    assert list(table.columns)[3:] == ["EMD_perf", "Precision", "beats controls in"]
+    first = board.iloc[0]
+    assert table.iloc[0]["method"] == run.explainers[first["explainer"]].label
+    beats = [f"{first[f'beats:{name}']}/{first[f'against:{name}']}" for name in run.metrics]
+    assert table.iloc[0]["beats controls in"] == " · ".join(beats)
+    control = table[table["method"] == "Sobel (control)"].iloc[0]
+    assert (control["place"], control["beats controls in"]) == ("", "")
+    assert table["method"].str.contains(r"Guided GradCAM \(8 of 18 cells\)").any()
+
+
+def test_of_many_metrics_the_printed_leaderboard_has_the_ranks(annotated_findings):
+    run, summary, _ = annotated_findings
+    board = leaderboard(run, summary)
+    table = printable(run, board)
+    assert list(table.columns) == ["place", "method", "mean rank", *(part.label for part in run.metrics.values())]
+    assert table.iloc[0]["IoU"] == f"{board.iloc[0]['mean_rank:iou']:.1f}"

@@ -165,6 +165,38 @@ def leaderboard(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     return found.board(range(len(found.cells)))
 
 
+def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
+    """The leaderboard as text, best first.
+
+    Args:
+        run: The run.
+        board: From :func:`leaderboard`, with what is inferred.
+
+    Returns:
+        Columns ``"place"``, ``"method"`` (controls, the user's own and who was not scored in every cell are marked),
+        ``"mean rank"``, and of up to three metrics the median over the cells and in how many of them the method beats
+        the controls; of more, the mean rank by each.
+    """
+    few = len(run.metrics) <= 3
+    rows = []
+    for row in board.to_dict("records"):
+        part = run.explainers[row["explainer"]]
+        marks = ["control" if part.control else "", "yours" if part.own else ""]
+        marks += [f"{row['cells']} of {row['of']} cells" if row["cells"] < row["of"] else ""]
+        marked = ", ".join(mark for mark in marks if mark)
+        shown = {"place": "" if pd.isna(row["place"]) else str(row["place"])}
+        shown |= {"method": f"{part.label} ({marked})" if marked else part.label}
+        shown |= {"mean rank": f"{row['mean_rank']:.2f}"}
+        for name, metric in run.metrics.items():
+            number = f"{row[f'median:{name}']:.3f}" if few else f"{row[f'mean_rank:{name}']:.1f}"
+            shown[metric.label] = "-" if number == "nan" else number
+        if few:
+            beats = [(row[f"beats:{name}"], row[f"against:{name}"]) for name in run.metrics]
+            shown["beats controls in"] = " · ".join(f"{cells}/{of}" for cells, of in beats if of)
+        rows.append(shown)
+    return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method", "mean rank"])
+
+
 def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     """The best method of each cell and, in the last row, over all cells; one printable column for each metric."""
     board = leaderboard(run, summary)

@@ -20,7 +20,7 @@ from xaibench.report.draw.sample_figures import map_figures, overlay_figure, she
 from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import BUNDLES, infer
-from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard
+from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard, printable
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import (
@@ -146,6 +146,23 @@ def file_names(names: Iterable[str]) -> list[str]:
             file += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
         found[file.casefold()] = file
     return list(found.values())
+
+
+def ranked_methods(run_dir: Path) -> pd.DataFrame:
+    """The leaderboard over all cells, to print at the end of a run.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote.
+
+    Returns:
+        A row of text for each method and control, best mean rank first: its place, mean rank, and what it has reached
+        by each metric. Empty without scores.
+
+    Raises:
+        RunFolderError: If the folder has no scores, or one of its files is damaged.
+    """
+    run = read_run(run_dir)
+    return printable(run, leaderboard(run, infer(run, summarise(run))[0]))
 
 
 def best_methods(run_dir: Path) -> pd.DataFrame:
