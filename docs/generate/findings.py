@@ -24,7 +24,7 @@ NOTES = Path(__file__).parent / "findings-notes.txt"
 HEAD = """# What the runs found
 
 The paper's findings (Clark, Wilming, Haufe, Machine Learning 2024), held against the runs that were really done for
-this page. Each is a number with its 95 % interval (bootstrap over the samples of each data set) and a verdict: it
+this page. Each is a number with its 95 % interval (over the data sets, trainings and samples drawn) and a verdict: it
 *holds* where the whole interval lies on the stated side of the bound, and is *undecided* where the bound lies inside.
 One that does not hold is reported as well. The same table stands on the report page of every XAI-TRIS run. Made by
 `python docs/generate/findings.py RUN8 RUN64`.

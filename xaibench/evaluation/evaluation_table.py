@@ -12,12 +12,13 @@ import numpy as np
 from xaibench.core.registry import UnknownNameError
 from xaibench.core.rich_results import html_table
 from xaibench.statistics import (
+    Drawn,
     against_controls,
     average_ranks,
-    bootstrap_intervals,
     critical_difference,
     holm,
-    paired_test,
+    nested_means,
+    paired_differences,
 )
 
 if TYPE_CHECKING:
@@ -112,10 +113,11 @@ class Evaluation:
     def summary(self) -> pd.DataFrame:
         """One row for each metric and method.
 
-        Columns: ``metric, method, mean, low, high`` (95 % interval of the mean by bootstrap over groups), ``n``,
+        Columns: ``metric, method, mean, low, high`` (95 % interval of the mean over the samples, or over the
+        groups of them; it leaves out that another training could have been explained), ``n``,
         ``n_valid`` (defined scores, which all of this is over), ``rank`` (mean rank over the samples, 1 is best), and
         ``beats_controls``: whether the mean is better than that of every control, each at 5 % after Holm's correction
-        (paired sign-flip test, :func:`xaibench.statistics.against_controls`); None for controls, and where there is
+        (paired t-test, :func:`xaibench.statistics.against_controls`); None for controls, and where there is
         nothing to compare with.
 
         Returns:
@@ -128,7 +130,8 @@ class Evaluation:
     def _rows(self, metric: str) -> list[dict[str, Any]]:
         matrix = self.matrix(metric)
         values = matrix.to_numpy(dtype=np.float64)
-        intervals = bootstrap_intervals(values, self.groups)
+        intervals = nested_means(values, self._drawn(len(values))).intervals()
+        intervals = np.clip(intervals, *self.metrics[metric].range)  # Student's t knows no bounds
         ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
         beats = self._beats(metric)
         rows = []
@@ -149,6 +152,9 @@ class Evaluation:
             )
         return rows
 
+    def _drawn(self, rows: int) -> Drawn:
+        return Drawn.of(rows, groups=self.groups)
+
     def _beats(self, metric: str) -> dict[str, bool]:
         pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
         higher = self.metrics[metric].higher_is_better
@@ -159,7 +165,7 @@ class Evaluation:
         """Every pair of methods on one metric, over the samples where both are defined.
 
         Columns: ``first, second, difference`` (mean of first minus second), ``low, high`` (95 % interval), ``p``
-        (paired sign-flip test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
+        (paired t-test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
 
         Args:
             metric: Its name.
@@ -174,13 +180,11 @@ class Evaluation:
         columns = ["first", "second", "difference", "low", "high", "p", "p_holm", "n_valid"]
         if not pairs:
             return pd.DataFrame(columns=columns)
-        differences = np.stack([(matrix[a] - matrix[b]).to_numpy(dtype=np.float64) for a, b in pairs], axis=1)
-        defined = (~np.isnan(differences)).sum(0)
-        sums = np.nansum(differences, axis=0)
-        intervals = bootstrap_intervals(differences, self.groups)
-        p = paired_test(differences, self.groups)
-        mean = np.divide(sums, defined, out=np.full(len(pairs), np.nan), where=defined > 0)
-        values = zip(pairs, mean, intervals, p, holm(p), defined, strict=True)
+        firsts, seconds = (matrix[list(side)].to_numpy(dtype=np.float64) for side in zip(*pairs, strict=True))
+        differences = paired_differences(firsts, seconds)
+        found = nested_means(differences, self._drawn(len(differences)))
+        p, n = found.p_values(), (~np.isnan(differences)).sum(0)
+        values = zip(pairs, found.mean, found.intervals(), p, holm(p), n, strict=True)
         rows = [(*pair, m, low, high, one, all_, int(n)) for pair, m, (low, high), one, all_, n in values]
         return pd.DataFrame(rows, columns=columns)
 

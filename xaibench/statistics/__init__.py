@@ -1,15 +1,19 @@
-"""Is a difference more than chance? Intervals, paired tests and ranks of scores of the same samples."""
+"""Is a difference more than chance? Means and how sure they are, tests, and ranks of scores of the same samples."""
 
-from xaibench.statistics.intervals import bootstrap_intervals
-from xaibench.statistics.paired_tests import AgainstControls, against_controls, holm, paired_test
+from xaibench.statistics.grouped_scores import paired_differences
+from xaibench.statistics.multiple_tests import AgainstControls, against_controls, holm
+from xaibench.statistics.nested_draws import Drawn, NestedMeans, nested_means, unpaired_difference
 from xaibench.statistics.rank_tests import average_ranks, critical_difference
 
 __all__ = [
     "AgainstControls",
+    "Drawn",
+    "NestedMeans",
     "against_controls",
     "average_ranks",
-    "bootstrap_intervals",
     "critical_difference",
     "holm",
-    "paired_test",
+    "nested_means",
+    "paired_differences",
+    "unpaired_difference",
 ]

@@ -1,10 +1,10 @@
 """What the scores of a run allow to be concluded: intervals, ranks over samples, and tests between methods.
 
-Everything is worked out cell by cell on matrices, a row a sample and a column a method. Rows that belong together (all
-scores of one image, or of one patient where ``samples.csv`` says so) form a group, and groups are what is drawn or
-turned. Of more than :data:`BUNDLES` groups, some at random are tied into one bundle and drawn or turned together: the
-test stays exact (it runs over fewer of the equally likely patterns of signs), the interval stays one of a clustered
-bootstrap, and both take the same time for a hundred samples as for a million.
+Everything is worked out cell by cell on matrices, a row a sample of one training and a column a method. A row knows
+its data set, its training and its group (all scores of one image, or of one patient where ``samples.csv`` says so):
+what was drawn, which intervals and tests are over (:mod:`xaibench.statistics.nested_draws`). Of more than
+:data:`BUNDLES` groups, some at random are tied into one bundle: the variance stays that of clusters, and takes the same
+memory for a hundred samples as for a million.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from xaibench.report.numbers.pair_testing import pair_tests
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
-from xaibench.statistics import against_controls, average_ranks, bootstrap_intervals
-from xaibench.statistics.paired_tests import LEVEL
+from xaibench.statistics import Drawn, against_controls, average_ranks, nested_means
+from xaibench.statistics.multiple_tests import LEVEL
 
-#: Groups that are drawn or turned each by itself; more are bundled.
+#: Groups of a data set that count each by itself; more are bundled.
 BUNDLES = 1000
 Floats = NDArray[np.float64]
 
@@ -40,6 +40,8 @@ class Matrices:
         values: ``[U, K, M]``: row, metric, method; ``nan`` where undefined or missing. A row is one sample of one
             training.
         groups: ``[U]`` which rows belong together, the same numbers in every cell.
+        drawn: Which data set, training and group each row is of.
+        seeds: Those of the data sets, in the order of the numbers in ``drawn``.
     """
 
     cell: tuple[str, str, str]
@@ -47,6 +49,8 @@ class Matrices:
     metrics: tuple[str, ...]
     values: Floats
     groups: NDArray[np.int64]
+    drawn: Drawn
+    seeds: tuple[int, ...]
 
 
 def cell_matrices(run: RunResults) -> Iterator[Matrices]:
@@ -60,7 +64,7 @@ def cell_matrices(run: RunResults) -> Iterator[Matrices]:
     cell = np.zeros(len(scores), dtype=np.int64)
     for key in CELL:
         cell = cell * len(names[key]) + codes[key]
-    values = scores["value"].to_numpy()
+    values, data_seed, seed = (scores[name].to_numpy() for name in ("value", "data_seed", "seed"))
     order = np.argsort(cell, kind="stable")
     bounds = np.flatnonzero(np.diff(cell[order], prepend=-1, append=-1))
     for start, stop in itertools.pairwise(bounds):
@@ -71,12 +75,17 @@ def cell_matrices(run: RunResults) -> Iterator[Matrices]:
         table = np.full((len(unit), len(metrics), len(methods)), np.nan)
         table[row, k, m] = values[mine]
         place = tuple(str(names[key][codes[key][mine[0]]]) for key in CELL)
+        at = mine[first]
         yield Matrices(
             cell=(place[0], place[1], place[2]),
             methods=tuple(names["explainer"][methods]),
             metrics=tuple(names["metric"][metrics]),
             values=table,
-            groups=groups[mine][first],
+            groups=groups[at],
+            drawn=Drawn.of(
+                len(at), data_sets=data_seed[at], trainings=seed[at], groups=_bundled_within(data_seed[at], groups[at])
+            ),
+            seeds=tuple(int(name) for name in np.unique(data_seed[at])),
         )
 
 
@@ -117,10 +126,11 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     Returns:
         The summary with :data:`~xaibench.runfolder.tables.INFERRED`, and the pairs that were tested.
 
-        - ``low``, ``high``: 95 % interval of the mean, by bootstrap over groups.
+        - ``low``, ``high``: 95 % interval of the mean over the data sets that were drawn; of one data set over its
+          trainings and samples; of one training over its samples.
         - ``sample_rank``: mean rank over the ``n_ranked`` rows on which every explainer of the cell that has any score
           has one; 1 is best, ties share their ranks.
-        - ``p_controls``: the largest p-value, after Holm's correction, of the paired sign-flip tests against the
+        - ``p_controls``: the largest p-value, after Holm's correction, of the paired tests against the
           controls of the cell; 1 where one of them has a mean at least as good. Missing for controls and without one.
         - ``beats_controls``: whether that is below 5 % (:func:`xaibench.statistics.against_controls`).
         - ``better_than``, ``worse_than``: of ``compared_with`` other explainers, how many it differs from at 5 %.
@@ -134,21 +144,18 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     found, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
     for cell in cell_matrices(run):
-        bundles = bundled(cell.groups)
-        rows, _, methods = cell.values.shape
-        flat = cell.values.reshape(rows, -1)
-        intervals = bootstrap_intervals(flat, bundles).reshape(len(cell.metrics), methods, 2)
         for k, metric in enumerate(cell.metrics):
             values, higher = cell.values[:, k], bool(directions[metric])
+            intervals = nested_means(values, cell.drawn, alike=True).intervals()
             control = [run.explainers[name].control for name in cell.methods]
-            tests = pair_tests(cell.methods, control, values, bundles, len(np.unique(cell.groups)))
+            tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
             pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
             ranks, n = _sample_ranks(values, higher_is_better=higher)
             judged = tests[tests["of_controls"].astype(bool)]
             standings = _standings(run, cell.methods, judged, higher_is_better=higher)
             for m, name in enumerate(cell.methods):
                 key = dict(zip(KEYS, (*cell.cell, name, metric), strict=True))
-                numbers = {"low": intervals[k, m, 0], "high": intervals[k, m, 1], "sample_rank": ranks[m]}
+                numbers = {"low": intervals[m, 0], "high": intervals[m, 1], "sample_rank": ranks[m]}
                 found.append(key | numbers | {"n_ranked": n} | standings[name])
     table = pd.DataFrame(found, columns=[*KEYS, *INFERRED])
     joined = summary.astype(dict.fromkeys(KEYS, str)).merge(table, on=list(KEYS), how="left")
@@ -158,6 +165,36 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     joined = joined.astype(dict.fromkeys(whole, "Int64") | {"beats_controls": "boolean"})
     tested = pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame()
     return joined, tested.reindex(columns=list(COMPARISONS.columns))
+
+
+#: What an interval is over, and what it leaves out.
+_PROMISES = {
+    "data sets": "over the data sets that were drawn, with their trainings and samples: other ones could have been.",
+    "trainings": "over the trainings and the samples of one data set: it leaves out what another one would change.",
+    "samples": "over the samples alone, of one training: it leaves out what another training or another data set would "
+    "change, which is often more.",
+}
+
+
+def promises(run: RunResults) -> list[str]:
+    """What the intervals of a run are over, a sentence for each level that its cells were drawn at.
+
+    Args:
+        run: The run.
+
+    Returns:
+        Sentences; none where nothing was scored.
+    """
+    scores = run.scores[run.scores["correct"].to_numpy()]
+    by_cell = scores.groupby(list(CELL), observed=True)[["data_seed", "seed"]].nunique()
+    sets, trainings = (by_cell[name].to_numpy() for name in ("data_seed", "seed"))
+    level = np.where(sets > 1, "data sets", np.where(trainings > 1, "trainings", "samples"))
+    found = [(name, int((level == name).sum())) for name in _PROMISES]
+    said = [(name, count) for name, count in found if count]
+    return [
+        f"Intervals{'' if len(said) == 1 else f' of {count} cell' + 's' * (count > 1)} are {_PROMISES[name]}"
+        for name, count in said
+    ]
 
 
 def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> NDArray[np.int64]:
@@ -173,6 +210,14 @@ def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> N
     if len(names) > limit:
         index = (np.random.default_rng(seed).permutation(len(names)) % limit)[index]
     return np.asarray(index, dtype=np.int64)
+
+
+def _bundled_within(data_sets: NDArray[Any], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same for each data set by itself."""
+    found = np.zeros(len(groups), dtype=np.int64)
+    for each in np.unique(data_sets):
+        found[data_sets == each] = bundled(groups[data_sets == each])
+    return found
 
 
 def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, int]:
@@ -207,10 +252,13 @@ def _standings(
 
 
 def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) -> dict[tuple[str, str, str], Floats]:
-    """The mean scores of each cell: as they are, and under the resamples of a clustered bootstrap.
+    """The mean scores of each cell: as they are, and as they could have come out.
 
-    All cells of a data set (a scenario and background) see the same resample of its groups of samples, since its models
-    and methods were scored on the same images; each data set is drawn by itself.
+    What each data set (or training and group of samples) adds to a mean counts a random number of times, normal around
+    one, so that the means vary as :func:`~xaibench.statistics.nested_means` finds that they do, with the tails of
+    Student's t. All cells of a scenario and background see the same draw of its data sets and samples, since its models
+    and methods were scored on the same images; their trainings are drawn by themselves. Wu: Jackknife, bootstrap and
+    other resampling methods in regression analysis, Annals of Statistics 1986, section 7.
 
     Args:
         cells: The scores.
@@ -218,33 +266,65 @@ def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) ->
         seed: Of the draws.
 
     Returns:
-        Cell to ``[1 + R, K, M]``, in the order of its metrics and methods: first the means as they are. A resample that
-        has drawn no score of a method has the method's mean; ``nan`` for a method without any score.
+        Cell to ``[1 + R, K, M]``, in the order of its metrics and methods: first the means as they are; ``nan`` for a
+        method without any score. Where a cell was drawn once, with one sample, all are as they are.
     """
-    by_set: dict[tuple[str, str], list[Matrices]] = {}
+    by_place: dict[tuple[str, str], list[Matrices]] = {}
     for cell in cells:
-        by_set.setdefault(cell.cell[:2], []).append(cell)
+        by_place.setdefault(cell.cell[:2], []).append(cell)
     means = {}
-    for number, members in enumerate(by_set.values()):
+    for number, members in enumerate(by_place.values()):
+        rng = np.random.default_rng([number, seed])
+        sets = {name: rng.standard_normal(resamples) for name in sorted({s for cell in members for s in cell.seeds})}
         groups = np.unique(np.concatenate([cell.groups for cell in members]))
         bundles = bundled(groups)
-        size = int(bundles.max()) + 1
-        drawn = np.random.default_rng([number, seed]).multinomial(size, np.full(size, 1 / size), resamples)
-        weights = np.vstack([np.ones(size), drawn])
+        samples = rng.standard_normal((resamples, int(bundles.max()) + 1))
+        tail = (rng.permutation(resamples) + 0.5) / resamples  # evenly, for few resamples have few in the tails
         for cell in members:
-            means[cell.cell] = _weighted_means(cell, weights, bundles[np.searchsorted(groups, cell.groups)])
+            flat = cell.values.reshape(len(cell.values), -1)
+            of_samples = samples, bundles[np.searchsorted(groups, cell.groups)]
+            deviation = _deviations(cell, flat, np.stack([sets[name] for name in cell.seeds], axis=1), of_samples, rng)
+            shape = (resamples, len(cell.metrics), len(cell.methods))
+            deviation = _with_tails(cell, deviation.reshape(shape), tail)
+            mean = nested_means(flat, cell.drawn).mean.reshape(1, *shape[1:])
+            means[cell.cell] = np.concatenate([mean, mean + deviation])
     return means
 
 
-def _weighted_means(cell: Matrices, weights: Floats, index: NDArray[np.int64]) -> Floats:
-    """``[W, K, M]`` means of the rows, which count as much as ``weights [W, G]`` says of their group ``index [N]``."""
-    flat = cell.values.reshape(len(cell.values), -1)
-    defined = ~np.isnan(flat)
-    sums, counts = np.zeros((2, weights.shape[1], flat.shape[1]))
-    np.add.at(sums, index, np.where(defined, flat, 0.0))
-    np.add.at(counts, index, defined)
-    totals, numbers = weights @ sums, weights @ counts
-    scored = counts.sum(0)
-    plain = np.divide(sums.sum(0), scored, out=np.full(len(scored), np.nan), where=scored > 0)
-    found = np.where(numbers > 0, totals / np.maximum(numbers, 1), plain)
-    return np.asarray(found.reshape(len(weights), *cell.values.shape[1:]))
+def _deviations(
+    cell: Matrices, flat: Floats, sets: Floats, of_samples: tuple[Floats, NDArray[np.int64]], rng: np.random.Generator
+) -> Floats:
+    """``[R, K M]`` differences from the mean that come of what was drawn, but for their size."""
+    n = (~np.isnan(flat)).sum(axis=0)
+    mean = np.divide(np.nansum(flat, axis=0), n, out=np.zeros(len(n)), where=n > 0)
+    residual = np.nan_to_num(flat - mean) / np.maximum(n, 1)
+    if cell.drawn.level == "data sets":
+        return sets @ _summed(residual, cell.drawn.data_sets, sets.shape[1])
+    samples, index = of_samples
+    found = samples @ _summed(residual, index, samples.shape[1])
+    if cell.drawn.level == "trainings":
+        count = int(cell.drawn.trainings.max()) + 1
+        found = found + rng.standard_normal((len(samples), count)) @ _summed(residual, cell.drawn.trainings, count)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _summed(rows: Floats, index: NDArray[np.int64], count: int) -> Floats:
+    sums = np.zeros((count, rows.shape[1]))
+    np.add.at(sums, index, rows)
+    return sums
+
+
+def _with_tails(cell: Matrices, deviation: Floats, tail: Floats) -> Floats:
+    """Deviations ``[R, K, M]`` with the variance of each mean, and the tails of its degrees of freedom."""
+    from scipy.stats import chi2
+
+    found = np.zeros_like(deviation)
+    for k in range(len(cell.metrics)):
+        estimate = nested_means(cell.values[:, k], cell.drawn, alike=True)
+        spread = deviation[:, k].std(axis=0)
+        known = (spread > 0) & ~np.isnan(estimate.variance)
+        freedom, which = np.unique(np.round(np.minimum(estimate.freedom[known], 1e6), 2), return_inverse=True)
+        heavier = np.sqrt(freedom / chi2.ppf(tail[:, None], freedom))[:, which]
+        size = np.sqrt(estimate.variance[known]) / spread[known]
+        found[:, k, known] = deviation[:, k, known] * size * heavier
+    return found

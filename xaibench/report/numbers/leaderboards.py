@@ -16,10 +16,10 @@ from scipy.stats import rankdata
 from xaibench.report.numbers.inference import cell_matrices, resampled_means
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.paired_tests import LEVEL
+from xaibench.statistics.multiple_tests import LEVEL
 
 Floats = NDArray[np.float64]
-#: Resamples of the bootstrap over several cells.
+#: Resamples of the means over several cells.
 RESAMPLES = 1000
 #: Scenario, background and model of a choice, each by its place in the run's order, or None for all.
 Choice = tuple[int | None, int | None, int | None]
@@ -241,8 +241,9 @@ class Boards:
     def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
         """The leaderboard of a choice with ``low:METRIC`` and ``high:METRIC``, ranked by one metric or by all.
 
-        The mean is over cells; its 95 % interval is over the groups of samples of each data set, all of whose cells
-        see the same resample, while the cells stay what they are. Of one cell it is that cell's interval.
+        The mean is over cells; its 95 % interval is over what was drawn in each scenario and background, all of
+        whose cells see the same data sets and samples, while the cells stay what they are. Of one cell it is that
+        cell's interval.
 
         Returns:
             As :meth:`Standings.columns`.

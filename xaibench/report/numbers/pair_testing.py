@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.runfolder.tables import COMPARISONS
-from xaibench.statistics import bootstrap_intervals, holm, paired_test
+from xaibench.statistics import Drawn, holm, nested_means, paired_differences
 
 #: Up to so many explainers of a cell, all pairs are one family of tests; of more, the pairs of a method and a control
 #: are one, so that many methods do not hide what each is worth, and those of two methods another.
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def pair_tests(
-    methods: Sequence[str], control: Sequence[bool], values: Floats, bundles: NDArray[np.int64], groups: int
+    methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: Drawn, groups: int
 ) -> pd.DataFrame:
     """The paired tests of one metric in one cell.
 
@@ -27,7 +27,7 @@ def pair_tests(
         methods: ``M`` names.
         control: ``M``, which of them know no model.
         values: ``[U, M]`` scores; ``nan`` where undefined.
-        bundles: ``[U]`` rows that are drawn and turned together.
+        drawn: Which data set, training and group each row is of.
         groups: How many groups of samples there are.
 
     Returns:
@@ -41,35 +41,24 @@ def pair_tests(
     if not pairs:
         return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
     firsts, seconds = (values[:, list(side)] for side in zip(*pairs, strict=True))
-    difference = firsts - seconds
-    defined = ~np.isnan(difference)
-    sums, n = _bundle_sums(difference, defined, bundles), defined.sum(axis=0)
-    p = paired_test(sums)
+    difference = paired_differences(firsts, seconds)
+    found = nested_means(difference, drawn, alike=True)
+    p, intervals = found.p_values(), found.intervals()
     of_controls = np.array([every or control[i] != control[j] for i, j in pairs])
     corrected = np.full(len(p), np.nan)
     for family in (of_controls, ~of_controls):
         corrected[family] = holm(p[family])
-    intervals = bootstrap_intervals(difference, bundles)
     return pd.DataFrame(
         {
             "first": [methods[i] for i, _ in pairs],
             "second": [methods[j] for _, j in pairs],
-            "difference": np.divide(np.nansum(sums, axis=0), n, out=np.full(len(n), np.nan), where=n > 0),
+            "difference": found.mean,
             "low": intervals[:, 0],
             "high": intervals[:, 1],
             "p": p,
             "p_holm": corrected,
-            "n_valid": n,
+            "n_valid": (~np.isnan(difference)).sum(axis=0),
             "n_groups": groups,
             "of_controls": of_controls,
         }
     )
-
-
-def _bundle_sums(difference: Floats, defined: NDArray[np.bool_], bundles: NDArray[np.int64]) -> Floats:
-    """``[B, P]``: the sum of the defined differences of each bundle; ``nan`` where it has none."""
-    order = np.argsort(bundles, kind="stable")
-    starts = np.flatnonzero(np.diff(bundles[order], prepend=-1))
-    sums = np.add.reduceat(np.where(defined, difference, 0.0)[order], starts, axis=0)
-    sums[~np.logical_or.reduceat(defined[order], starts, axis=0)] = np.nan
-    return np.asarray(sums)

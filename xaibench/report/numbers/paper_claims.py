@@ -1,8 +1,8 @@
 """What the XAI-TRIS paper found, held against a run: each statement as a number with an interval and a verdict.
 
 A statement is a function of the mean scores of the run's cells. It is worked out on the means themselves and on those
-of resamples (bootstrap over the samples of each data set, the same for all models and methods), whose middle 95 % are
-the interval. A statement whose cells the run does not have is left out.
+of resamples (over what was drawn: data sets, trainings and samples), whose middle 95 % are the interval. A statement
+whose cells the run does not have is left out.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
 
     Args:
         run: The run.
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
+        resamples: How many, for the intervals.
+        seed: Of their draw.
 
     Returns:
         The claims, metric by metric. Empty for a run of other data sets.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy import stats
 
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
-from xaibench.statistics import bootstrap_intervals, holm, paired_test
+from xaibench.statistics import Drawn, NestedMeans, holm, nested_means, unpaired_difference
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
 _SAMPLE = ["data_seed", "sample"]
@@ -29,7 +25,9 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
     Samples are paired by their image, of which both run folders keep a hash (``images.parquet``), within the seed of
     the data set. A data set of which the runs share less than half of the images of the smaller, or of which a folder
     does not say which images they are, is compared without pairs: all scores of one run with all of the other, by
-    Welch's t-test. Undefined scores are left out.
+    Welch's t-test. Undefined scores are left out. Intervals and tests are over what was drawn: data sets, or else
+    trainings and samples (:mod:`xaibench.statistics.nested_draws`); trainings are paired where both runs have the same
+    seeds, and are averaged where they have not.
 
     Args:
         folders: Two or more run folders.
@@ -37,7 +35,7 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
     Returns:
         One row for each run but the first, data set, model, explainer and metric that both have: ``run, dataset, model,
         explainer, metric, first, second`` (means, over the shared images where there are pairs), ``difference``
-        (second minus first), ``low, high`` (95 % interval), ``p`` (sign-flip test of the pairs, or Welch's),
+        (second minus first), ``low, high`` (95 % interval), ``p`` (t-test of the pairs, or Welch's),
         ``p_holm`` (corrected for all rows of the run), ``paired``, ``n`` (pairs, or the scores of the smaller run),
         ``better`` (of the second: True, False, or None where p_holm is 5 % or more, or the difference no more than
         rounding, :data:`TOLERANCE`). Sorted by p.
@@ -58,12 +56,9 @@ def _scores(folder: Path) -> pd.DataFrame:
         raise RunFolderError(f"{folder} is no run folder: there is no {SCORES.name}. Give a folder that `run` wrote.")
     table = SCORES.read(folder, [*_KEYS, *_SAMPLE, "seed", "value", "higher_is_better"])
     table = table.astype(dict.fromkeys(_KEYS, object)).dropna(subset=["value"])
-    # A sample that was scored for several trainings of a network counts once, with its mean.
-    grouped = table.groupby([*_KEYS, *_SAMPLE], observed=True, sort=False)
-    means = grouped.agg(value=("value", "mean"), higher_is_better=("higher_is_better", "first")).reset_index()
     images = IMAGES.read(folder).astype({"dataset": object, "image": "Int64"})
     images["copy"] = images.groupby(["dataset", "data_seed", "image"], observed=True).cumcount()
-    return means.merge(images, on=["dataset", *_SAMPLE], how="left")
+    return table.merge(images, on=["dataset", *_SAMPLE], how="left")
 
 
 def _compare(first: pd.DataFrame, second: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -93,52 +88,68 @@ def _share_images(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 
 def _paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """The scores of the images that both have, image by image."""
-    both = one.merge(other, on=[*_KEYS, *_IMAGE], suffixes=("_first", "_second"))
+    if set(one["seed"]) != set(other["seed"]):
+        one, other = _over_trainings(one), _over_trainings(other)
+    row = [*_IMAGE, "seed"]
+    both = one.merge(other, on=[*_KEYS, *row], suffixes=("_first", "_second"))
     if both.empty:
         return both
     both["difference"] = both["value_second"] - both["value_first"]
     both["scale"] = both[["value_first", "value_second"]].abs().max(axis=1)
-    wide = both.pivot(index=_IMAGE, columns=_KEYS, values="difference")
+    wide = both.pivot(index=row, columns=_KEYS, values="difference")
     table = both.groupby(_KEYS, observed=True).agg(
         first=("value_first", "mean"),
         second=("value_second", "mean"),
-        difference=("difference", "mean"),
         n=("difference", "size"),
         scale=("scale", "mean"),
         upwards=("higher_is_better_first", "first"),
     )
     table = table.reindex(wide.columns).assign(paired=True)
     differences = wide.to_numpy(dtype=np.float64)
-    table[["low", "high"]] = bootstrap_intervals(differences)
+    drawn = _drawn(wide.index.to_frame(index=False))
+    found = nested_means(differences, drawn)
+    table["difference"] = found.mean
+    table[["low", "high"]] = found.intervals()
     rounding = np.abs(differences) <= TOLERANCE * table["scale"].to_numpy()
-    table["p"] = paired_test(np.where(rounding, 0.0, differences))
+    table["p"] = nested_means(np.where(rounding, 0.0, differences), drawn).p_values()
     return table
+
+
+def _over_trainings(scores: pd.DataFrame) -> pd.DataFrame:
+    """Each sample once, with its mean over the trainings of a network."""
+    first = scores.groupby([*_KEYS, *_IMAGE], observed=True, sort=False)
+    means: pd.DataFrame = first.agg(value=("value", "mean"), higher_is_better=("higher_is_better", "first"))
+    return means.reset_index().assign(seed=0)
+
+
+def _drawn(rows: pd.DataFrame) -> Drawn:
+    """What was drawn for each row; an image of another data set is another one."""
+    images = rows[[name for name in (*_IMAGE, "sample") if name in rows]].apply(tuple, axis=1)
+    groups = pd.factorize(images)[0]
+    return Drawn.of(len(rows), data_sets=rows["data_seed"], trainings=rows["seed"], groups=groups)
 
 
 def _unpaired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """All scores of both."""
     later = dict(list(other.groupby(_KEYS, observed=True, sort=False)))
-    rows = [
-        dict(zip(_KEYS, key, strict=True))
-        | _welch(before["value"].to_numpy(dtype=np.float64), later[key]["value"].to_numpy(dtype=np.float64))
-        | {"upwards": before["higher_is_better"].iloc[0], "paired": False}
-        for key, before in one.groupby(_KEYS, observed=True, sort=False)
-        if key in later
-    ]
-    return pd.DataFrame(rows).set_index(_KEYS) if rows else pd.DataFrame()
+    rows = []
+    for key, before in one.groupby(_KEYS, observed=True, sort=False):
+        if key not in later:
+            continue
+        values = [run["value"].to_numpy(dtype=np.float64) for run in (before, later[key])]
+        drawn = [_drawn(run[["data_seed", "sample", "seed"]]) for run in (before, later[key])]
+        means = [nested_means(*run) for run in zip(values, drawn, strict=True)]
+        scale = max(np.abs(run).mean() for run in values)
+        row = {"first": means[0].mean[0], "second": means[1].mean[0], "n": min(map(len, values)), "scale": scale}
+        row |= _tested(unpaired_difference(*means), TOLERANCE * scale)
+        rows.append(dict(zip(_KEYS, key, strict=True)) | row | {"upwards": before["higher_is_better"].iloc[0]})
+    return pd.DataFrame(rows).set_index(_KEYS).assign(paired=False) if rows else pd.DataFrame()
 
 
-def _welch(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, Any]:
-    """Test and interval of the difference of two means; undefined where a run has a single score."""
-    means, scale = (first.mean(), second.mean()), max(np.abs(first).mean(), np.abs(second).mean())
-    found: dict[str, Any] = {"first": means[0], "second": means[1], "difference": means[1] - means[0]}
-    found |= {"n": min(len(first), len(second)), "scale": scale, "low": np.nan, "high": np.nan, "p": np.nan}
-    if found["n"] < 2:
-        return found
-    with warnings.catch_warnings(action="ignore"):  # of scores that are all but equal
-        test = stats.ttest_ind(second, first, equal_var=False)
-        interval = test.confidence_interval()
-    if np.isnan(test.pvalue):  # no run's scores differ at all
-        same = abs(found["difference"]) <= TOLERANCE * scale
-        return found | {"low": found["difference"], "high": found["difference"], "p": float(same)}
-    return found | {"low": interval.low, "high": interval.high, "p": float(test.pvalue)}
+def _tested(found: NestedMeans, rounding: float) -> dict[str, float]:
+    """The difference with its interval and p-value; undefined where a run has a single score."""
+    difference, (low, high) = float(found.mean[0]), found.intervals()[0]
+    p = float(found.p_values()[0])
+    if found.variance[0] == 0:  # no run's scores differ at all
+        low, high, p = difference, difference, float(abs(difference) <= rounding)
+    return {"difference": difference, "low": float(low), "high": float(high), "p": p}

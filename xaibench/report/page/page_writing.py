@@ -19,7 +19,7 @@ from xaibench.report.draw.figure_style import Drawn, inline_svg, save
 from xaibench.report.draw.sample_figures import map_figures, overlay_figure, sheets
 from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
-from xaibench.report.numbers.inference import BUNDLES, infer
+from xaibench.report.numbers.inference import BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard, printable
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.numbers.paper_claims import claims
@@ -214,6 +214,7 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         ranks=found.ranks,
         claims=claims(run),
         all_scored=run.settings.get("explaining", {}).get("scored") == "all",
+        promises=promises(run),
         limits={"pairs": ALL_PAIRS, "bundles": BUNDLES},
         paper={
             "metrics": published.shown_metrics(run),

@@ -11,7 +11,7 @@ import pandas as pd
 from xaibench.report.page.page_content import records, short
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.paired_tests import LEVEL
+from xaibench.statistics.multiple_tests import LEVEL
 
 #: Comparisons (a pair, a cell, a metric) on the page at most; of more, only those of :attr:`Pairs.subject` are there.
 MOST = 20_000

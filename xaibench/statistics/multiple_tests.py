@@ -1,9 +1,4 @@
-"""Is a difference more than chance? Paired tests, and what it means that a method beats the controls.
-
-Scores come as ``[N, M]``, a row a sample and a column a method, ``nan`` where undefined. Samples that belong together
-(slices of one patient, two objects in one image) say so by ``groups``: what is turned is then a whole group,
-without which p-values come out too small.
-"""
+"""Which of many differences are more than chance, and what it means that a method beats the controls."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xaibench.statistics.grouped_scores import Floats, by_group, columns_of
+from xaibench.statistics.grouped_scores import Floats
 
 #: Of a family of tests: the share of families that find a difference where there is none.
 LEVEL = 0.05
@@ -29,47 +24,6 @@ class AgainstControls(NamedTuple):
 
     p: float
     beats: bool
-
-
-def paired_test(
-    differences: ArrayLike, groups: ArrayLike | None = None, *, resamples: int = 9999, seed: int = 0
-) -> Floats:
-    """Two-sided p-value of each column: would a mean difference so far from 0 come of chance alone?
-
-    The sign-flip permutation test: if two methods were the same, the difference of a group could as well have the other
-    sign. All patterns of signs are counted up to 13 groups; beyond, ``resamples`` random ones and the observed one, so
-    that p is never below 1 / (resamples + 1). Fisher: The Design of Experiments, 1935, section 21.
-
-    Args:
-        differences: ``[N, M]`` or ``[N]``; undefined ones are left out.
-        groups: ``[N]`` which samples belong together.
-        resamples: Random patterns.
-        seed: Of the draw.
-
-    Returns:
-        ``[M]`` (a single number for one column); 1 where all differences are 0, ``nan`` where none is defined.
-
-    Example:
-        >>> float(paired_test([0.1, 0.2, 0.1, 0.3, 0.2]))  # 2 of the 32 patterns of signs are as far out
-        0.0625
-    """
-    columns, one = columns_of(differences)
-    sums, counts = by_group(columns, groups)
-    observed = np.abs(sums.sum(0))
-    slack = 1e-12 * np.abs(sums).sum(0)  # equal up to the order of summation counts as equal
-    n = len(sums)
-    if n <= 13:
-        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-        p = (np.abs(signs @ sums) >= observed - slack).mean(0)
-    else:
-        rng = np.random.default_rng(seed)
-        extreme = np.ones(columns.shape[1])
-        for start in range(0, resamples, 1000):
-            signs = 1 - 2 * rng.integers(0, 2, (min(1000, resamples - start), n), dtype=np.int8)
-            extreme += (np.abs(signs.astype(np.float64) @ sums) >= observed - slack).sum(0)
-        p = extreme / (resamples + 1)
-    p = np.where((counts > 0).any(0), p, np.nan)
-    return p[0] if one else p
 
 
 def holm(p: ArrayLike) -> Floats:

@@ -1,0 +1,126 @@
+"""Do 95 % intervals hold the truth in 95 % of runs, and do tests find a difference where there is none in 5 %?
+
+    python benchmarks/coverage.py [--runs 400] [--out FILE.md]
+
+Scores of sixteen methods are drawn as in an XAI-TRIS cell (data sets, trainings in them, samples crossed with
+trainings), with the standard deviations that a run of ``xai-tris-8x8`` over three data sets and three trainings each
+was measured to have, method by method unlike. Each simulated run is judged by
+:func:`xaibench.statistics.nested_means` and, beside it, by what most benchmarks do: the percentile bootstrap over the
+samples, with all trainings as if they were all there are. Last, groups of samples (patients) in one data set and
+training.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from xaibench.statistics import Drawn, nested_means
+
+METHODS = 16
+#: Standard deviations of EMD performance between data sets, trainings, samples, and of the rest: the median over the
+#: methods of the cells named (rounded), and by how much the logarithm of a method's own varies about it.
+MEASURED = {
+    "MLP on LIN-WHITE": (0.001, 0.006, 0.017, 0.014),
+    "CNN on MULT-CORR": (0.001, 0.039, 0.016, 0.029),
+    "CNN on XOR-WHITE": (0.025, 0.015, 0.005, 0.041),
+}
+UNLIKE = 0.6
+SHAPES = ((1, 1, 200), (1, 2, 200), (1, 3, 200), (2, 2, 200), (3, 1, 200), (3, 2, 200), (5, 5, 100))
+GROUPS = (8, 10, 20, 30, 100)
+
+
+def drawn(shape):
+    """What each row of an experiment is of, samples the fastest."""
+    names = dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(shape)), strict=True))
+    return Drawn.of(int(np.prod(shape)), **names)
+
+
+def experiment(shape, deviations, rng):
+    """``[D T S, METHODS]`` scores about 0; of what is drawn once, the one draw counts as all there is."""
+    d, t, s = shape
+    sizes = (d, 1, 1), (d, t, 1), (d, 1, s), shape
+    once = (d > 1, d * t > 1, True, True)
+    total = np.zeros((*shape, METHODS))
+    for level, (size, deviation, counts) in enumerate(zip(sizes, deviations, once, strict=True)):
+        own = deviation * np.exp(rng.normal(0, UNLIKE, METHODS))
+        # Scores of samples are skewed towards their upper end, as those of EMD performance are.
+        part = (rng.beta(8, 2, (*size, METHODS)) - 0.8) / 0.1206 if level == 2 else rng.normal(size=(*size, METHODS))
+        total += counts * own * part
+    return total.reshape(-1, METHODS)
+
+
+def bootstrap(scores, groups, rng, resamples=300):
+    """``[M, 2]`` percentile intervals over groups."""
+    numbers = np.unique(groups, return_inverse=True)[1]
+    sums = np.zeros((numbers.max() + 1, scores.shape[1]))
+    np.add.at(sums, numbers, scores)
+    counts = np.bincount(numbers)
+    picked = rng.integers(0, len(sums), (resamples, len(sums)))
+    means = sums[picked].sum(axis=1) / counts[picked].sum(axis=1)[:, None]
+    return np.quantile(means, [0.025, 0.975], axis=0).T
+
+
+def holds(intervals):
+    return ((intervals[:, 0] <= 0) & (intervals[:, 1] >= 0)).tolist()
+
+
+def rates(shape, deviations, runs, seed=0):
+    """Shares: our intervals that hold, our tests that reject, the bootstrap's intervals that hold."""
+    rng, of = np.random.default_rng([seed, *shape]), drawn(shape)
+    ours, rejected, theirs = [], [], []
+    for run in range(runs):
+        scores = experiment(shape, deviations, rng)
+        ours += holds(nested_means(scores, of, alike=True).intervals())
+        pairs = scores[:, ::2] - scores[:, 1::2]
+        rejected += (nested_means(pairs, of, alike=True).p_values() < 0.05).tolist()
+        if run < max(runs // 4, 1):
+            samples = of.data_sets * shape[2] + of.groups
+            theirs += holds(bootstrap(scores, samples, rng))
+    return np.mean(ours), np.mean(rejected), np.mean(theirs)
+
+
+def grouped(count, runs, seed=0):
+    """The same of ``count`` patients with one to five slices each."""
+    rng = np.random.default_rng([seed, count])
+    ours, rejected, theirs = [], [], []
+    for run in range(runs):
+        groups = np.repeat(np.arange(count), rng.integers(1, 6, count))
+        own = (rng.beta(8, 2, (count, METHODS)) - 0.8) / 0.1206
+        scores = own[groups] + rng.normal(size=(len(groups), METHODS))
+        of = Drawn.of(len(groups), groups=groups)
+        ours += holds(nested_means(scores, of).intervals())
+        rejected += (nested_means(scores[:, ::2] - scores[:, 1::2], of).p_values() < 0.05).tolist()
+        if run < max(runs // 4, 1):
+            theirs += holds(bootstrap(scores, groups, rng))
+    return np.mean(ours), np.mean(rejected), np.mean(theirs)
+
+
+def table(runs):
+    lines = [
+        "| what varies | sets x trainings x samples | interval holds | test rejects | bootstrap of samples holds |",
+        "|---|---|---|---|---|",
+    ]
+    for name, deviations in MEASURED.items():
+        for shape in SHAPES:
+            found = rates(shape, deviations, runs)
+            lines.append(
+                f"| {name} | {' x '.join(map(str, shape))} | {found[0]:.3f} | {found[1]:.3f} | {found[2]:.3f} |"
+            )
+    for count in GROUPS:
+        found = grouped(count, runs)
+        lines.append(
+            f"| patients of 1 to 5 slices | {count} patients | {found[0]:.3f} | {found[1]:.3f} | {found[2]:.3f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=400, help="simulated runs a line, of sixteen methods each")
+    parser.add_argument("--out", type=Path, help="a file for the table")
+    given = parser.parse_args()
+    found = table(given.runs)
+    print(found)
+    if given.out:
+        given.out.write_text(found, encoding="utf-8")
