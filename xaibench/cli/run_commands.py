@@ -14,6 +14,7 @@ from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Root, alarm, clear_errors, hint, made_folder_of, names, print_table, progress_bars
 from xaibench.core.atomic_files import written_to
+from xaibench.core.messages import listed
 from xaibench.core.progress import duration
 
 if TYPE_CHECKING:
@@ -136,8 +137,9 @@ def run(
             typer.echo(f"{hint(f'Left out: {name}.')}\n{textwrap.indent(advice, '  ')}\n")
         for line in result.beside:
             typer.echo(hint(line))
-        for job, why in result.inapplicable.items():
-            typer.echo(f"{hint('Not applicable:')} {job}: {why}")
+        for why in dict.fromkeys(result.inapplicable.values()):
+            jobs = [job for job, said in result.inapplicable.items() if said == why]
+            typer.echo(f"{hint('Not applicable:')} {listed(jobs, 3)}: {why}")
         typer.echo(f"{result.jobs} jobs, {duration(result.seconds)}; writing the report")
     _finish(result.folder)
     if result.failures:

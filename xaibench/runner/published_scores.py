@@ -123,7 +123,7 @@ def find_published(against: str | Path, suite: Suite) -> Published:
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise SuiteError(
             f"against is {str(against)!r}: there are no published scores of {name}. Scores are published of: "
-            f"{listed(there, 9) or 'no suite yet'}; a file of your own is given as a path that ends in .parquet."
+            f"{listed(there, 9)}; a file of your own is given as a path that ends in .parquet."
         ) from error
     return Published(about["suite"], table.to_pandas(), about)
 
