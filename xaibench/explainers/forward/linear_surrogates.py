@@ -41,7 +41,7 @@ class _Surrogate(FeatureAttribution, ABC):
         Returns:
             So many, about.
         """
-        return len(images) * (self.n_samples or default_samples(self.features(images[:1]).most))
+        return len(images) * (self.n_samples or default_samples(self.feature_count(images)))
 
     def cheaper(self) -> str:
         """What to lower.

@@ -70,7 +70,7 @@ class FeatureAttribution(Attribution):
         Returns:
             So many, about.
         """
-        return len(images) * (1 + self.features(images[:1]).most)
+        return len(images) * (1 + self.feature_count(images))
 
     def cheaper(self) -> str:
         """What to change.
@@ -83,6 +83,18 @@ class FeatureAttribution(Attribution):
     def features(self, images: Tensor) -> Features:
         """The features of images ``[N, C, H, W]``."""
         return find_features(self.feature_mask, images, self.cell, self.n_segments)
+
+    def feature_count(self, images: Tensor) -> int:
+        """Features of an image, about: of the first one where they are to be found, which takes a while.
+
+        Args:
+            images: ``[N, C, H, W]``; a mask of one's own is for all of them.
+
+        Returns:
+            Their number.
+        """
+        given = isinstance(self.feature_mask, Tensor)
+        return self.features(images if given else images[:1]).most
 
 
 @described(
