@@ -189,10 +189,14 @@ def compare(
 
 
 def _say_cost(found: Estimate) -> None:
-    typer.echo(found.stages.round(1).to_string())
+    table = found.stages.assign(
+        **{name: found.stages[name].map(duration) for name in ("work_seconds", "longest_seconds")}
+    )
+    typer.echo(table.rename(columns={"work_seconds": "work", "longest_seconds": "longest job"}).round(1).to_string())
+    beyond = f", and what {found.unmeasured} jobs of unknown cost take" if found.unmeasured else ""
     typer.echo(
-        f"{duration(found.seconds)} on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at most, "
-        f"{found.disk_mb / 1024:.1f} GiB of disk; {found.unmeasured} jobs of unknown cost"
+        f"{duration(found.seconds)}{beyond}; on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at "
+        f"most, {found.disk_mb / 1024:.1f} GiB of disk"
     )
 
 

@@ -9,6 +9,8 @@ from safetensors import safe_open
 import xaibench as xb
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
+from xaibench.runner.costs.estimates import estimate
+from xaibench.runner.stages import sample_data
 from xaibench.runner.stages.sample_data import read_data, read_test_split
 
 SUITE = """
@@ -147,3 +149,30 @@ def test_a_model_that_returns_nan_fails_by_name_and_the_rest_goes_on(pets, tmp_p
     result = run_it(pets, tmp_path, model="generators.networks:Broken")
     assert result.failures
     assert any("NaN" in error or "nan" in error for error in result.failures.values())
+
+
+def test_what_a_set_on_disk_will_cost_is_tried_on_a_few_samples(pets, tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model=SMALL))
+    said = []
+    found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)
+    assert found.unmeasured == 0, said
+    assert (found.stages["work_seconds"] > 0).all()
+    assert not [line for line in said if "could not be tried" in line]
+
+
+def test_a_trial_that_fails_says_why(pets, tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model="generators.networks:Broken"))
+    said = []
+    found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)
+    assert found.unmeasured > 0
+    assert [line for line in said if line.startswith("could not be tried: generators.networks:Broken on pet")]
+
+
+def test_a_few_samples_are_of_every_class(pets, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_DATA", str(pets))
+    few = sample_data._few(xb.load("pet", size=32), 3)
+    assert [len(split) for split in (few.train, few.val, few.test)] == [3, 3, 3]
+    assert set(few.train.targets.tolist()) == {0, 1}
+    assert few.test.in_memory

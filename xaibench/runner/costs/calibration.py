@@ -96,12 +96,12 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
 def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lambda line: None) -> dict[str, Cost]:
     """Measure the kinds of jobs of ``plan`` whose cost is not known yet, on small jobs in a temporary store.
 
-    What cannot be made small (an annotated set that lies on disk) is left out, and so are jobs that fail.
+    Of an annotated set that lies on disk a few samples are taken. Jobs that fail are left out, and ``say`` is told why.
 
     Args:
         plan: The jobs to come.
         device: ``"cpu"`` or a GPU's name.
-        say: Called with a line before anything is measured.
+        say: Called with a line before anything is measured, and for each job that failed.
 
     Returns:
         All costs known then, by kind.
@@ -115,7 +115,10 @@ def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lamb
     if unknown:
         say(f"measuring what {len(unknown)} kinds of jobs cost on this machine (once)")
         with tempfile.TemporaryDirectory(prefix="xaibench-costs-") as folder:
-            found = _Calibration(Store(Path(folder)), device).measure(unknown)
+            trial = _Calibration(Store(Path(folder)), device)
+            found = trial.measure(unknown)
+        for job, error in trial.errors.items():
+            say(f"could not be tried: {job}: {error}")
         remember(found)
         known |= found
     return known
@@ -127,6 +130,7 @@ class _Calibration:
     def __init__(self, store: Store, device: str) -> None:
         self._store, self._device = store, device
         self._ran: dict[Job, float] = {}
+        self.errors: dict[Job, str] = {}
 
     def measure(self, kinds: Mapping[str, list[Job]]) -> dict[str, Cost]:
         costs: dict[str, Cost] = {}
@@ -142,8 +146,9 @@ class _Calibration:
 
     def _cost(self, job: Job) -> Cost | None:
         """First the smallest job, which also warms up; then one that takes long enough to be measured."""
-        if not job.can_be_small:
-            return None
+        if job.stage == "data" and not job.can_be_small:  # opened as it is: that reads no image
+            opened = self._seconds(job)
+            return None if opened is None else Cost(opened, 0.0, job.amount)
         few, most = _SIZES.get(job.stage) or (2, max(2, min(64, job.amount)))
         times = job.perturbations / SMALL_PERTURBATIONS
         if times > 1:
@@ -156,7 +161,7 @@ class _Calibration:
         more = max(few, min(most, round(few * _ENOUGH / max(first, 1e-4))))
         again = self._seconds(job.small(more), fresh=more == few) if first < 10 * _ENOUGH else first
         small, large = job.small(few), job.small(more)
-        if again is None or more == few:
+        if again is None or large.amount == small.amount:
             return Cost(0.0, (again or first) / small.amount, small.amount)
         each = max(again - first, 0.3 * again) / (large.amount - small.amount)
         return Cost(max(0.0, again - each * large.amount), each, large.amount)
@@ -170,12 +175,14 @@ class _Calibration:
         """Run the job, and before it those it needs; None if it cannot be run."""
         if job in self._ran and not fresh:
             return self._ran[job]
+        if job in self.errors:
+            return None
         for need in _needs_of_all(job):
             if self._seconds(need) is None:
                 return None
         outcome = run_job(job, self._store, self._device if job.uses_device else "cpu")
         if outcome.error:
-            log.debug("no cost of %s: %s", job, outcome.error)
+            self.errors[job] = outcome.error
             return None
         self._ran[job] = _seconds(outcome, self._device)
         return self._ran[job]

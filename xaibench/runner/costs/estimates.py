@@ -17,6 +17,9 @@ from xaibench.runner.request import OpenRequest, RunRequest
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Seconds until the workers run, and from their last job to the page.
+START = 12.0
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -32,7 +35,7 @@ class Estimate:
         device_workers: Jobs that run at a time on GPUs; 0 when there is none.
         memory_mb: Of all workers, at most.
         disk_mb: Of all results.
-        unmeasured: Jobs whose cost is not known, which count as nothing: what they do cannot be tried small.
+        unmeasured: Jobs whose cost is not known, which count as nothing: the trial of them failed, or there was none.
     """
 
     suite: str
@@ -70,7 +73,7 @@ def estimate(
 
     The costs are those that earlier runs had on this machine; for kinds of jobs that were never run here, small ones
     are tried (seconds at 8×8, a minute or two at 64×64) and remembered. Times are processor times: beside other heavy
-    programs a run takes longer. Starting the workers and writing the tables come on top, some ten seconds.
+    programs a run takes longer. ``seconds`` has :data:`START` for starting the workers and writing tables and page.
 
     Args:
         suite: As in :func:`~xaibench.runner.run`.
@@ -154,7 +157,7 @@ def _estimate(asked: RunRequest, opened: OpenRequest, measure: bool, say: Callab
     return Estimate(
         suite=opened.suite.name,
         stages=table,
-        seconds=simulate(plan.jobs, seconds, workers, device_workers=drivers, done=done),
+        seconds=simulate(plan.jobs, seconds, workers, device_workers=drivers, done=done) + START * (at_once > 0),
         workers=workers,
         device_workers=drivers,
         memory_mb=at_once * float(table["memory_mb"].max()),

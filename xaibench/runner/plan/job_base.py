@@ -24,6 +24,9 @@ STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
 #: Samples of the small form of a data set. Two batches of 512 to train on, and some to explain.
 SMALL_SAMPLES = 1300
 
+#: Samples of each split of the small form of a set on disk, or as many as it has classes.
+SMALL_ON_DISK = 16
+
 #: MiB of a worker process that has loaded the library and done nothing yet.
 BASE_MB = 600.0
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from xaibench.core.frozen import Frozen
 from xaibench.runner.plan import part_facts
-from xaibench.runner.plan.job_base import BASE_MB, SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Stage
+from xaibench.runner.plan.job_base import BASE_MB, SMALL_ON_DISK, SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Stage
 from xaibench.runner.suites.suite_tables import NamedPart
 
 _MB = 1 << 20
@@ -17,13 +17,18 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class DataJob(Job):
-    """Make or load one data set."""
+    """Make or load one data set.
+
+    Attributes:
+        few: Of a set on disk, only so many samples of each split, kept in memory: to try what jobs cost; 0 = all.
+    """
 
     stage: ClassVar[Stage] = "data"
     name: str
     seed: int
     parameters: Frozen
     revision: str
+    few: int = 0
 
     @property
     def needs(self) -> tuple[Job, ...]:
@@ -46,13 +51,15 @@ class DataJob(Job):
     @property
     def shares(self) -> tuple[float, float, float]:
         """Shares of the training, validation and test samples."""
+        if self.few:
+            return (1 / 3, 1 / 3, 1 / 3)
         split = self.parameters.get("split")
         return part_facts.shares(self.name, None if split is None else tuple(split))
 
     @property
     def amount(self) -> int:
         """Samples."""
-        return part_facts.samples(self.name, self.parameters)
+        return 3 * self.few or part_facts.samples(self.name, self.parameters)
 
     @property
     def disk_mb(self) -> float:
@@ -71,8 +78,10 @@ class DataJob(Job):
         return {"dataset": self.name, "data_seed": self.seed, "model": "", "explainer": "", "metric": ""}
 
     def small(self, size: int = SMALL_SAMPLES, perturbations: int | None = None) -> Self:
-        """A set of ``SMALL_SAMPLES``, whatever ``size``, where such can be made."""
-        few = {"n_samples": SMALL_SAMPLES} if self.can_be_small else {}
+        """A set of ``SMALL_SAMPLES``, whatever ``size``, where such can be made; else a few samples of it."""
+        if not self.can_be_small:
+            return dataclasses.replace(self, few=SMALL_ON_DISK)
+        few = {"n_samples": SMALL_SAMPLES}
         return dataclasses.replace(self, parameters=Frozen.keywords(self.parameters, few))
 
     def __str__(self) -> str:
@@ -126,8 +135,12 @@ class TrainJob(Job):
 
     @property
     def amount(self) -> int:
-        """Samples trained on, in all epochs."""
-        return max(1, round(int(self.parameters["epochs"]) * self.data.shares[0] * self.data.amount))
+        """Samples that go through the network to train it: in all epochs, or once where only a head learns."""
+        method, (train, val, test) = self.parameters.get("method", "fit"), self.data.shares
+        if method in ("head", "none"):
+            learned = train if method == "head" else 0.0
+            return max(1, round((learned + val + test) * self.data.amount))
+        return max(1, round(int(self.parameters["epochs"]) * train * self.data.amount))
 
     @property
     def disk_mb(self) -> float:
@@ -145,7 +158,9 @@ class TrainJob(Job):
         return self.data.about() | {"model": self.model}
 
     def small(self, size: int, perturbations: int | None = None) -> Self:
-        """So many epochs on a small data set."""
+        """So many epochs on a small data set; as many as there are where only a head learns, which takes no time."""
+        if self.parameters.get("method", "fit") in ("head", "none"):
+            return dataclasses.replace(self, data=self.data.small())
         parameters = Frozen.keywords(self.parameters, {"epochs": size})
         return dataclasses.replace(self, data=self.data.small(), parameters=parameters)
 

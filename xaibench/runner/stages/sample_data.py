@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +34,7 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
 
     It is made on the CPU, whatever the device, so that it is the same everywhere.
     """
-    dataset = _load(job)
+    dataset = _few(_load(job), job.few)
     import torch
 
     on_disk = not dataset.test.in_memory
@@ -123,6 +125,25 @@ def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
         {'images_dir': '/data/images', 'alpha': 0.1}
     """
     return {name: os.path.expandvars(value) if isinstance(value, str) else value for name, value in parameters.items()}
+
+
+def _few(dataset: Dataset, count: int) -> Dataset:
+    """So many samples of each split (at least one of each class), the classes taking turns; 0 = the set itself."""
+    from xaibench.data import Split
+
+    if not count:
+        return dataset
+
+    def first(split: Split) -> Split:
+        turns = Counter[int]()
+        ranked = []
+        for number, target in enumerate(split.targets.tolist()):
+            turns[target] += 1
+            ranked.append((turns[target], number))
+        chosen = sorted(number for _, number in sorted(ranked)[: max(count, len(dataset.classes))])
+        return Split(*split[chosen])
+
+    return dataclasses.replace(dataset, train=first(dataset.train), val=first(dataset.val), test=first(dataset.test))
 
 
 def _load(job: DataJob) -> Dataset:
