@@ -17,11 +17,7 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class DataJob(Job):
-    """Make or load one data set.
-
-    Attributes:
-        few: Of a set on disk, only so many samples of each split, kept in memory: to try what jobs cost; 0 = all.
-    """
+    """Make or load one data set; of one on disk only a ``few`` samples of each split, where jobs are tried."""
 
     stage: ClassVar[Stage] = "data"
     name: str
@@ -81,8 +77,7 @@ class DataJob(Job):
         """A set of ``SMALL_SAMPLES``, whatever ``size``, where such can be made; else a few samples of it."""
         if not self.can_be_small:
             return dataclasses.replace(self, few=SMALL_ON_DISK)
-        few = {"n_samples": SMALL_SAMPLES}
-        return dataclasses.replace(self, parameters=Frozen.keywords(self.parameters, few))
+        return dataclasses.replace(self, parameters=Frozen.keywords(self.parameters, {"n_samples": SMALL_SAMPLES}))
 
     def __str__(self) -> str:
         return f"{self.name} (seed {self.seed})"
@@ -92,8 +87,7 @@ class DataJob(Job):
 class TrainJob(Job):
     """Train a few networks of one architecture on one data set, one for each seed, in one go.
 
-    Each has a result of its own, under the key of the job that would train it alone: what trains beside it changes
-    neither its numbers nor its name, and a seed that is added is trained by itself.
+    Each has a result of its own, under the key of the job that would train it alone.
     """
 
     stage: ClassVar[Stage] = "train"
@@ -136,11 +130,9 @@ class TrainJob(Job):
     @property
     def amount(self) -> int:
         """Samples that go through the network to train it: in all epochs, or once where only a head learns."""
-        method, (train, val, test) = self.parameters.get("method", "fit"), self.data.shares
-        if method in ("head", "none"):
-            learned = train if method == "head" else 0.0
-            return max(1, round((learned + val + test) * self.data.amount))
-        return max(1, round(int(self.parameters["epochs"]) * train * self.data.amount))
+        train, val, test = self.data.shares
+        often = {"head": train + val + test, "none": val + test}.get(self.parameters.get("method", "fit"))
+        return max(1, round((often or int(self.parameters["epochs"]) * train) * self.data.amount))
 
     @property
     def disk_mb(self) -> float:
@@ -182,8 +174,7 @@ class Network:
 
     def as_json(self) -> list[Any]:
         """What decides it, for the keys of the jobs that it is given to."""
-        keys = [training.result(seed) for training, seed in self.candidates]
-        return [keys, self.seed]
+        return [[training.result(seed) for training, seed in self.candidates], self.seed]
 
     @functools.cached_property
     def candidates(self) -> tuple[tuple[TrainJob, int], ...]:
