@@ -277,3 +277,15 @@ def test_api_pages_are_grouped_by_kind(api):
     assert {"emd", "iou", "hit"} <= {*metrics["Against a ground truth"]}
     assert {"deletion", "road"} <= {*metrics["Asking the model"]}
     assert "Folder" in below("data", 3)["Classes"]  # of the last module of the page
+
+
+def test_the_table_of_the_start_page_is_of_the_suite_as_it_is_now():
+    spec = importlib.util.spec_from_file_location("start", DOCS / "generate" / "start.py")
+    start = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(start)
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    made = re.search(r"<!-- made of: (.*) -->", page)
+    again = "run xaibench run xai-tris-8x8 && python docs/generate/start.py runs/xai-tris-8x8"
+    assert made, again
+    assert made[1] == start.made_of("xai-tris-8x8"), again
+    assert re.search(r"^Run on \d+ \w+ \d{4} with xaibench \S+", page, re.M)

@@ -8,6 +8,7 @@ writes the table into docs/index.md and docs/images/start-{light,dark}.png.
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,27 @@ def table(run: RunResults) -> str:
     return "\n".join(lines)
 
 
+def made_of(suite: str) -> str:
+    """The parts of a suite with their revisions, for the test that says when the table is of other ones."""
+    from xaibench.runner import load_suite
+    from xaibench.runner.plan.part_facts import revision
+
+    loaded, _ = load_suite(suite)
+    kinds = (("explainer", loaded.explainers), ("metric", loaded.metrics))
+    parts = [f"{part.name} {revision(kind, part.use)}" for kind, named in kinds for part in named]
+    sets = dict.fromkeys(name for cell in loaded.cells for name in cell.datasets)
+    return ", ".join([*parts, *(f"{name} {revision('dataset', name)}" for name in sets)])
+
+
+def named(run: RunResults) -> str:
+    """Which run it was, in a sentence."""
+    known = run.environment
+    when = datetime.fromisoformat(known["finished"]).strftime("%d %B %Y").lstrip("0")
+    commit = f" at commit {known['commit'][:10]}" if known.get("commit") else ""
+    where = f"{known['machine']['processor']}, {known['workers']} process{'es' if known['workers'] > 1 else ''}"
+    return f"Run on {when} with xaibench {known['xaibench']}{commit} ({where})."
+
+
 def picture(run: RunResults, theme: str) -> Figure:
     """One test sample of each scenario, its ground truth, and maps of it, on a transparent ground."""
     columns = [("image", "Image"), ("mask", "Truth"), *((name, run.explainers[name].label) for name in METHODS)]
@@ -82,7 +104,8 @@ def main(folder: Path) -> None:
     page = DOCS / "index.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n\n{table(run)}\n\n{END}{after}", encoding="utf-8")
+    content = f"<!-- made of: {made_of(run.suite)} -->\n\n{table(run)}\n\n{named(run)}"
+    page.write_text(f"{before}{BEGIN}\n\n{content}\n\n{END}{after}", encoding="utf-8")
     for theme in INK:
         file = DOCS / "images" / f"start-{theme}.png"
         picture(run, theme).savefig(file, dpi=150, transparent=True)
