@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 
+from xaibench.cli.terminal import progress_bars
 from xaibench.core import progress as module
 from xaibench.core.progress import Progress
 
@@ -101,3 +102,23 @@ def test_what_nobody_can_count_is_still_shown(capsys, at_once):
     with Progress("mine", None, "row") as progress:
         progress.advance(7)
     assert "mine: 7 rows in 0 s" in capsys.readouterr().err
+
+
+def test_the_time_of_a_stage_is_its_own(monkeypatch, capsys):
+    """From the first result of the stage before it to its own last, however long the run goes on."""
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with progress_bars() as show:
+        for seconds, stage, done in [
+            (20, "data", 1),
+            (60, "data", 2),
+            (90, "train", 1),
+            (70, "train", 2),
+            (500, "", 0),
+        ]:
+            clock[0] += seconds
+            if stage:
+                show(stage, done, 2)
+    said = capsys.readouterr().err.splitlines()
+    assert "data: 2 jobs in 1 min 20 s" in said
+    assert "train: 2 jobs in 3 min 40 s" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,12 +53,18 @@ def print_table(table: pd.DataFrame) -> None:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar a stage, on a terminal; a line now and then elsewhere. A stage's time ends with its last job."""
+    """One bar a stage, on a terminal; a line now and then elsewhere.
+
+    A stage's time runs from when the stage before it had its first result, which its own first job needs, to its last.
+    """
     bars: dict[str, Progress] = {}
+    begun = time.monotonic()
 
     def show(stage: str, done: int, total: int) -> None:
+        nonlocal begun
         if stage not in bars:
-            bars[stage] = Progress(f"{stage:>8}", total, "job", line=len(bars), stays=True)
+            bars[stage] = Progress(f"{stage:>8}", total, "job", since=begun, line=len(bars), stays=True)
+            begun = time.monotonic()
         bars[stage].advance(done - bars[stage].done)
         if done == total:
             bars[stage].close()

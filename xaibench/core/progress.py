@@ -48,6 +48,7 @@ class Progress:
         unit: Of what, in the singular.
         shown: False: nothing is said.
         advice: What to do when it takes long.
+        since: When it began, by ``time.monotonic()``; None = now.
         line: Of the terminal, where there are several bars.
         stays: Whether the bar stays when it is done.
         options: Of tqdm.
@@ -66,6 +67,7 @@ class Progress:
         *,
         shown: bool = True,
         advice: str = "",
+        since: float | None = None,
         line: int | None = None,
         stays: bool = False,
         options: dict[str, Any] | None = None,
@@ -75,7 +77,7 @@ class Progress:
         self._shown = shown and os.environ.get("TQDM_DISABLE", "") in ("", "0")
         self._bar: tqdm[Any] | None = None
         self._options = {"unit": unit, "position": line, "leave": stays, **(options or {})}
-        self._start = time.monotonic()
+        self._start = time.monotonic() if since is None else since
         self._next_line, self._said, self._warned = self._start + FIRST_LINE, False, False
         self._lock, self._timer = threading.RLock(), threading.Timer(SOON, self.advance, (0,))
         self._timer.daemon = True
