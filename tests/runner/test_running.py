@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 import xaibench as xb
 from xaibench.core.frozen import Frozen
+from xaibench.core.messages import ParameterWarning
 from xaibench.metrics import METRICS
 from xaibench.models import TrainingDivergedError
 from xaibench.runfolder.sample_file import read_samples
@@ -207,6 +209,14 @@ def test_processes_give_the_same_tables_to_the_bit(tiny_suite, tiny_run, tmp_pat
     result = run(tiny_suite, tmp_path / "run", engine="processes", workers=workers)
     assert result.failures == {}
     assert same_tables(result.folder, tiny_run)
+
+
+def test_what_a_suite_states_is_not_warned_of(tiny_suite, copy):
+    jobs = make_plan(load_suite(tiny_suite)[0]).jobs
+    lime = next(job for job in jobs if job.stage == "explain" and job.explainer.name == "lime")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParameterWarning)
+        execute(lime, Store(copy / "store"))
 
 
 def test_maps_made_in_parts_are_the_maps_made_at_once(tiny_suite, tiny_run, tmp_path):

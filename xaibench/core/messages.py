@@ -116,13 +116,18 @@ def kind_of(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def warn_caller(text: str) -> None:
+class ParameterWarning(UserWarning):
+    """Parameters with which a method says little. A run leaves it out: its suite states what is wanted."""
+
+
+def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
     """Warn with the line outside of xaibench that is the cause, however deep in it that shows.
 
     Args:
         text: What was found, and what to do.
+        kind: Of warning.
     """
     level, frame = 2, sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "xaibench":
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, UserWarning, stacklevel=level)
+    warnings.warn(text, kind, stacklevel=level)

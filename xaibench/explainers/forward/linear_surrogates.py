@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.core.compute.sample_draws import sample_generators
-from xaibench.core.messages import warn_caller
+from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution, row_outputs
 from xaibench.explainers.shared.interface import blocks, reduce_channels
@@ -55,7 +55,7 @@ class _Surrogate(FeatureAttribution, ABC):
         """Maps ``[N, H, W]``: the coefficients of the linear model.
 
         Warns:
-            UserWarning: If there are fewer perturbations than features, or a map is zero everywhere.
+            ParameterWarning: If there are fewer perturbations than features, or a map is zero everywhere.
         """
         generators = sample_generators(self.seed, images)
         maps = images.new_empty(len(images), *images.shape[2:])
@@ -65,7 +65,8 @@ class _Surrogate(FeatureAttribution, ABC):
             maps[which] = reduce_channels(features.attributions(found.to(images)), self.channels)
         empty = int((maps == 0).flatten(1).all(1).sum())
         if empty:
-            warn_caller(f"{type(self).__name__}: {empty} of {len(maps)} maps are zero everywhere. {self._emptiness()}")
+            text = f"{type(self).__name__}: {empty} of {len(maps)} maps are zero everywhere. {self._emptiness()}"
+            warn_caller(text, ParameterWarning)
         return maps
 
     def _coefficients(
@@ -77,7 +78,8 @@ class _Surrogate(FeatureAttribution, ABC):
             warn_caller(
                 f"{type(self).__name__}: {count} perturbations do not determine the {features.most} features of an "
                 "image, and the map is largely chance. Take more (n_samples), or fewer features: feature_mask='slic' "
-                "or 'grid'."
+                "or 'grid'.",
+                ParameterWarning,
             )
         flat, most = images.flatten(1), self.rows_of(model, images)
         coefficients = []

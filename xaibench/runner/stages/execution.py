@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing, stated
+from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
 from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
@@ -34,7 +36,9 @@ def execute(job: Job, store: Store, device: str = "auto") -> None:
     Raises:
         Exception: Whatever the part raises; nothing is stored then.
     """
-    with _one_thread():
+    with _one_thread(), warnings.catch_warnings():
+        # A suite states its parameters, those of a paper too, and a run counts the maps that are zero.
+        warnings.simplefilter("ignore", ParameterWarning)
         _OF_STAGE[job.stage](job, store, device)
 
 
