@@ -18,7 +18,7 @@ from xaibench.statistics.grouped_scores import Floats
 #: Fewer variances say too little of how alike they are.
 FEWEST = 8
 #: Standard errors by which they are taken to be less alike than they seem.
-CAUTION = 0.5
+CAUTION = 1.0
 
 
 def moderated(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
@@ -44,7 +44,7 @@ def moderated(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
     of, their = variance[used], freedom[used]
     logs = np.log(of) - digamma(their / 2) + np.log(their / 2)
     spread = float(logs.var(ddof=1))
-    # Few variances tell badly how alike they are: half a standard error on the safe side.
+    # Few variances tell badly how alike they are: a standard error on the safe side.
     excess = spread * (1 + CAUTION * math.sqrt(2 / (len(of) - 1))) - float(polygamma(1, their / 2).mean())
     prior = 2 * inverse_trigamma(excess) if excess > 0 else math.inf
     if math.isinf(prior):

@@ -10,6 +10,7 @@ import pytest
 from xaibench.runfolder.tables import SCORES, TABLES
 from xaibench.runner import load_suite, run
 from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.stages import gathering
 from xaibench.runner.stages.gathering import collect
 from xaibench.runner.store.result_store import Store
 
@@ -84,3 +85,24 @@ def test_the_runner_writes_the_schema(tiny_run):
         if file.exists() and file.suffix == ".csv":
             assert file.read_text().partition("\n")[0].split(",") == list(table.columns)
     assert {"scores", "trainings", "accuracy", "failures", "jobs"} <= {path.stem for path in tiny_run.iterdir()}
+
+
+def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(tiny_suite, tmp_path, monkeypatch):
+    text = tiny_suite.read_text().replace("samples = 6", 'samples = 6\ntrainings = "all"')
+    suite = tmp_path / "all.toml"
+    suite.write_text(text.replace('models = ["llr", "mlp"]', 'models = ["llr"]'))
+    folder = run(suite, tmp_path / "run", engine="serial").folder
+
+    def counted():
+        scores = pd.read_parquet(folder / "scores.parquet").query("model == 'llr'")
+        return set(scores.loc[scores["correct"], "seed"]), set(scores["seed"])
+
+    assert counted() == ({0, 1, 2}, {0, 1, 2}), "none has learned: the cell is what it is"
+    reached = pd.read_csv(folder / "trainings.csv").query("model == 'llr'").set_index("seed")["test_accuracy"]
+    assert reached.nunique() > 1
+    monkeypatch.setattr(gathering, "LEARNED", reached.max())
+    collect(make_plan(load_suite(suite)[0]), Store(folder / "store"), folder, {})
+    assert counted() == (set(reached.index[reached == reached.max()]), {0, 1, 2})
+    accuracy = pd.read_csv(folder / "accuracy.csv").query("model == 'llr'")
+    assert accuracy["trainings"].item() == 3
+    assert accuracy["learned"].item() == (reached == reached.max()).sum()

@@ -15,7 +15,7 @@ from xaibench.runfolder.descriptions import PARTS, PartWords, RunParts
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, IMAGES, SAMPLES, SCORES, TRAININGS, Table
 from xaibench.runner.plan.job_base import Job
-from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.plan.jobs import DataJob, Network
 from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
 from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_training
@@ -46,8 +46,9 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     """
     data, trained = store.keys("data"), store.keys("train")
     cells = [cell for cell in plan.cells if _trained(cell, data, trained)]
-    correct = _correct(cells, store, plan.suite.explaining.scored)
-    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, out / MERGED))
+    unlearned = _unlearned(cells, store)
+    correct = _correct(cells, store, plan.suite.explaining.scored, unlearned)
+    write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, unlearned, out / MERGED))
     trainings = [row for cell in cells for row in _training_rows(cell, store)]
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
@@ -55,7 +56,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
     write_atomic(out / PARTS, _parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
-    pictures = list(_pictures(cells, store, correct, out / MERGED))
+    pictures = list(_pictures(cells, store, correct, unlearned, out / MERGED))
     write_atomic(out / PICTURES, to_safetensors(pictures))
     if samples := list(_sample_rows(cells, store)):
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))
@@ -67,19 +68,53 @@ def _trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> b
     return cell.data.key in data and all(key in trained for job in cell.trainings for key in job.results)
 
 
-def _correct(cells: Iterable[CellPlan], store: Store, scored: str) -> dict[DataJob, torch.Tensor]:
+def _unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Network]:
+    """Networks of generated sets that have not learned their task, where others of the same cell of the paper have.
+
+    Their scores are kept and count as none of the correctly classified: what a network explains that answers by chance
+    says nothing of the method. Where none has learned, the cell is what it is.
+    """
+    reached: dict[tuple[str, str, str], dict[Network, float]] = {}
+    for cell in cells:
+        if place_of(cell)[1] != "-":
+            for network in cell.networks:
+                training, seed = chosen_training(store, network)
+                record = read_training(store, training.result(seed))
+                reached.setdefault((*place_of(cell), cell.model), {})[network] = 100 * record["test_accuracy"]
+    return frozenset(
+        network
+        for networks in reached.values()
+        for network, accuracy in networks.items()
+        if accuracy < LEARNED <= max(networks.values())
+    )
+
+
+def _correct(
+    cells: Iterable[CellPlan], store: Store, scored: str, unlearned: Container[Network]
+) -> dict[DataJob, torch.Tensor]:
     """For each data set ``[n_test]`` bool: the samples that every explained network classifies correctly, or all."""
+    import torch
+
+    none: dict[DataJob, torch.Tensor] = {}
     correct: dict[DataJob, torch.Tensor] = {}
     for cell in cells:
         for network in cell.networks:
             right = read_correct(store, network)
+            if network in unlearned:
+                none.setdefault(cell.data, torch.zeros_like(right))
+                continue
             right = right | (scored == "all")
             correct[cell.data] = correct[cell.data] & right if cell.data in correct else right
-    return correct
+    return none | correct
 
 
 def _write_scores(
-    cells: Iterable[CellPlan], store: Store, correct: Mapping[DataJob, torch.Tensor], merged: Path, path: Path
+    cells: Iterable[CellPlan],
+    store: Store,
+    correct: Mapping[DataJob, torch.Tensor],
+    unlearned: Container[Network],
+    merged: Path,
+    path: Path,
 ) -> None:
     """One row group a cell, so that memory does not grow with the suite."""
     import pyarrow.parquet as pq
@@ -87,7 +122,7 @@ def _write_scores(
     marks = store.keys("score")
     with pq.ParquetWriter(path, SCORES.arrow_schema(), write_page_checksum=True) as writer:
         for cell in cells:
-            table = cell_scores(cell, store, correct[cell.data].numpy(), marks, merged)
+            table = cell_scores(cell, store, correct[cell.data].numpy(), unlearned, marks, merged)
             if len(table):
                 writer.write_table(table)
 
@@ -220,7 +255,11 @@ def _words(part: NamedPart, kind: Kind) -> PartWords:
 
 
 def _pictures(
-    cells: Iterable[CellPlan], store: Store, correct: Mapping[DataJob, torch.Tensor], merged: Path
+    cells: Iterable[CellPlan],
+    store: Store,
+    correct: Mapping[DataJob, torch.Tensor],
+    unlearned: Container[Network],
+    merged: Path,
 ) -> Iterator[SampleCell]:
     """Of each scenario, background and model some samples of the first data set, with all their maps."""
     marks = store.keys("score")
@@ -228,6 +267,6 @@ def _pictures(
     for cell in cells:
         if cell.scores and chosen.setdefault(place_of(cell), cell.data) == cell.data:
             right = correct[cell.data].numpy()
-            scores = cell_scores(cell, store, right, marks, merged).to_pandas()
+            scores = cell_scores(cell, store, right, unlearned, marks, merged).to_pandas()
             if (found := picture_cell(cell, place_of(cell), scores, right, store)) is not None:
                 yield found

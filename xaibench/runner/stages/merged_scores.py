@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +37,16 @@ def place_of(cell: CellPlan) -> tuple[str, str]:
     return scenario, getattr(info, "background", "") or "-"
 
 
-def cell_scores(cell: CellPlan, store: Store, correct: Any, marks: Mapping[str, str], merged: Path) -> pa.Table:
+def cell_scores(
+    cell: CellPlan, store: Store, correct: Any, unlearned: Container[Network], marks: Mapping[str, str], merged: Path
+) -> pa.Table:
     """All scores of one cell; those that were merged before, and whose files are what they were, are not read again.
 
     Args:
         cell: The cell.
         store: Where its scores are; those of failed jobs are missing.
         correct: ``[n_test]`` bool.
+        unlearned: Networks of which no sample counts as correct.
         marks: ``store.keys("score")``.
         merged: Folder of the cells that were merged before.
 
@@ -53,12 +56,15 @@ def cell_scores(cell: CellPlan, store: Store, correct: Any, marks: Mapping[str, 
     shards = [(network, score) for network, score in cell.scores if score.key in marks]
     rows = [_constants(cell, network, score, store) for network, score in shards]
     keys = [score.key for _, score in shards]
-    state = json.dumps([rows, [(key, marks[key]) for key in keys], correct.tobytes().hex()])
+    counts = [network not in unlearned for network, _ in shards]
+    state = json.dumps(
+        [rows, [(key, marks[key]) for key in keys], correct.tobytes().hex(), *([counts] * (not all(counts)))]
+    )
     identity = hashlib.sha256(state.encode()).hexdigest()
     path = merged / f"{cell.data.key}-{re.sub(r'[^A-Za-z0-9_.+-]', '.', cell.model)}.parquet"
     table = _read_merged(path, identity)
     if table is None:
-        table = _merge(rows, list(store.load_tables("score", keys)), correct)
+        table = _merge(rows, list(store.load_tables("score", keys)), correct, counts)
         _keep_merged(path, identity, table)
     return table
 
@@ -86,7 +92,7 @@ def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) 
     return [constants[name] for name in _CONSTANT]
 
 
-def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any) -> pa.Table:
+def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any, counts: list[bool]) -> pa.Table:
     """The rows of all shards, with their constants repeated."""
     import numpy as np
     import pyarrow as pa
@@ -97,7 +103,7 @@ def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any) -> pa.Ta
     which = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
     own = pa.concat_tables([shard.select(_OWN).replace_schema_metadata() for shard in shards])
     columns = {name: own[name].cast(schema.field(name).type) for name in _OWN}
-    columns["correct"] = pa.array(correct[own["sample"].to_numpy()])
+    columns["correct"] = pa.array(correct[own["sample"].to_numpy()] & np.array(counts)[which])
     for name, values in zip(_CONSTANT, zip(*rows, strict=True), strict=True):
         columns[name] = pa.array(values, schema.field(name).type).take(pa.array(which))
     return pa.table([columns[name] for name in schema.names], schema)
