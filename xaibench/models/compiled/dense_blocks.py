@@ -55,9 +55,10 @@ class DenseBlock:
         """``[M, B, ...] -> [M, B, *out_shape]``; weight ``[M, O, C, kh, kw]``, bias ``[M, O]``."""
         members, filters = weight.shape[:2]
         rows = images.flatten(2) if self.fields is None else images.flatten(1, 2)
-        # One member after another: in the product of all, a member's numbers would depend on how many there are.
-        placed = torch.stack([one @ self.placement for one in weight.flatten(1)])
-        matrix = placed.view(members, -1, rows.shape[2])
+        # On a CPU one member after another: in the product of all, its numbers would depend on how many there are.
+        flat = weight.flatten(1)
+        each = flat.split(1) if flat.device.type == "cpu" else (flat,)
+        matrix = torch.cat([one @ self.placement for one in each]).view(members, -1, rows.shape[2])
         repeats = matrix.shape[1] // (self.windows * filters)
         if bias is None:
             bias = weight.new_zeros(members, filters)
