@@ -167,12 +167,12 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     return joined, tested.reindex(columns=list(COMPARISONS.columns))
 
 
-#: What an interval is over, and what it leaves out.
+#: What intervals are over, and what they leave out.
 _PROMISES = {
     "data sets": "over the data sets that were drawn, with their trainings and samples: other ones could have been.",
-    "trainings": "over the trainings and the samples of one data set: it leaves out what another one would change.",
-    "samples": "over the samples alone, of one training: it leaves out what another training or another data set would "
-    "change, which is often more.",
+    "trainings": "over the trainings and the samples of one data set: they leave out what another one would change.",
+    "samples": "over the samples alone, of one training: they leave out what another training or data set changes, which "
+    "is often more.",
 }
 
 
