@@ -171,8 +171,8 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
 _PROMISES = {
     "data sets": "over the data sets that were drawn, with their trainings and samples: other ones could have been.",
     "trainings": "over the trainings and the samples of one data set: they leave out what another one would change.",
-    "samples": "over the samples alone, of one training: they leave out what another training or data set changes, which "
-    "is often more.",
+    "samples": "over the samples alone, of one training: they leave out what another training or data set would have "
+    "changed, which is often more.",
 }
 
 
