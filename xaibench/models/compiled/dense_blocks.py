@@ -57,7 +57,7 @@ class DenseBlock:
         rows = images.flatten(2) if self.fields is None else images.flatten(1, 2)
         # On a CPU one member after another: in the product of all, its numbers would depend on how many there are.
         flat = weight.flatten(1)
-        each = flat.split(1) if flat.device.type == "cpu" else (flat,)
+        each = torch.split(flat, 1) if flat.device.type == "cpu" else (flat,)
         matrix = torch.cat([one @ self.placement for one in each]).view(members, -1, rows.shape[2])
         repeats = matrix.shape[1] // (self.windows * filters)
         if bias is None:
