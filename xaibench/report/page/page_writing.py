@@ -31,6 +31,7 @@ from xaibench.report.numbers.ranks_and_agreement import (
     rankings,
     table_4,
 )
+from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.score_summary import summarise, undefined
 from xaibench.report.numbers.time_spent import costs
 from xaibench.report.page.map_tables import map_table, sheet_tables
@@ -213,6 +214,8 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         grids=grids(run, found.summary),
         ranks=found.ranks,
         claims=claims(run),
+        firsts=first_places(found.boards),
+        reproducibility=reproducibility(run),
         all_scored=run.settings.get("explaining", {}).get("scored") == "all",
         promises=promises(run),
         limits={"pairs": ALL_PAIRS, "bundles": BUNDLES},

@@ -1,0 +1,128 @@
+"""Would it come out again? Where the variance of the scores comes from, and how much of the methods' order stays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
+from xaibench.report.numbers.leaderboards import Boards
+from xaibench.report.read.run_results import RunResults
+from xaibench.statistics.variance_sources import variance_components
+
+#: Shares of repetitions that are worth a word.
+WORTH = 0.005
+
+
+@dataclass(frozen=True)
+class Reproducibility:
+    """Of one cell and metric, over its methods (controls left out).
+
+    Attributes:
+        cell: Scenario, background and model.
+        metric: Name.
+        shares: Of the variance of a score: between data sets, between trainings, between samples, and the rest; mean
+            over the methods. What was drawn once has none.
+        tau: Kendall's tau of the methods' mean scores between two trainings: median, smallest and largest over all
+            pairs of trainings; ``nan`` with fewer than three methods that all trainings have scores of.
+        trainings: How many trainings there are, over all data sets.
+    """
+
+    cell: tuple[str, str, str]
+    metric: str
+    shares: tuple[float, float, float, float]
+    tau: tuple[float, float, float]
+    trainings: int
+
+
+def reproducibility(run: RunResults) -> list[Reproducibility]:
+    """How reproducible the scores are, for each cell with more than one training, metric by metric.
+
+    Args:
+        run: The run.
+
+    Returns:
+        In the order of the cells; empty where one training of each was explained.
+    """
+    found = []
+    for cell in cell_matrices(run):
+        if cell.drawn.level != "samples":
+            methods = [m for m, name in enumerate(cell.methods) if not run.explainers[name].control]
+            found += [_of_metric(cell, k, methods) for k in range(len(cell.metrics))] if methods else []
+    return found
+
+
+def _of_metric(cell: Matrices, metric: int, methods: list[int]) -> Reproducibility:
+    values = cell.values[:, metric][:, methods]
+    shares = variance_components(values, cell.drawn).shares()
+    known = shares[:, ~np.isnan(shares).any(axis=0)]
+    mean = known.mean(axis=1) if known.size else np.full(4, np.nan)
+    means = _means_of_trainings(cell, values)
+    taus = _taus(means[:, ~np.isnan(means).any(axis=0)])
+    between = (float(np.median(taus)), min(taus), max(taus)) if taus else (np.nan,) * 3
+    first, second, third, fourth = (float(share) for share in mean)
+    return Reproducibility(cell.cell, cell.metrics[metric], (first, second, third, fourth), between, len(means))
+
+
+def _means_of_trainings(cell: Matrices, values: Floats) -> Floats:
+    """``[T, M]``, of every training of every data set."""
+    drawn = cell.drawn
+    places = sorted(set(zip(drawn.data_sets.tolist(), drawn.trainings.tolist(), strict=True)))
+    rows = [values[(drawn.data_sets == data_set) & (drawn.trainings == training)] for data_set, training in places]
+    counts = np.array([(~np.isnan(part)).sum(axis=0) for part in rows])
+    sums = np.array([np.nansum(part, axis=0) for part in rows])
+    means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    return means
+
+
+def _taus(means: Floats) -> list[float]:
+    """Kendall's tau-b of every two rows."""
+    from scipy.stats import kendalltau
+
+    if means.shape[1] < 3:
+        return []
+    found = (float(kendalltau(one, other).statistic) for one, other in itertools.combinations(means, 2))
+    return [tau for tau in found if not np.isnan(tau)]
+
+
+def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
+    """How often each method would be first, by the mean of its ranks over all cells, were everything drawn again.
+
+    Ranks are by the mean score among the methods and controls of a cell; a method that some cell lacks has no place.
+
+    Args:
+        boards: Of the run.
+
+    Returns:
+        For each metric the methods that are first in some repetition and the share of repetitions, the largest first;
+        ties share a repetition.
+    """
+    standings = boards.standings
+    control = np.array([standings.run.explainers[name].control for name in standings.explainers], dtype=bool)
+    directions = standings.run.metrics
+    found = {}
+    for k, metric in enumerate(standings.metrics):
+        means = boards.means[:, :, k]  # [R, C, M]
+        placed = ~control & ~np.isnan(means).any(axis=(0, 1))
+        if placed.any():
+            sign = -1.0 if directions[metric].higher_is_better else 1.0
+            ranks = _ranks(sign * means)[:, placed]
+            firsts = ranks == ranks.min(axis=1, keepdims=True)
+            shares = (firsts / firsts.sum(axis=1, keepdims=True)).mean(axis=0)
+            found[metric] = _ordered(np.array(standings.explainers)[placed], shares)
+    return found
+
+
+def _ranks(losses: Floats) -> Floats:
+    """``[R, M]`` mean over the cells of ranks from 1, the smallest first; what is missing comes last."""
+    from scipy.stats import rankdata
+
+    return np.asarray(np.nanmean(rankdata(losses, axis=2, nan_policy="omit"), axis=1), dtype=np.float64)
+
+
+def _ordered(names: Iterable[str], shares: Floats) -> list[tuple[str, float]]:
+    kept = [(str(name), float(share)) for name, share in zip(names, shares, strict=True) if share >= WORTH]
+    return sorted(kept, key=lambda one: -one[1])
