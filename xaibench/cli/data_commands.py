@@ -40,7 +40,8 @@ def prepare(
         with count_bar("preparing") as progress:
             part.prepare(folder, workers=workers or os.cpu_count() or 1, progress=progress)
         print_table(_counts(part, folder))
-        typer.echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
+        if part.info.published:
+            typer.echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
         if part.info.benchmark_size:
             typer.echo(f"In Saliency-Bench (April 2025): {part.info.benchmark_size:,} images")
         typer.echo(f"Licence: {part.info.licence}")
