@@ -9,6 +9,10 @@ gc.disable()  # see pytest_collection_finish: together they take a tenth off the
 collect_ignore_glob = [] if find_spec("ray") else ["xaibench/runner/engines/ray_engine.py"]
 
 
+#: Begun first, so that no worker is left alone with one of them in the end.
+SLOW = {"test_kill.py", "test_add_a_part.py", "test_docs_site.py", "test_running.py", "test_annotated_page.py"}
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """As many as there are processors for folders; for files, or words given with ``-k``, this one (``-n`` overrules).
@@ -26,7 +30,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Names that differ from process to process are refused at once, and not only where several compare them."""
+    """Slow files first. Names that differ from process to process are refused at once, not where several compare."""
+    items.sort(key=lambda item: item.path.name not in SLOW)
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: a test's name holds an address; give the parameters ids without.")
