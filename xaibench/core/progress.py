@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which something is said at all, and between two lines where there is no terminal.
 SOON, FIRST_LINE, LINES = 0.5, 15.0, 60.0
+#: Of many steps, so many must be done before it is said how long the others take: the first ones wait for much.
+FEWEST = 5
 #: Seconds beyond which it is said beforehand how long it will take.
 LONG = 300.0
 
@@ -39,7 +41,7 @@ def duration(seconds: float) -> str:
 class Progress:
     """Says how far something has come, as a context manager; nothing of what ends within half a second.
 
-    When at the present pace it takes more than five minutes, a warning says so once, with what to do about it. The
+    When at the present pace it takes more than five minutes, a warning says so once, with the ``advice``. The
     environment variable ``TQDM_DISABLE=1`` turns all of it off.
 
     Args:
@@ -47,7 +49,7 @@ class Progress:
         total: How many there are; a function is asked when it is first needed; None = nobody knows.
         unit: Of what, in the singular.
         shown: False: nothing is said.
-        advice: What to do when it takes long.
+        advice: What to do when it takes long; empty: no warning.
         since: When it began, by ``time.monotonic()``; None = now.
         line: Of the terminal, where there are several bars.
         stays: Whether the bar stays when it is done.
@@ -116,15 +118,16 @@ class Progress:
 
     def _line(self, seconds: float, total: int | None) -> None:
         self._said = True
-        if total and self.done < total:
+        if total and max(1, min(total // 20, FEWEST)) <= self.done < total:
             left = duration(seconds / self.done * (total - self.done))
             said = f"{self.done} of {total} {self.unit}s, about {left} left"
         else:
-            said = f"{self.done} {self.unit}s in {duration(seconds)}"
+            of = f" of {total}" if total and self.done < total else ""
+            said = f"{self.done}{of} {self.unit}s in {duration(seconds)}"
         print(f"{self.what.strip()}: {said}", file=sys.stderr, flush=True)
 
     def _warn(self, seconds: float, total: int | None) -> None:
-        if self._warned or not total or seconds < 2 * SOON or seconds / self.done * total < LONG:
+        if self._warned or not self._advice or not total or seconds < 2 * SOON or seconds / self.done * total < LONG:
             return
         self._warned = True
         warn_caller(
