@@ -99,7 +99,10 @@ class Progress:
                 self._draw(now)
             elif now >= self._next_line and self.done:
                 self._next_line = now + LINES
-                self._line(now - self._start, self.total)
+                if self.done == self.total:
+                    self._said = True  # closing will say it
+                else:
+                    self._line(now - self._start, self.total)
 
     @property
     def total(self) -> int | None:
