@@ -217,7 +217,7 @@ class Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Count the record if it is one."""
-        self.count += "out of GPU memory" in record.getMessage()
+        self.count += "out of memory" in record.getMessage()
 
 
 def passes(on: Machine) -> Iterator[Line]:

@@ -6,6 +6,10 @@ On a pretended device (:mod:`pretend_device`), so that it is seen without a GPU.
 import contextlib
 import copy
 import functools
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pretend_device
@@ -16,11 +20,17 @@ from pretend_device import WrongPlaceError, pretended
 from torch import nn
 
 import xaibench as xb
+from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.explainers import EXPLAINERS, build
+from xaibench.explainers.forward import linear_surrogates
+from xaibench.explainers.forward.linear_surrogates import least_squares_of_sum
+from xaibench.explainers.gradients import smoothgrad
 from xaibench.metrics import METRICS
+from xaibench.metrics.model import imputation
 from xaibench.models import build as build_network
 from xaibench.models import fit_head, fit_many
 from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.stages import execution
 from xaibench.runner.stages.execution import execute
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_parsing import parse_suite
@@ -102,6 +112,50 @@ def test_metrics_ask_the_model_on_the_device(name, network):
     assert waits[0] == waits[1] <= 8
 
 
+@pytest.mark.parametrize("name", ["insertion", "deletion"])
+def test_a_curve_waits_as_often_whatever_its_points(name, network):
+    waits = []
+    for steps in (4, 32):
+        with pretended() as seen:
+            given = placed(network, *samples(2))
+            before = seen.synchronisations
+            METRICS.resolve(name)(*given, steps=steps, batch_size=4)
+            waits.append(seen.synchronisations - before)
+    assert waits[0] == waits[1]
+
+
+def noted(work, threads):
+    """The same, and who does it is written down."""
+
+    def done(*given):
+        threads.add(threading.get_ident())
+        return work(*given)
+
+    return done
+
+
+def drawing(threads, *given):
+    return [SimpleNamespace(standard_normal=noted(one.standard_normal, threads)) for one in sample_generators(*given)]
+
+
+@pytest.mark.parametrize("name", ["smoothgrad", "kernel_shap", "road"])
+def test_what_the_host_computes_is_done_beside_the_device(name, network, monkeypatch):
+    threads = set()
+    monkeypatch.setattr(smoothgrad, "sample_generators", functools.partial(drawing, threads))
+    monkeypatch.setattr(linear_surrogates, "least_squares_of_sum", noted(least_squares_of_sum, threads))
+    monkeypatch.setattr(imputation, "imputed", noted(imputation.imputed, threads))
+    for device in ("cpu", "pretend"):
+        threads.clear()
+        with pretended():
+            images, maps, targets = samples(3)
+            there = [copy.deepcopy(one).to(device) for one in (network, images, maps, targets)]
+            if name == "road":
+                METRICS.resolve(name)(*there, percentiles=(50,))
+            else:
+                xb.explain(name, there[0], images, targets, device=device, n_samples=200)
+        assert (threading.get_ident() in threads) == (device == "cpu")
+
+
 @pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "explainer"])
 def test_metrics_ask_the_explainer_on_the_device(name, network):
     metric = METRICS.resolve(name)
@@ -180,7 +234,8 @@ def test_a_suite_runs_on_the_device(tmp_path):
     with pretended() as seen:
         for job in jobs:
             execute(job, store, "pretend")
-        assert seen.sent
+    # What the trained networks make of the test samples is asked there, too.
+    assert {"network_training", "api"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
     here = Store(tmp_path / "here")
     for job in jobs:
         execute(job, here, "cpu")
@@ -188,6 +243,25 @@ def test_a_suite_runs_on_the_device(tmp_path):
         if job.stage == "score":
             values = [one.load_table("score", job.key)["value"].to_numpy() for one in (store, here)]
             np.testing.assert_allclose(*values, atol=1e-4)
+
+
+def test_a_job_sends_the_network_once_whatever_its_batches(tmp_path, monkeypatch):
+    some = SUITE | {"explainers": {"saliency": {}, "pattern_net": {}}, "metrics": {"deletion": {}}}
+    jobs = make_plan(parse_suite(some | {"training": SUITE["training"] | {"seeds": [0]}})).jobs
+    copies, copied = [], copy.deepcopy
+
+    def counted(what, *memo):
+        asker = Path(sys._getframe(1).f_code.co_filename).stem
+        copies.extend([what] * (isinstance(what, nn.Module) and asker in ("apply", "api")))
+        return copied(what, *memo)
+
+    monkeypatch.setattr(copy, "deepcopy", counted)
+    monkeypatch.setattr(execution, "batches", lambda split, start, stop: (split[i : i + 1] for i in range(start, stop)))
+    with pretended():
+        for job in jobs:
+            copies.clear()
+            execute(job, Store(tmp_path), "pretend")
+            assert len(copies) == (job.stage in ("explain", "score")), f"{job}: five batches, {len(copies)} copies"
 
 
 def test_evaluate_computes_on_the_device(network):

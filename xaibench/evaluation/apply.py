@@ -314,11 +314,14 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _has_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> bool:
+    import torch
+
     own = model.state_dict()
-    return own.keys() == weights.keys() and all(
-        own[name].shape == tensor.shape and bool((own[name].to(tensor.device) == tensor).all())
-        for name, tensor in weights.items()
-    )
+    if own.keys() != weights.keys() or any(own[name].shape != tensor.shape for name, tensor in weights.items()):
+        return False
+    # All in one look: the host waits for a GPU once, not for each tensor.
+    same = [(own[name].to(tensor.device) == tensor).all() for name, tensor in weights.items()]
+    return not same or bool(torch.stack([one.to(same[0].device) for one in same]).all())
 
 
 def _array(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

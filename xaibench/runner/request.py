@@ -29,7 +29,7 @@ class RunRequest:
         store: Where the results of the jobs lie; default ``store`` in the run folder.
         workers: The most jobs to run at a time on CPUs; default one a CPU.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
-        device_workers: Processes that share the GPUs; default one each.
+        device_workers: Processes that share the GPUs; default up to four each.
         root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
         models: These instead of the suite's.

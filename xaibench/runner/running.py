@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xaibench.core.compute.device import devices_of, resolve_device
+from xaibench.core.compute.host_work import available_cpus
 from xaibench.core.messages import unknown
 from xaibench.core.rich_results import html_table
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
 from xaibench.runner.costs.calibration import learn
-from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial, available_cpus
+from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.job_base import STAGES, Job, Stage
 from xaibench.runner.plan.planning import Plan
@@ -123,7 +124,8 @@ def run(
             ``store`` in the run folder. With ``"ray"`` every machine must reach it under this name.
         address: Of the Ray cluster, or ``"auto"`` for the one that this machine is part of; default a new one on this
             machine alone.
-        device_workers: Processes that share the GPUs; default one each. With ``"ray"``, jobs that share one GPU.
+        device_workers: Processes that share the GPUs; default up to four each, as their memory and the CPUs
+            allow. With ``"ray"``, jobs that share one GPU.
         root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
         models: These instead of the suite's.

@@ -12,6 +12,7 @@ from xaibench.runner.costs.estimates import START, estimate
 from xaibench.runner.engines.local_engines import Outcome
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.store_files import write_atomic
+from xaibench.runner.suites.suite_parsing import parse_suite
 
 
 @pytest.fixture
@@ -113,6 +114,20 @@ def test_amounts_are_those_of_the_suite():
     assert explain.kind() != explain.kind("cuda")
     control = next(job for job in jobs if job.stage == "explain" and job.network is None)
     assert control.kind() == control.kind("cuda"), "a control is made on the CPU"
+
+
+def test_what_another_precision_costs_is_remembered_apart():
+    tables = {
+        "name": "s",
+        "title": "S",
+        "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr"]}],
+        "explainers": {"saliency": {}, "uniform": {}},
+        "metrics": {"iou": {}, "deletion": {}},
+    }
+    other = tables | {"training": {"precision": "tf32"}, "explaining": {"precision": "tf32"}}
+    exact, rounded = ({job.kind("cuda") for job in make_plan(parse_suite(each)).jobs} for each in (tables, other))
+    same = [json.loads(kind)[:2] for kind in exact & rounded]
+    assert sorted(same) == [["data", "xai-tris/lin-white-8x8"], ["explain", "uniform"], ["score", "iou"]]
 
 
 def test_a_cache_that_cannot_be_written_is_passed_over(fresh_cache, monkeypatch):

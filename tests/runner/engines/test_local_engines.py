@@ -6,6 +6,7 @@ from multiprocessing import forkserver
 
 import pytest
 
+from xaibench.runner.engines import local_engines
 from xaibench.runner.engines.local_engines import Processes
 from xaibench.runner.engines.scheduling import TRIES
 from xaibench.runner.plan.jobs import DataJob
@@ -46,6 +47,16 @@ def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):
         monkeypatch.setattr(pool._executor, "submit", refuse)
         assert not _outcome(engine, _job(0)).error
     assert refused == [True]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpus", "memory", "each"),
+    [(1, 16, 139, 4), (8, 16, 139, 1), (1, 2, 139, 1), (2, 64, 40, 2), (1, 9, 8, 1)],
+)
+def test_processes_share_a_gpu_as_memory_and_processors_allow(gpus, cpus, memory, each, monkeypatch):
+    monkeypatch.setattr(local_engines, "available_cpus", lambda: cpus)
+    monkeypatch.setattr(local_engines, "memory_of", lambda device: memory)
+    assert local_engines.default_drivers([f"cuda:{i}" for i in range(gpus)]) == gpus * each
 
 
 def test_a_store_in_memory_is_refused(tmp_path):

@@ -177,6 +177,26 @@ def test_a_store_that_the_machines_do_not_share_is_named(parts, cluster, tmp_pat
         run(parts / "ray.toml", tmp_path / "run", engine="ray", address=cluster.address, device="cpu")
 
 
+class Context:
+    """What Ray says inside a task that was given the second GPU."""
+
+    def get_accelerator_ids(self):
+        return {"GPU": ["7"]}
+
+
+def test_a_task_computes_on_the_gpu_that_it_was_given(monkeypatch):
+    from xaibench.runner.engines import ray_engine
+
+    # By its number among all, for Ray keeps a process for the next task, and torch goes on seeing what it saw first.
+    assert ray_engine._ALL_GPUS["env_vars"] == {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+    monkeypatch.setattr(ray, "get_runtime_context", Context)
+    monkeypatch.setattr(ray_engine, "run_job", lambda job, store, device: device)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [ray_engine._run_there(None, None, device) for device in ("cuda", "cpu")] == ["cuda:1", "cpu"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert ray_engine._run_there(None, None, "cuda") == "cuda:7"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -73,6 +73,20 @@ def devices_of(device: str) -> list[str]:
     return [str(resolve_device(device))]
 
 
+def memory_of(device: str) -> float:
+    """GiB of a GPU's own memory; 0 of a device that shares the machine's.
+
+    Example:
+        >>> memory_of("cpu")
+        0.0
+    """
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return 0.0
+    return torch.cuda.get_device_properties(device).total_memory / 2**30
+
+
 def _devices_here() -> list[str]:
     import torch
 

@@ -7,15 +7,20 @@ over samples would not average it out, and its interval would not know of it. So
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from xaibench.core.compute.host_work import beside
+
+#: Blocks that are drawn ahead of the device.
+_AHEAD = 4
 
 #: The images whose random numbers are drawn inside the outermost block of :func:`drawing_as`.
 _ORIGINALS: ContextVar[Tensor | None] = ContextVar("originals", default=None)
@@ -48,6 +53,48 @@ def sample_generators(seed: int, images: Tensor) -> list[np.random.Generator]:
     pixels = (counted.detach().cpu().float() + 0.0).flatten(1).numpy()
     digests = (hashlib.blake2b(b"%d %s" % (seed, row.tobytes()), digest_size=16).digest() for row in pixels)
     return [np.random.Generator(np.random.Philox(key=np.frombuffer(digest, dtype="<u8"))) for digest in digests]
+
+
+def normal_numbers(
+    generators: list[np.random.Generator], like: Tensor, cut: Iterable[tuple[slice, slice]]
+) -> Iterator[Tensor]:
+    """Standard normal numbers for the blocks of samples and steps that an explainer goes through.
+
+    A GPU is done with a block sooner than one thread has drawn the next. So, for a device other than the CPU, several
+    threads draw, and some blocks ahead, while the device computes; what they draw is the same.
+
+    Args:
+        generators: One for each sample. They draw number by number, so that the blocks do not change what is drawn.
+        like: ``[N, C, H, W]``, whose shape, type and device count.
+        cut: Samples and steps of each block; the steps of a sample in their order.
+
+    Yields:
+        ``[n, s, C, H, W]`` for n samples and s steps.
+    """
+    device, blocks, drawn = like.device, iter(cut), deque[tuple[Tensor, list[Callable[[], Tensor]]]]()
+    last: dict[int, Callable[[], Tensor]] = {}
+
+    def draw(number: int, row: Tensor, before: Callable[[], Tensor] | None) -> Tensor:
+        if before is not None:  # another block of the same sample, from the same generator
+            before()
+        return row.copy_(torch.from_numpy(generators[number].standard_normal(row.shape)))
+
+    with beside(device) as submit:
+        while True:
+            for samples, steps in itertools.islice(blocks, 1 if device.type == "cpu" else _AHEAD - len(drawn)):
+                numbers = range(len(generators))[samples]
+                shape = (len(numbers), steps.stop - steps.start, *like.shape[1:])
+                # From pinned memory a copy goes to the GPU while it computes.
+                block = torch.empty(shape, dtype=like.dtype, pin_memory=device.type == "cuda")
+                for number, row in zip(numbers, block, strict=True):
+                    last[number] = submit(draw, number, row, last.get(number))
+                drawn.append((block, [last[number] for number in numbers]))
+            if not drawn:
+                return
+            block, rows = drawn.popleft()
+            for row in rows:
+                row()
+            yield block.to(device, non_blocking=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.core.compute.host_work import beside
 from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.part_info import ExplainerInfo, described
@@ -81,8 +83,28 @@ class _Surrogate(FeatureAttribution, ABC):
                 "or 'grid'.",
                 ParameterWarning,
             )
+        with warnings.catch_warnings(), beside(images.device) as submit:
+            # Here, because the threads that fit share the filters.
+            warnings.filterwarnings("ignore", "Objective did not converge")
+            asked = self._asked(model, images, targets, features, rngs, count)
+            # The regressions are small: they are solved on the CPU, in float64, while a device goes on.
+            solved = [submit(self._fit, mask.double(), found, weight) for mask, found, weight in asked]
+            return torch.stack([coefficients() for coefficients in solved])
+
+    def _asked(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        features: Features,
+        rngs: list[np.random.Generator],
+        count: int,
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """What is regressed for each image: the coalitions ``[s, F]``, the outputs for them and their weights ``[s]``.
+
+        On the CPU, in groups of as many images as one pass takes.
+        """
         flat, most = images.flatten(1), self.rows_of(model, images)
-        coefficients = []
         size = max(1, most // count)
         for start in range(0, len(flat), size):
             part = slice(start, min(start + size, len(flat)))
@@ -95,10 +117,7 @@ class _Surrogate(FeatureAttribution, ABC):
                 rows = torch.where(kept, x[samples, None], self.baseline)
                 outputs[samples, steps] = row_outputs(model, rows, images, y[samples])
                 weights[samples, steps] = self._weights(x[samples, None], rows)
-            # The regressions are small: they are solved on the CPU, in float64.
-            regressions = zip(drawn, outputs.cpu().double(), weights.cpu().double(), strict=True)
-            coefficients += [self._fit(joined.double(), found, weight) for joined, found, weight in regressions]
-        return torch.stack(coefficients)
+            yield from zip(drawn, outputs.cpu().double(), weights.cpu().double(), strict=True)
 
     @abstractmethod
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
@@ -175,7 +194,6 @@ class LIME(_Surrogate):
         return torch.exp(-(distances**2) / (2 * self.kernel_width**2))
 
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import Lasso
 
         share = weights / weights.sum()
@@ -188,12 +206,8 @@ class LIME(_Surrogate):
         alpha = most / 100 if self.alpha is None else self.alpha
         if most == 0 or alpha >= most:
             return torch.zeros(masks.shape[1], dtype=torch.float64)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            # Nothing in it is random, but without a random_state it would draw from NumPy's global generator.
-            lasso = Lasso(alpha=alpha, random_state=0).fit(
-                masks.numpy(), outputs.numpy(), sample_weight=weights.numpy()
-            )
+        # Nothing in it is random, but without a random_state it would draw from NumPy's global generator.
+        lasso = Lasso(alpha=alpha, random_state=0).fit(masks.numpy(), outputs.numpy(), sample_weight=weights.numpy())
         return torch.from_numpy(lasso.coef_)
 
     def _emptiness(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
 
@@ -145,11 +145,12 @@ class GradientSHAP(Attribution):
         along = images.new_tensor(np.stack([places for places, _ in drawn])).reshape(*shape, 1, 1, 1)
         start = torch.as_tensor(np.stack([chosen for _, chosen in drawn]), device=images.device)
         total = torch.zeros_like(images)
-        for samples, steps in blocks(*shape, self.rows(images)):
+        cut = list(blocks(*shape, self.rows(images)))
+        noise = normal_numbers(generators, images, cut)
+        for samples, steps in cut:
             end = images[samples, None].expand(-1, steps.stop - steps.start, -1, -1, -1)
             if self.stdev:
-                noise = np.stack([generator.standard_normal(end.shape[1:]) for generator in generators[samples]])
-                end = end + self.stdev * images.new_tensor(noise)
+                end = end + self.stdev * next(noise)
             difference = end - baselines[start[samples, steps]]
             points = end - (1 - along[samples, steps]) * difference
             total[samples] += (difference * _gradients(model, points, targets[samples])).sum(1)

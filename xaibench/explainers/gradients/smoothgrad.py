@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
 
@@ -85,15 +84,13 @@ class SmoothGrad(Attribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
-        # They draw number by number, so that the blocks do not change what is drawn.
         generators = sample_generators(self.seed, images)
         low, high = images.flatten(1).aminmax(dim=1)
         stdev = (self.noise * (high - low)).reshape(-1, 1, 1, 1, 1)
         total = torch.zeros_like(images)
-        for samples, steps in blocks(len(images), self.n_samples, self.rows(images)):
-            shape = (len(stdev[samples]), steps.stop - steps.start, *images.shape[1:])
-            noise = np.stack([generator.standard_normal(shape[1:]) for generator in generators[samples]])
-            copies = images[samples, None] + stdev[samples] * images.new_tensor(noise)
-            classes = targets[samples].repeat_interleave(shape[1])
-            total[samples] += target_gradient(model, copies.flatten(0, 1), classes).reshape(shape).sum(1)
+        cut = list(blocks(len(images), self.n_samples, self.rows(images)))
+        for (samples, _), noise in zip(cut, normal_numbers(generators, images, cut), strict=True):
+            copies = images[samples, None] + stdev[samples] * noise
+            classes = targets[samples].repeat_interleave(noise.shape[1])
+            total[samples] += target_gradient(model, copies.flatten(0, 1), classes).reshape(noise.shape).sum(1)
         return reduce_channels(total / self.n_samples, self.channels)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xaibench.core.checks import check_amount, check_choice
+from xaibench.core.compute.host_work import beside
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
@@ -87,7 +88,8 @@ def road(
     together; here p percent go, ties in the order of the pixels. Its ``ROADMostRelevantFirst`` has the opposite sign.
     Quantus' ``ROAD`` averages over the first batch only, and its noise comes from the global generator.
 
-    The system is solved by a direct sparse solver on the CPU, the images of other devices being copied there.
+    The system is solved by a direct sparse solver on the CPU, the images of other devices being copied there,
+    where several threads solve beside the device.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
@@ -147,8 +149,9 @@ def road(
             return imputed(exact[sample], removed) + shake
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
-            made = [row(*place) for place in zip(sample.tolist(), point.tolist(), strict=True)]
-            return torch.from_numpy(np.stack(made)).to(image)
+            with beside(image.device) as submit:
+                made = [submit(row, *place) for place in zip(sample.tolist(), point.tolist(), strict=True)]
+                return torch.from_numpy(np.stack([solved() for solved in made])).to(image)
 
         return rows
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from xaibench.runner.engines.local_engines import Outcome, available_cpus, run_job
+from xaibench.core.compute.host_work import available_cpus
+from xaibench.runner.engines.local_engines import Outcome, run_job
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job
 from xaibench.runner.plan.planning import Plan
 from xaibench.runner.run_environment import processor

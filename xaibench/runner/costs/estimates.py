@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from xaibench.core.compute.device import devices_of
+from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.simulation import simulate
-from xaibench.runner.engines.local_engines import available_cpus
+from xaibench.runner.engines.local_engines import default_drivers
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.request import OpenRequest, RunRequest
 
@@ -130,7 +131,7 @@ def _estimate(asked: RunRequest, opened: OpenRequest, measure: bool, say: Callab
     plan, results = opened.plan, opened.store
     devices = devices_of(asked.device)
     on = devices[0].partition(":")[0]
-    drivers = asked.device_workers if asked.device_workers is not None else (0 if on == "cpu" else len(devices))
+    drivers = asked.device_workers if asked.device_workers is not None else default_drivers(devices)
     costs = calibrate(plan, on, say) if measure else known_costs()
     keys = {stage: results.keys(stage) for stage in STAGES}
     done = {job for job in plan.jobs if all(key in keys[job.stage] for key in job.results)}

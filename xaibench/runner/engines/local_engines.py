@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
 
-from xaibench.core.compute.device import devices_of
+from xaibench.core.compute.device import devices_of, memory_of
+from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.engines.freed_memory import keep_freed_memory
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store, StoreError
@@ -147,17 +148,16 @@ class Serial:
 class Processes:
     """Jobs in worker processes on this machine, one thread each.
 
-    With a GPU there are two pools: a process for each GPU runs the jobs that train or ask a network, the others run
-    the rest (data, controls, scores) on the CPU. Each pool has a line of its own, so that neither waits for the other's
-    jobs: maps are scored while others are still being made.
+    With a GPU there are two pools: a few processes for each GPU run the jobs that train or ask a network, the others
+    run the rest (data, controls, scores) on the CPU. Each pool has a line of its own, so that neither waits for the
+    other's jobs: maps are scored while others are still being made.
 
     Args:
         store: Where results go.
         device: As in :func:`xaibench.explain`.
         workers: Number of processes for the CPU; default one for each CPU that this process may use, less those that
             drive a GPU.
-        device_workers: Number of processes that run what uses the device; default one for each GPU, and on the CPU none
-            of their own.
+        device_workers: Number of processes that run what uses the device; default as :func:`default_drivers` says.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Processes:
                 "choose a folder or an object store, or engine 'serial'."
             )
         devices = devices_of(device)
-        drivers = device_workers if device_workers is not None else (0 if devices == ["cpu"] else len(devices))
+        drivers = device_workers if device_workers is not None else default_drivers(devices)
         self._cpu = _Pool(store, ["cpu"], workers or max(1, available_cpus() - drivers))
         self._device = _Pool(store, devices, drivers) if drivers else self._cpu
 
@@ -258,11 +258,30 @@ class _Pool:
                 process.terminate()
 
 
-def available_cpus() -> int:
-    """CPUs that this process may use, which is fewer than the machine has inside a container or a job of a cluster."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+#: The most processes that share a GPU, and the GiB of its memory that each of them should find.
+_SHARING, _MEMORY = 4, 16
+
+
+def default_drivers(devices: list[str]) -> int:
+    """How many processes share out some devices when nobody says.
+
+    More than one for each GPU where it has the memory and the machine the CPUs: while one of them fits a regression,
+    solves for imputed pixels, reads images or launches many small kernels, the passes of another keep the GPU busy.
+
+    Args:
+        devices: As :func:`xaibench.core.compute.device.devices_of` gives them.
+
+    Returns:
+        0 for the CPU, whose processes all do the same; else as many for each GPU, at least one.
+
+    Example:
+        >>> default_drivers(["cpu"])
+        0
+    """
+    if devices == ["cpu"]:
+        return 0
+    each = min(_SHARING, available_cpus() // (2 * len(devices)), *(memory_of(device) // _MEMORY for device in devices))
+    return len(devices) * max(1, int(each))
 
 
 #: The device of this worker process.

@@ -19,8 +19,9 @@ from typing import Any
 import ray
 from ray.exceptions import OutOfMemoryError, RayTaskError
 
+from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.engines.freed_memory import keep_freed_memory
-from xaibench.runner.engines.local_engines import Outcome, available_cpus, run_job
+from xaibench.runner.engines.local_engines import Outcome, run_job
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import is_remote
@@ -35,9 +36,21 @@ class RayError(ValueError):
     """A cluster that cannot be reached, or that has not what the run asks for."""
 
 
+#: Ray would show a task the GPU that it was given, and no other. But torch looks once in the life of a process at what
+#: there is, and Ray keeps the process for the next task: that would compute on the first one's GPU. So all are seen.
+_ALL_GPUS = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
+
+
 def _run_there(job: Job, store: Store, device: str) -> Outcome:
     keep_freed_memory()
-    return run_job(job, store, device)
+    given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+    return run_job(job, store, _seen_as(given[0]) if device == "cuda" else device)
+
+
+def _seen_as(gpu: str) -> str:
+    """What torch calls the GPU that Ray calls so: its place among those that the process sees."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return f"cuda:{seen.split(',').index(gpu) if seen else gpu}"
 
 
 #: As a task. The scheduler decides what is tried again.
@@ -113,7 +126,7 @@ class Ray:
         options: dict[str, Any] = {"memory": min(memory, self._most_memory), "num_cpus": 1}
         if self._takes_gpu(job):
             # No CPU beside the GPU: else jobs that need CPUs alone could keep the GPUs idle.
-            options |= {"num_cpus": 0, "num_gpus": 1 / self._jobs_per_gpu}
+            options |= {"num_cpus": 0, "num_gpus": 1 / self._jobs_per_gpu, "runtime_env": _ALL_GPUS}
             self._on_gpu += 1
         device = self._device if job.uses_device else "cpu"
         self._running[_run.options(**options).remote(job, self._store, device)] = job

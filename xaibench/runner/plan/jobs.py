@@ -119,7 +119,7 @@ class TrainJob(Job):
 
     def _alike(self) -> list[Any]:
         shape, parameters = self.data.image_shape, self.parameters
-        how = [parameters.get("batch_size"), parameters.get("method"), self.build.as_json()]
+        how = [parameters.get(name) for name in ("batch_size", "method", "precision")] + [self.build.as_json()]
         return [self.model, shape, len(self.seeds), *how]
 
     @property
@@ -242,7 +242,7 @@ class ExplainJob(Job):
 
     def _alike(self) -> list[Any]:
         own = [self.explainer.use, self.explainer.parameters.as_json(), self.data.image_shape]
-        return [*own, self.network.model if self.network else "", self.output]
+        return [*own, *([self.network.model, self.precision] if self.network else [""]), self.output]
 
     @property
     def can_be_small(self) -> bool:
@@ -322,7 +322,8 @@ class ScoreJob(Job):
     def _alike(self) -> list[Any]:
         asks = part_facts.metric_kind(self.metric.use) == "explainer"
         own = [self.metric.use, self.metric.parameters.as_json(), self.explain.data.image_shape]
-        return [*own, self.network.model if self.network else "", self.explain.explainer.use if asks else ""]
+        asked = [self.network.model, self.explain.precision] if self.network else []
+        return [*own, *asked, self.explain.explainer.use if asks else ""]
 
     @property
     def can_be_small(self) -> bool:
