@@ -1,6 +1,7 @@
 """The rooms of the package: few things in each, names that tell them apart, and no way round in a circle."""
 
 import ast
+import importlib.util
 from collections import Counter
 from pathlib import Path
 
@@ -167,3 +168,14 @@ def _house(folder, files):
         (folder / "house" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "house" / name).write_text(text)
     return folder / "house"
+
+
+def test_no_benchmark_hides_a_module_that_others_import():
+    # A script's folder comes first on the path: one called coverage.py was imported by numba in place of the package.
+    folder = ROOT.parent / "benchmarks"
+    if not folder.is_dir():
+        pytest.skip("the benchmarks are not part of an installation")
+    # What is found without an origin is a folder of the tests.
+    found = {path.stem: importlib.util.find_spec(path.stem) for path in folder.glob("*.py")}
+    hidden = {name for name, spec in found.items() if spec is not None and spec.origin is not None}
+    assert hidden == set()

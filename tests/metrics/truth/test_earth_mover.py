@@ -15,12 +15,14 @@ from part_cases import MetricCase
 from scipy.ndimage import gaussian_filter
 
 from xaibench.metrics import TransportError, emd, emd_perf
+from xaibench.metrics.truth import earth_mover
 from xaibench.metrics.truth import proven_distance as wasserstein
 from xaibench.metrics.truth.earth_mover import TransportProgress
-from xaibench.metrics.w1 import multiscale
+from xaibench.metrics.w1 import few_places, multiscale
 
 KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "constant"]
-ROUTES = {"POT": 10**9, "levels": -1}
+#: FEW_PAIRS and FEW_PLACES by which all goes to one solver.
+ROUTES = {"POT": (10**9, 0), "levels": (-1, 0), "few places": (10**9, 10**9)}
 CASES = {"emd": MetricCase(takes_magnitude=True), "emd_perf": MetricCase(takes_magnitude=True)}
 
 
@@ -44,9 +46,14 @@ def batch(size=20, seed=0):
     return maps, masks
 
 
+def force(monkeypatch, route):
+    for name, most in zip(("FEW_PAIRS", "FEW_PLACES"), ROUTES[route], strict=True):
+        monkeypatch.setattr(wasserstein, name, most)
+
+
 @pytest.fixture
 def ours(monkeypatch):
-    """No map is POT's."""
+    """No map is POT's, or one of many over few places."""
     monkeypatch.setattr(wasserstein, "FEW_PAIRS", -1)
 
 
@@ -54,13 +61,57 @@ def ours(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [8, 16])
 def test_emd_against_the_full_cost_matrix(kind, size, route, monkeypatch):
-    monkeypatch.setattr(wasserstein, "FEW_PAIRS", ROUTES[route])
+    force(monkeypatch, route)
     rng = np.random.default_rng(size)
     maps = np.stack([some_maps(kind, size, rng) for _ in range(4)])
     masks = rng.random((4, size, size)) < np.array([0.02, 0.1, 0.5, 0.95])[:, None, None]
     masks[:, 1, 1] = True
     expected = [oracle.emd_by_simplex(*case) for case in zip(maps, masks, strict=True)]
     np.testing.assert_allclose(emd(maps, masks, reduction="none"), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_a_set_is_scored_by_each_map_alone(monkeypatch):
+    # Two masks in turns, one of many places, an empty one and a map of zeros: the order, the neighbours and the cuts
+    # change no bit, and what is undefined stays so.
+    rng = np.random.default_rng(0)
+    masks = np.zeros((40, 8, 8), dtype=bool)
+    masks[::2, 1:3, 2:5], masks[1::2, 4:6, 5:7], masks[5] = True, True, rng.random((8, 8)) < 0.6
+    maps = np.concatenate([batch(8, seed)[0] for seed in range(6)])[:40]
+    masks[8] = False
+    together = emd(maps, masks, reduction="none")
+    assert np.flatnonzero(np.isnan(together)).tolist() == [5, 8, 12, 19, 26, 33]
+    alone = [emd(*case) for case in zip(maps, masks, strict=True)]
+    np.testing.assert_array_equal(together, alone)
+    shuffled = rng.permutation(40)
+    np.testing.assert_array_equal(emd(maps[shuffled], masks[shuffled], reduction="none"), together[shuffled])
+    monkeypatch.setattr("xaibench.metrics.shared.map_inputs._BLOCK_PIXELS", 3 * 8 * 8)
+    np.testing.assert_array_equal(emd(maps, masks, reduction="none"), together)
+
+
+def test_what_depends_on_the_mask_alone_is_done_once_for_all_maps_that_share_it(monkeypatch):
+    calls = []
+    monkeypatch.setattr(few_places, "few_places_emd", lambda *problem: calls.append(problem))
+    masks = np.zeros((60, 8, 8), dtype=bool)
+    for sample in range(60):
+        masks[sample, sample % 3, 2:6] = True
+    emd(np.ones((60, 8, 8)), masks)
+    ((_, _, order, groups, _, _),) = calls
+    assert (np.diff(groups[order]) != 0).sum() == 2  # three masks, one after the other
+    assert sorted(order) == list(range(60))
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_few_places_against_the_full_cost_matrix(data):
+    shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    few = data.draw(st.lists(st.sampled_from([0.0, 1e-9, 1.0, 2.0, 1e6]), min_size=1, max_size=4))  # zeros and ties
+    values, mask = rng.choice(few, shape), np.zeros(shape, dtype=bool)
+    mask.ravel()[rng.choice(mask.size, min(mask.size, int(rng.integers(1, 17))), replace=False)] = True
+    values[0, 0] += 1.0
+    lower, upper = wasserstein.wasserstein_to_few(np.zeros(1, int), values[None], mask[None])[0]
+    assert upper == pytest.approx(oracle.emd_by_simplex(values, mask), rel=1e-10, abs=1e-12)
+    assert lower <= upper <= lower * (1 + 1e-12) + 1e-15
 
 
 @given(data=st.data())
@@ -146,9 +197,9 @@ def test_emd_perf_refuses_the_released_diameter_of_an_oblong_image():
         emd_perf(np.ones((1, 9)), np.ones((1, 9)), diameter="released")
 
 
-def test_small_problems_are_pots_and_others_ours(monkeypatch):
+def test_each_problem_has_the_solver_for_its_size(monkeypatch):
     calls = []
-    for name in ("_by_pot", "_by_levels"):
+    for name in ("_by_pot", "_by_levels", "wasserstein_to_few"):
         solve = getattr(wasserstein, name)
         spy = lambda *problem, name=name, solve=solve: calls.append(name) or solve(*problem)  # noqa: E731
         monkeypatch.setattr(wasserstein, name, spy)
@@ -156,25 +207,33 @@ def test_small_problems_are_pots_and_others_ours(monkeypatch):
         left = np.arange(16 * width).reshape(16, width) % 2 == 0
         assert emd((~left).astype(float), left) == pytest.approx(oracle.emd_by_simplex(~left, left), rel=1e-11)
     assert calls == ["_by_pot", "_by_levels"]
+    monkeypatch.setattr(earth_mover, "wasserstein_to_few", wasserstein.wasserstein_to_few)
+    for marked, size in ((16, 32), (17, 32), (16, 33)):  # 16·1024 pairs
+        few = np.arange(size**2).reshape(size, size) < marked
+        values = np.exp(np.arange(size**2) % 7.0).reshape(size, size)
+        assert emd(values, few) == pytest.approx(oracle.emd_by_simplex(values, few), rel=1e-11)
+    assert calls[2:] == ["wasserstein_to_few", "_by_levels", "_by_levels"]
 
 
-def test_numba_is_loaded_for_large_images_only():
+@pytest.mark.parametrize(("size", "share"), [("20", "0.5"), ("8", "0.1")])
+def test_numba_is_loaded_for_large_images_and_small_masks_only(size, share):
     code = """
 import sys
 import numpy as np
 import xaibench.metrics
-for size, loaded in ((8, False), (16, False), (20, True)):
+for size, share, loaded in ((8, 0.5, False), (16, 0.5, False), (SIZE, SHARE, True)):
     values = np.random.default_rng(0).random((size, size))
-    xaibench.metrics.emd(values, values < 0.5)
+    xaibench.metrics.emd(values, values < share)
     assert ("numba" in sys.modules) is loaded, size
 """
+    code = code.replace("SIZE", size).replace("SHARE", share)
     environment = os.environ | {"POT_BACKEND_DISABLE_PYTORCH": "1"}  # not needed here, and slow to load
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_map_that_is_nearly_the_mask_is_exact_all_the_same(route, monkeypatch):
-    monkeypatch.setattr(wasserstein, "FEW_PAIRS", ROUTES[route])
+    force(monkeypatch, route)
     rng = np.random.default_rng(0)
     mask = rng.random((20, 20)) < 0.3
     values = mask * (1 + 1e-9 * rng.standard_normal(mask.shape))
@@ -288,6 +347,15 @@ def test_bad_number_of_workers(workers):
 def test_bad_time_limit(limit, kind):
     with pytest.raises(kind, match="time_limit must be a finite number >= 0, got"):
         emd_perf(np.ones((2, 2)), np.ones((2, 2)), time_limit=limit)
+
+
+def test_bounds_that_do_not_meet_are_an_error_not_a_score(monkeypatch):
+    def apart(maps, masks, order, groups, width, bounds):
+        bounds[:] = [[1.0, 1.0], [1.0, 1.0 + 1e-8]]
+
+    monkeypatch.setattr(few_places, "few_places_emd", apart)
+    with pytest.raises(TransportError, match=r"Map 2: The optimum was not reached: .* 1 and 1\.00000001 pixels"):
+        emd(np.ones((3, 8, 8)), np.stack([np.zeros((8, 8)), np.eye(8), np.eye(8)]))
 
 
 def test_a_solver_that_stops_short_is_an_error_not_a_score(monkeypatch):

@@ -6,9 +6,8 @@ the distance is the least mean way, in pixels, that carries ``p`` into ``q``:
     W1(p, q) = min sum_ij P_ij d(i, j)   over P >= 0 with row sums p and column sums q,
 
 ``d`` being the Euclidean distance between the centres of two pixels. Since ``d`` is a metric, the mass that ``p`` and
-``q`` have in common can stay where it is: W1(p, q) = W1((p - q)+, (q - p)+). What is left goes to the network simplex
-of POT if it is small, and to :mod:`xaibench.metrics.w1` if it is not. No distance
-becomes a score that is not proven by a lower bound: see :mod:`xaibench.metrics.truth.proven_distance`.
+``q`` have in common can stay where it is: W1(p, q) = W1((p - q)+, (q - p)+). No distance becomes a score that is not
+proven by a lower bound: see :mod:`xaibench.metrics.truth.proven_distance`, which knows the right solver for each size.
 """
 
 from __future__ import annotations
@@ -27,7 +26,15 @@ from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, reduce_scores, score_pairs
-from xaibench.metrics.truth.proven_distance import FEW_PAIRS, Bounds, TransportError, largest_distance, wasserstein
+from xaibench.metrics.truth.proven_distance import (
+    FEW_PAIRS,
+    Bounds,
+    TransportError,
+    largest_distance,
+    marks_few,
+    wasserstein,
+    wasserstein_to_few,
+)
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -269,15 +276,27 @@ class _Search:
 
     def __call__(self, maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Intervals:
         """Lower and upper bounds for the next ``n`` samples; the same ones if they are exact."""
-        samples = range(self.seen, self.seen + len(maps))
+        samples = self.seen + np.arange(len(maps))
         self.seen += len(maps)
+        bounds = np.empty((len(maps), 2))
+        few = marks_few(masks)
+        if few.any():
+            bounds[few] = wasserstein_to_few(samples[few], maps[few], masks[few])
+            for sample, found in zip(samples[few].tolist(), bounds[few].tolist(), strict=True):
+                self._tell(sample, tuple(found), done=True)
+        if not few.all():
+            bounds[~few] = self._one_by_one(samples[~few], maps[~few], masks[~few])
+        if self.exact:  # what is proven has one value
+            bounds[:, 0] = bounds[:, 1]
+        return bounds[:, 0], bounds[:, 1]
+
+    def _one_by_one(
+        self, samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_]
+    ) -> list[Bounds]:
         if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # so small that threads cost more than they gain
-            found = list(map(self._bounds, samples, maps, masks))
-        else:  # threads, for the loops of the solver do not hold the interpreter's lock
-            with ThreadPoolExecutor(self.workers) as pool:
-                found = list(pool.map(self._bounds, samples, maps, masks))
-        lower, upper = np.array(found).T
-        return lower, upper
+            return list(map(self._bounds, samples.tolist(), maps, masks))
+        with ThreadPoolExecutor(self.workers) as pool:  # the loops of the solver do not hold the interpreter's lock
+            return list(pool.map(self._bounds, samples.tolist(), maps, masks))
 
     def _bounds(self, sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_]) -> Bounds:
         magnitude = np.abs(values)
@@ -296,7 +315,7 @@ class _Search:
             except TransportError as error:
                 raise TransportError(f"Map {sample}: {error}") from error
         self._tell(sample, bounds, done=True)
-        return (bounds[1], bounds[1]) if self.exact else bounds  # what is proven has one value
+        return bounds
 
     def _tell(self, sample: int, bounds: Bounds, *, done: bool) -> None:
         if self.progress is not None:

@@ -1,6 +1,6 @@
 """Do 95 % intervals hold the truth in 95 % of runs, and do tests find a difference where there is none in 5 %?
 
-    python benchmarks/coverage.py [--runs 400] [--out FILE.md]
+    python benchmarks/interval_coverage.py [--runs 400] [--out FILE.md]
 
 Scores of sixteen methods are drawn as in an XAI-TRIS cell (data sets, trainings in them, samples crossed with
 trainings), with the standard deviations that a run of ``xai-tris-8x8`` over three data sets and three trainings each

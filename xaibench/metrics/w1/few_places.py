@@ -1,0 +1,233 @@
+"""Many maps over small ground truths: mass goes to few places, and what depends on the ground truth is done once.
+
+With ``k`` places that want mass and many pixels that have too much, a plan is a cloud of mass around each place, and
+all that matters of it is a table of ``k * k`` ways: what a unit costs more if it goes to place ``j`` rather than ``i``,
+at the pixel of ``i``'s cloud where that is least. Each pixel first sends all it has to the place that is nearest once
+its *price* is taken off; then what places have too much goes, by the shortest path through the table, to those that
+still want. The prices are kept such that no way betters the plan (reduced costs are not negative), so that the last
+plan is the best one, and they prove it: the successive shortest paths of Ahuja, Magnanti, Orlin: Network Flows, 1993,
+chapter 9, on a graph of ``k`` nodes.
+
+Distances to the marked pixels depend on the mask alone, and so do the prices to begin with: those of a map that is the
+same everywhere. They are found once for all maps of that mask. Masses are integers, so that flows are exact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.core.compiled_loops import kernel, part
+from xaibench.metrics.w1.pairs import Floats, Ints
+from xaibench.metrics.w1.pyramid import Masses, Places
+
+#: One unit of mass in integers; sums of two such stay in range.
+_UNIT = 2.0**60
+
+
+class Clouds(NamedTuple):
+    """A plan, and what it costs to change it.
+
+    Attributes:
+        flow: ``[k, m]`` mass from each pixel to each place.
+        over: ``[k]`` what each place has too much; negative where it wants more.
+        ways: ``[k, k]`` least extra cost of a unit that goes to the second place rather than the first.
+        via: ``[k, k]`` the pixel at which that is; -1 for an empty cloud.
+    """
+
+    flow: Masses
+    over: Masses
+    ways: Floats
+    via: Ints
+
+
+@kernel
+def few_places_emd(
+    maps: Floats, masks: NDArray[np.bool_], order: Places, groups: Places, width: int, bounds: Floats
+) -> None:
+    """Bounds of the distance between each map and its mask, both of mass one; they meet up to rounding.
+
+    Args:
+        maps: ``[n, pixels]``, taken by magnitude.
+        masks: ``[n, pixels]``, with few pixels marked, and one at least.
+        order: The samples in an order in which those of one mask follow each other. It changes no result.
+        groups: ``[n]`` the number of each sample's mask.
+        width: Columns of the image.
+        bounds: ``[n, 2]``, filled with the lower and the upper bound in pixels, but left where a map is all zero.
+    """
+    group = -1
+    places, costs, prices = np.empty(0, np.intp), np.empty((0, 0)), np.empty(0)
+    for sample in order:
+        mask = masks[sample]
+        if groups[sample] != group:
+            group = groups[sample]
+            places = np.flatnonzero(mask)
+            costs = _distances(places, len(mask), width)
+            prices = np.zeros(len(places))
+            net, moved = _surplus(np.ones(len(mask)), mask)
+            _transport(net, places, costs, prices)
+        peak = 0.0
+        for value in maps[sample]:
+            peak = max(peak, abs(value))
+        if peak > 0:  # divided by it, the sums of huge and of tiny maps neither over- nor underflow
+            net, moved = _surplus(np.abs(maps[sample]) / peak, mask)
+            lower, upper = _transport(net, places, costs, prices.copy())
+            bounds[sample, 0], bounds[sample, 1] = moved * lower, moved * upper
+
+
+@part
+def _distances(places: Places, pixels: int, width: int) -> Floats:
+    """``[k, pixels]`` from each place to each pixel."""
+    costs = np.empty((len(places), pixels))
+    for j in range(len(places)):
+        for pixel in range(pixels):
+            down, right = pixel // width - places[j] // width, pixel % width - places[j] % width
+            costs[j, pixel] = np.sqrt(float(down * down + right * right))
+    return costs
+
+
+@part
+def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
+    """What each pixel has too much, where what both have stays (the cost is a metric), and the mass that moves.
+
+    As integers that sum to zero. Each side is scaled by its own sum: they differ by rounding, which would count where
+    little moves.
+    """
+    surplus = values / values.sum() - mask / mask.sum()
+    moved = wanted = 0.0
+    for value in surplus:
+        moved, wanted = moved + max(value, 0.0), wanted + max(-value, 0.0)
+    net = np.zeros(len(surplus), np.int64)
+    if moved == 0 or wanted == 0:  # equal, up to rounding
+        return net, 0.0
+    over = largest = 0
+    for pixel in range(len(net)):
+        value = surplus[pixel]
+        net[pixel] = np.int64(np.rint(value / (moved if value > 0 else wanted) * _UNIT))
+        over += net[pixel]
+        if net[pixel] > net[largest]:
+            largest = pixel
+    net[largest] -= over
+    return net, moved
+
+
+@part
+def _transport(net: Masses, places: Places, costs: Floats, prices: Floats) -> tuple[float, float]:
+    """Bounds for a unit of mass. ``prices [k]`` are those to begin with, and then those of the best plan."""
+    rows, pixels = np.flatnonzero(net[places] < 0), np.flatnonzero(net > 0)
+    cost = np.empty((len(rows), len(pixels)))
+    for j in range(len(rows)):
+        for r in range(len(pixels)):
+            cost[j, r] = costs[rows[j], pixels[r]]
+    price, supply, demand = prices[rows], net[pixels], -net[places[rows]]
+    clouds = _nearest(cost, supply, demand, price)
+    while _send(clouds, cost, price):
+        pass
+    prices[rows] = price
+    upper = lower = 0.0
+    for j in range(len(rows)):
+        lower += price[j] * (demand[j] / _UNIT)
+        for r in range(len(pixels)):
+            upper += cost[j, r] * (clouds.flow[j, r] / _UNIT)
+    for r in range(len(pixels)):
+        least = np.inf
+        for j in range(len(rows)):
+            least = min(least, cost[j, r] - price[j])
+        lower += least * (supply[r] / _UNIT)
+    return lower, upper
+
+
+@part
+def _nearest(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> Clouds:
+    """All mass at the nearest place, prices taken off."""
+    k, m = cost.shape
+    clouds = Clouds(np.zeros((k, m), np.int64), -demand, np.full((k, k), np.inf), np.full((k, k), -1, np.int32))
+    for r in range(m):
+        nearest = 0
+        for j in range(1, k):
+            if cost[j, r] - price[j] < cost[nearest, r] - price[nearest]:
+                nearest = j
+        clouds.flow[nearest, r] = supply[r]
+        clouds.over[nearest] += supply[r]
+        _join(clouds, cost, nearest, r)
+    return clouds
+
+
+@part
+def _join(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
+    """Take a pixel into the cloud of a place: its ways may be shorter now."""
+    for other in range(len(cost)):
+        extra = cost[other, pixel] - cost[place, pixel]
+        if extra < clouds.ways[place, other]:
+            clouds.ways[place, other], clouds.via[place, other] = extra, pixel
+
+
+@part
+def _leave(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
+    """Look for the ways again that began at a pixel which the cloud has lost."""
+    for other in range(len(cost)):
+        if clouds.via[place, other] == pixel:
+            least, at = np.inf, -1
+            for r in range(cost.shape[1]):
+                if clouds.flow[place, r] > 0 and cost[other, r] - cost[place, r] < least:
+                    least, at = cost[other, r] - cost[place, r], r
+            clouds.ways[place, other], clouds.via[place, other] = least, at
+
+
+@part
+def _send(clouds: Clouds, cost: Floats, price: Floats) -> bool:
+    """Send mass from a place that has too much to the nearest that wants; whether there was any."""
+    end, before = _path(clouds, price)
+    if end < 0:
+        return False
+    amount, top = -clouds.over[end], end
+    while before[top] >= 0:
+        amount = min(amount, clouds.flow[before[top], clouds.via[before[top], top]])
+        top = before[top]
+    amount = min(amount, clouds.over[top])
+    clouds.over[top] -= amount
+    clouds.over[end] += amount
+    place = end
+    while before[place] >= 0:
+        above = before[place]
+        pixel = clouds.via[above, place]
+        clouds.flow[above, pixel] -= amount
+        clouds.flow[place, pixel] += amount
+        _join(clouds, cost, place, pixel)
+        if clouds.flow[above, pixel] == 0:
+            _leave(clouds, cost, above, pixel)
+        place = above
+    return True
+
+
+@part
+def _path(clouds: Clouds, price: Floats) -> tuple[int, Ints]:
+    """The shortest path from where is too much to where is too little (Dijkstra); raises the prices along it.
+
+    Returns:
+        Its end (-1 where no place has too much), and for each place the one before it.
+    """
+    k = len(price)
+    far, known, before = np.full(k, np.inf), np.zeros(k, np.bool_), np.full(k, -1, np.int32)
+    end = -1
+    for j in range(k):
+        if clouds.over[j] > 0:
+            far[j], end = 0.0, j
+    if end < 0:
+        return end, before
+    while True:
+        for j in range(k):
+            if not known[j] and (known[end] or far[j] < far[end]):
+                end = j
+        known[end] = True
+        if clouds.over[end] < 0:
+            break
+        for j in range(k):
+            way = far[end] + max(clouds.ways[end, j] + price[end] - price[j], 0.0)  # below it only by rounding
+            if not known[j] and way < far[j]:
+                far[j], before[j] = way, end
+    for j in range(k):
+        price[j] += min(far[j], far[end])
+    return end, before
