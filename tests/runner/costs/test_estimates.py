@@ -18,7 +18,7 @@ from xaibench.runner.suites.suite_parsing import parse_suite
 @pytest.fixture
 def fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "fresh"))
-    return tmp_path / "fresh" / "costs-1.json"
+    return tmp_path / "fresh" / "costs-2.json"
 
 
 def test_an_estimate_is_within_a_factor_of_the_truth(tiny_suite, fresh_cache, tmp_path):
@@ -106,7 +106,7 @@ def test_amounts_are_those_of_the_suite():
     assert data.amount == 40_000
     assert data.disk_mb == pytest.approx(40_000 * (4096 * 5 + 8) / 2**20)
     white = next(job for job in jobs if job.stage == "data" and "lin-white" in job.name)
-    assert white.shares == pytest.approx((0.9, 0.05, 0.05))
+    assert white.sizes == (36_000, 2_000, 2_000)
     assert next(job for job in jobs if job.stage == "train").amount == 500 * 36_000
     assert len(train.seeds) == 5
     assert next(job for job in jobs if job.stage == "score").amount == 2_000

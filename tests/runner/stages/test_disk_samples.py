@@ -10,6 +10,7 @@ import xaibench as xb
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
 from xaibench.runner.costs.estimates import estimate
+from xaibench.runner.request import RunRequest
 from xaibench.runner.stages import sample_data
 from xaibench.runner.stages.sample_data import read_data, read_test_split
 
@@ -55,6 +56,15 @@ def finished(pets, tmp_path_factory):
     result = run_it(pets, folder)
     assert result.failures == {}
     return folder / "run"
+
+
+def test_the_plan_counts_the_images_that_lie_there(pets, tmp_path):
+    (tmp_path / "suite.toml").write_text(SUITE.format(method="head", model=SMALL))
+    with RunRequest(tmp_path / "suite.toml", root=pets).opened() as request:
+        amounts = {job.stage: job.amount for job in request.plan.jobs}
+    there = xb.load("pet", root=pets, size=32)
+    assert amounts["data"] == len(there.train) + len(there.val) + len(there.test)
+    assert amounts["explain"] == amounts["score"] == len(there.test)
 
 
 def test_the_run_says_who_the_samples_are(finished, pets):

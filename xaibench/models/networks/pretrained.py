@@ -88,7 +88,8 @@ class Classifier(nn.Module):
         Returns:
             Logits ``[N, K]``.
         """
-        logits: Tensor = self.network(self.normalise(images))
+        # What a convolution is given in this order of memory it hands on in it, and all are faster so.
+        logits: Tensor = self.network(self.normalise(images).contiguous(memory_format=torch.channels_last))
         return logits
 
 

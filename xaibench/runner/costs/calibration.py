@@ -1,6 +1,6 @@
 """What a unit of work costs on this machine: measured on small jobs of the same kind, and remembered.
 
-The costs lie in ``costs-1.json`` of the cache (``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``), by machine. Every run
+The costs lie in ``costs-2.json`` of the cache (``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``), by machine. Every run
 adds what its jobs really cost, which then counts instead of the small jobs' figures.
 """
 
@@ -208,7 +208,7 @@ def _machine() -> str:
 
 def _cache_path() -> Path:
     """The number in the name changes with what is kept."""
-    return Path(os.environ.get("XAIBENCH_CACHE") or Path.home() / ".cache" / "xaibench") / "costs-1.json"
+    return Path(os.environ.get("XAIBENCH_CACHE") or Path.home() / ".cache" / "xaibench") / "costs-2.json"
 
 
 def _read_cache() -> dict[str, dict[str, tuple[float, float, float, str]]]:

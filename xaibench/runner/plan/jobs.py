@@ -45,17 +45,14 @@ class DataJob(Job):
         return part_facts.image_shape(self.name, self.parameters)
 
     @property
-    def shares(self) -> tuple[float, float, float]:
-        """Shares of the training, validation and test samples."""
-        if self.few:
-            return (1 / 3, 1 / 3, 1 / 3)
-        split = self.parameters.get("split")
-        return part_facts.shares(self.name, None if split is None else tuple(split))
+    def sizes(self) -> tuple[int, int, int]:
+        """Samples of the training, validation and test split."""
+        return (self.few,) * 3 if self.few else part_facts.split_sizes(self.name, self.parameters, self.seed)
 
     @property
     def amount(self) -> int:
         """Samples."""
-        return 3 * self.few or part_facts.samples(self.name, self.parameters)
+        return sum(self.sizes)
 
     @property
     def disk_mb(self) -> float:
@@ -130,9 +127,9 @@ class TrainJob(Job):
     @property
     def amount(self) -> int:
         """Samples that go through the network to train it: in all epochs, or once where only a head learns."""
-        train, val, test = self.data.shares
+        train, val, test = self.data.sizes
         often = {"head": train + val + test, "none": val + test}.get(self.parameters.get("method", "fit"))
-        return max(1, round((often or int(self.parameters["epochs"]) * train) * self.data.amount))
+        return max(1, often or int(self.parameters["epochs"]) * train)
 
     @property
     def disk_mb(self) -> float:
@@ -252,7 +249,7 @@ class ExplainJob(Job):
     @property
     def amount(self) -> int:
         """Samples explained."""
-        test = max(1, round(self.data.shares[2] * self.data.amount))
+        test = max(1, self.data.sizes[2])
         start, stop = self.part or (0, test if self.samples == "all" else self.samples)
         return max(0, min(test, stop) - start)
 
@@ -271,7 +268,8 @@ class ExplainJob(Job):
     @property
     def held_mb(self) -> float:
         """MiB of a worker with the test samples and the maps."""
-        return BASE_MB + 2 * self.data.shares[2] * self.data.disk_mb + 3 * self.disk_mb
+        test = self.data.sizes[2] / max(1, self.data.amount)
+        return BASE_MB + 2 * test * self.data.disk_mb + 3 * self.disk_mb
 
     @property
     def perturbations(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
 from xaibench.core.registry import Registry, import_target
+from xaibench.runner.suites.suite_tables import with_variables
 
 Kind = Literal["dataset", "model", "explainer", "metric"]
 
@@ -74,22 +75,42 @@ def takes_n_samples(dataset: str) -> bool:
 
 
 @functools.cache
-def samples(dataset: str, parameters: Frozen) -> int:
-    """How many samples the data set has, as far as its parameters or its publication say."""
-    published = getattr(part_info("dataset", dataset), "published", ())
-    return int(parameters.get("n_samples") or sum(count for _, count in published) or _UNKNOWN_SAMPLES)
+def split_sizes(dataset: str, parameters: Frozen, seed: int) -> tuple[int, int, int]:
+    """Samples of the training, validation and test split, as far as can be known beforehand.
+
+    A set that lies on disk is opened, which reads its lists and no image; of one that does not open, the size is the
+    published one.
+    """
+    if not takes_n_samples(dataset) and (opened := _opened_sizes(dataset, parameters, seed)) is not None:
+        return opened
+    info = part_info("dataset", dataset)
+    published = sum(count for _, count in getattr(info, "published", ()))
+    count = int(parameters.get("n_samples") or published or _UNKNOWN_SAMPLES)
+    shares = parameters.get("split")
+    if shares is None and takes_n_samples(dataset) and not getattr(info, "how_to_get", ""):
+        shares = _generated_shares(dataset)
+    train, val, test = shares or (0.8, 0.1, 0.1)
+    return round(train * count), round(val * count), round(test * count)
+
+
+def _opened_sizes(dataset: str, parameters: Frozen, seed: int) -> tuple[int, int, int] | None:
+    """What the set's own lists say; None where it does not open, of which the job itself will tell."""
+    from xaibench.data import load
+
+    try:
+        opened = load(dataset, seed=seed, **with_variables(dict(parameters)))
+    except (OSError, ValueError, TypeError, RuntimeError):
+        return None
+    return len(opened.train), len(opened.val), len(opened.test)
 
 
 @functools.cache
-def shares(dataset: str, split: tuple[float, ...] | None) -> tuple[float, float, float]:
-    """Shares of the training, validation and test samples."""
-    if split is None and takes_n_samples(dataset) and not getattr(part_info("dataset", dataset), "how_to_get", ""):
-        from xaibench.data import load
+def _generated_shares(dataset: str) -> tuple[float, float, float]:
+    """The published split of a generated set, read off a small one."""
+    from xaibench.data import load
 
-        few = load(dataset, n_samples=200)
-        split = tuple(len(part) / 200 for part in (few.train, few.val, few.test))
-    train, val, test = split or (0.8, 0.1, 0.1)
-    return float(train), float(val), float(test)
+    few = load(dataset, n_samples=200)
+    return len(few.train) / 200, len(few.val) / 200, len(few.test) / 200
 
 
 @functools.cache

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.suite_tables import with_variables
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,18 +113,6 @@ def image_marks(images: Tensor) -> Tensor:
     start = f"{images.dtype} {tuple(images.shape[1:])}".encode()
     found = [hashlib.blake2b(start + image.numpy().tobytes(), digest_size=8).digest() for image in images.contiguous()]
     return torch.tensor([int.from_bytes(digest, signed=True) for digest in found], dtype=torch.int64)
-
-
-def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with ``$NAME`` replaced by that variable of the environment: a folder lies elsewhere on each machine.
-
-    Example:
-        >>> import os
-        >>> os.environ["MY_IMAGES"] = "/data/images"
-        >>> with_variables({"images_dir": "$MY_IMAGES", "alpha": 0.1})
-        {'images_dir': '/data/images', 'alpha': 0.1}
-    """
-    return {name: os.path.expandvars(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
 
 def _few(dataset: Dataset, count: int) -> Dataset:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from xaibench.runner.plan.part_facts import Kind, part_info, registry
-from xaibench.runner.stages.sample_data import with_variables
-from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError
+from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError, with_variables
 from xaibench.runner.suites.toml_writing import to_toml
 
 

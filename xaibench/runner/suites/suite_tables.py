@@ -199,3 +199,15 @@ def check_variables(suite: Suite) -> None:
                         f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
                         f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
                     )
+
+
+def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with ``$NAME`` replaced by that variable of the environment: a folder lies elsewhere on each machine.
+
+    Example:
+        >>> import os
+        >>> os.environ["MY_IMAGES"] = "/data/images"
+        >>> with_variables({"images_dir": "$MY_IMAGES", "alpha": 0.1})
+        {'images_dir': '/data/images', 'alpha': 0.1}
+    """
+    return {name: os.path.expandvars(value) if isinstance(value, str) else value for name, value in parameters.items()}
