@@ -14,6 +14,12 @@ checks what is promised, in processor time, which a busy machine changes less th
 sampling on the 64×64 MLP, one permutation, against Captum's default call with as many, and within a budget of memory;
 Integrated Gradients on ResNet-18 at 224×224 against its bare gradient passes, in batches of the same size.
 
+    OMP_NUM_THREADS=1 python benchmarks/explainers.py --steps
+
+what a step of Shapley sampling, PFI and Occlusion takes on XAI-TRIS' networks, beside the cheapest bare float64 pass of
+a row, of all numbers of rows, and beside the step made of plain passes. Exits with 1 where a step of Shapley sampling
+on the 64×64 CNN takes more than 8 % of the bare pass, or a map differs by more than 1e-9.
+
     python benchmarks/explainers.py --bfloat16 --device cuda
 
 what ``explain(..., precision="bfloat16")`` gains and costs on ResNet-18 with random weights: seconds in float32 and
@@ -26,11 +32,14 @@ import argparse
 import functools
 import multiprocessing
 import statistics
+import sys
 import time
+import unittest.mock
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import captum.attr
 import torch
@@ -38,9 +47,11 @@ import torchvision
 from torch import Tensor
 
 from xaibench.explainers import EXPLAINERS, ExplainedOutput, NotFittedError, UnsupportedModelError, explain
-from xaibench.explainers.forward.pixel_perturbation import ShapleySampling
+from xaibench.explainers.forward.incremental_passes import IncrementalPasses
+from xaibench.explainers.forward.occlusion import Occlusion
+from xaibench.explainers.forward.pixel_perturbation import PFI, ShapleySampling
 from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
-from xaibench.explainers.shared.interface import target_gradient
+from xaibench.explainers.shared.interface import Explainer, target_gradient
 from xaibench.models import build
 
 Run = Callable[[Tensor, Tensor], Tensor]
@@ -178,6 +189,47 @@ def gradients(rounds: int, n_steps: int = 16) -> None:
     print(f"Integrated Gradients, ResNet-18, {n_steps} steps, {rows} a pass: {line}, ratio {ratio:.3f} (target: 1.2)")
 
 
+def plainly(method: Explainer, *arguments: Any) -> Tensor:
+    """The maps from plain passes."""
+    with unittest.mock.patch.object(IncrementalPasses, "find", return_value=None):
+        return method(*arguments)
+
+
+def cheapest_pass(model: ExplainedOutput, images: Tensor, rounds: int) -> float:
+    """Processor milliseconds of a row, of the number of rows for which it is least."""
+    found = []
+    with torch.no_grad():
+        for rows in (2**i for i in range(12 if images[0].numel() <= 64 else 8)):
+            x, passes = images[:1].repeat(rows, 1, 1, 1), max(1, 128 // rows)
+            times = in_turn({"bare": lambda x=x, n=passes: [model(x) for _ in range(n)]}, rounds)["bare"]
+            found.append(1000 * min(times) / rows / passes)
+    return min(found)
+
+
+def steps(rounds: int) -> bool:
+    """Print milliseconds a step; returns whether they are within the bar."""
+    good = True
+    print("| network | explainer | bare pass | plain step | step | of the bare pass | largest difference |")
+    print("|---|---|---|---|---|---|---|")
+    for kind, side, images in (("cnn", 64, 4), ("mlp", 64, 4), ("cnn", 8, 100), ("mlp", 8, 100)):
+        model = ExplainedOutput(build(kind, in_shape=(1, side, side), num_classes=2).double().eval())
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(images, 1, side, side, dtype=torch.float64, generator=generator).clamp(-1, 1)
+        y = torch.arange(images) % 2
+        bare = cheapest_pass(model, x, rounds)
+        for method in (ShapleySampling(n_samples=1 if side == 64 else 25), PFI(), Occlusion()):
+            own, plain = functools.partial(method, model, x, y), functools.partial(plainly, method, model, x, y)
+            error = (own() - plain()).abs().max().item()
+            count = method.passes(x) / 1000
+            step = min(in_turn({"own": own}, rounds)["own"]) / count
+            whole = min(in_turn({"plain": plain}, 1)["plain"]) / count
+            cells = [f"{bare:.4f}", f"{whole:.4f}", f"{step:.4f}", f"{step / bare:.1%}", f"{error:.0e}"]
+            print(f"| {kind} {side}×{side} | {type(method).__name__} | {' | '.join(cells)} |", flush=True)
+            barred = (kind, side) == ("cnn", 64) and isinstance(method, ShapleySampling)
+            good &= error < 1e-9 and (not barred or step < 0.08 * bare)
+    return good
+
+
 #: What each explainer is timed with on ResNet-18; those that are left out cannot explain it, or see no network.
 RESNET = {
     "saliency": {}, "integrated_gradients": {"n_steps": 16}, "input_x_gradient": {}, "guided_backprop": {},
@@ -214,6 +266,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--captum-samples", type=int, default=20)
     parser.add_argument("--targets", action="store_true", help="only Shapley sampling and Integrated Gradients")
+    parser.add_argument("--steps", action="store_true", help="only what a step of few changed values takes")
     parser.add_argument("--bfloat16", action="store_true", help="only what bfloat16 gains and costs")
     parser.add_argument("--device", default="cpu", help="of --bfloat16")
     parser.add_argument("--size", type=int, default=224, help="of --bfloat16")
@@ -224,6 +277,8 @@ def main() -> None:
     if arguments.bfloat16:
         bfloat16(arguments.device, arguments.size, images=2)
         return
+    if arguments.steps:
+        sys.exit(not steps(arguments.rounds))
     if arguments.targets:
         for images in (1, 4):
             shapley(arguments.rounds, images)

@@ -41,7 +41,6 @@ PAGES = [
     ["tutorials/add-a-data-set"],
     ["coming-from"],
     ["architecture"],
-    ["certified"],
 ]
 NUMBER = re.compile(r"-?\d+\.\d+")
 

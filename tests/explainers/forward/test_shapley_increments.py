@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from xaibench.explainers import ExplainedOutput
+from xaibench.explainers.forward.incremental_passes import IncrementalPasses
 from xaibench.explainers.forward.pixel_perturbation import ShapleySampling
 from xaibench.explainers.forward.shapley_increments import FlatLinear
 
@@ -43,6 +44,7 @@ OTHERS = {
 def plain_passes(monkeypatch, *arguments, **parameters):
     with monkeypatch.context() as patch:
         patch.setattr(FlatLinear, "find", lambda *_: None)
+        patch.setattr(IncrementalPasses, "find", lambda *_: None)
         return ShapleySampling(**parameters)(*arguments)
 
 
@@ -80,15 +82,16 @@ def test_in_single_precision_too(images, targets, rows, monkeypatch):
 def test_the_layer_multiplies_the_ends_of_the_blocks_only(images, targets, rows):
     model = Network()
     ShapleySampling(n_samples=3)(model, images.double(), targets)
-    # To find the layer, at the baseline, and before and after the one block of 7 images in each permutation.
-    assert rows[model.first] == 1 + 1 + 3 * 7 * 2
+    # To look at the layers, to find this one, at the baseline, and before and after the one block of 7 images in each
+    # permutation.
+    assert rows[model.first] == 1 + 1 + 1 + 3 * 7 * 2
     assert rows[model.last] == rows[model.first] + 3 * 7 * 64
 
 
 def test_regions_of_several_values_take_plain_passes(images, targets, rows):
     model = Network()
     ShapleySampling(n_samples=2, feature_mask="grid", cell=4)(model, images.double(), targets)
-    assert rows[model.first] == rows[model.last] == 1 + 2 * 7 * 4
+    assert rows[model.first] == rows[model.last] == 1 + 1 + 2 * 7 * 4  # one looks at the layers
 
 
 @pytest.mark.parametrize("kind", OTHERS)

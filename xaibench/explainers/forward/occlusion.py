@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.forward.incremental_passes import IncrementalPasses, Steps
 from xaibench.explainers.shared.interface import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
@@ -27,6 +28,7 @@ class Occlusion:
 
     The windows cover all channels; those at the lower and right border are cut off there. Agrees with Captum's
     ``Occlusion`` (tested). The paper (section 4.2) shows the output at the window's place instead, for one grey square.
+    Small networks on a CPU compute only what a window changes (:mod:`.incremental_passes`).
 
     Attributes:
         window: Side of the square window, in pixels; ``None``: a fourteenth of the shorter side of the image, rounded
@@ -87,19 +89,39 @@ class Occlusion:
             )
         tops, lefts = (_starts(side, window, stride).to(images.device) for side in (height, width))
         corners = torch.cartesian_prod(tops, lefts)
-        layout = fastest_layout(model, images)
         per_pass = forward_rows(images, self.batch_size)
         whole = torch.cat([target_output(model, x, y) for x, y in chunks(per_pass, images, targets)])
+        times = _coverage(tops, window, height)[:, None] * _coverage(lefts, window, width)
         total = images.new_zeros(len(images), height, width)
+        passes = IncrementalPasses.find(model, images, images.shape[1] * window**2)
+        carried = None if passes is None else self._carried(passes, images, targets, corners, window, per_pass)
+        layout = fastest_layout(model, images)
         for samples, steps in blocks(len(images), len(corners), per_pass):
             covered = _windows(corners[steps], window, height, width)
-            rows = torch.where(covered[:, None], self.baseline, images[samples, None]).flatten(0, 1)
-            classes = targets[samples].repeat_interleave(len(covered))
-            outputs = target_output(model, rows.contiguous(memory_format=layout), classes)
+            if carried is None:
+                rows = torch.where(covered[:, None], self.baseline, images[samples, None]).flatten(0, 1)
+                classes = targets[samples].repeat_interleave(len(covered))
+                outputs = target_output(model, rows.contiguous(memory_format=layout), classes)
+            else:
+                outputs = carried[samples, steps]
             fall = whole[samples, None] - outputs.reshape(-1, len(covered))
             total[samples] += torch.einsum("ns,shw->nhw", fall, covered.to(fall))
-        times = _coverage(tops, window, height)[:, None] * _coverage(lefts, window, width)
         return total / times
+
+    def _carried(
+        self, passes: IncrementalPasses, images: Tensor, targets: Tensor, corners: Tensor, window: int, per_pass: int
+    ) -> Tensor | None:
+        """The outputs ``[n, s]`` with each window covered, whose corners are ``[s, 2]``, without whole passes."""
+        covered = _windows(corners, window, images.shape[2], images.shape[3])
+        channels, area = images.shape[1], covered[0].numel()
+        counts = covered.sum((1, 2)) * channels
+        pixels = covered.flatten(1).nonzero()[:, 1:]
+        which = (pixels + area * torch.arange(channels)).reshape(1, -1)
+        steps = Steps(which, nn.functional.pad(counts.cumsum(0), (1, 0))[None])
+        ends = images.masked_fill(covered[-1], self.baseline)
+        last = torch.cat([target_output(passes.model, x, y) for x, y in chunks(per_pass, ends, targets)])
+        to = images.new_full((1, 1), self.baseline).expand(len(images), which.shape[1])
+        return passes.outputs(images, steps, to, targets, last, carry=False)
 
 
 def _starts(side: int, window: int, stride: int) -> Tensor:

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
+from xaibench.core.compute.row_memory import Rows
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.forward.incremental_passes import IncrementalPasses, Steps
 from xaibench.explainers.forward.shapley_increments import FlatLinear
 from xaibench.explainers.shared.interface import (
     Attribution,
@@ -111,6 +113,7 @@ class PFI(FeatureAttribution):
     The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p, never
     the identity, for each feature within each group of ``group`` images. By definition the map depends on the images
     that share the group. With ``torch.manual_seed(seed)`` Captum's ``FeaturePermutation`` draws the same permutations.
+    Small networks on a CPU compute only what a swap changes (:mod:`.incremental_passes`).
 
     Attributes:
         group: Images among which a feature is permuted, taken in order; the XAI-TRIS runs permute within 50. A last
@@ -154,14 +157,30 @@ class PFI(FeatureAttribution):
         others = torch.stack(permutations, 1).to(images.device)
         flat = images.flatten(1)
         count = self.rows_of(model, images)
-        plain = [target_output(model, x, y) for x, y in chunks(count, images, targets)]
-        fall = torch.cat(plain)[:, None].repeat(1, features.most)
+        whole = plain_outputs(model, images, targets, count)
+        passes = IncrementalPasses.find(model, images, images[0].numel() / features.most)
+        found = None if passes is None else self._swapped(passes, images, targets, index, others)
+        if found is not None:
+            return whole[:, None] - found
+        fall = whole[:, None].repeat(1, features.most)
         for samples, steps in blocks(len(images), features.most, count):
             chosen = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
             swapped = (index if len(index) == 1 else index[samples])[:, None] == chosen
             rows = torch.where(swapped, flat[others[samples, steps]], flat[samples, None])
             fall[samples, steps] -= row_outputs(model, rows, images, targets[samples])
         return fall
+
+    def _swapped(
+        self, passes: IncrementalPasses, images: Tensor, targets: Tensor, index: Tensor, others: Tensor
+    ) -> Tensor | None:
+        """The outputs ``[n, F]`` with each feature swapped, without whole passes."""
+        flat = images.flatten(1)
+        there = flat.gather(0, others.gather(1, index.expand(len(flat), -1)))
+        swapped = torch.where(index == others.shape[1] - 1, there, flat).reshape(images.shape)
+        last = plain_outputs(passes.model, swapped, targets, self.rows_of(passes.model, images))
+        steps = Steps.of(index, others.shape[1])
+        to = there.gather(1, steps.which.expand(len(flat), -1))
+        return passes.outputs(images, steps, to, targets, last, carry=False)
 
 
 def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
@@ -185,9 +204,10 @@ class ShapleySampling(FeatureAttribution):
     """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
 
     The permutations are shared by all images with equally many features. With ``torch.manual_seed(seed)`` Captum's
-    ``ShapleyValueSampling`` draws the same. The maps sum to f(x) - f(baseline), exactly. On a network that starts with
-    a linear layer, the output of that layer is updated from step to step (see :mod:`.increments`), which changes the
-    maps by no more than rounding.
+    ``ShapleyValueSampling`` draws the same. The maps sum to f(x) - f(baseline), but for rounding. On a CPU, a
+    small network of convolution, ReLU, pooling and linear layers one after another carries on what a step changes
+    (:mod:`.incremental_passes`); else, where a network starts with a linear layer, the output of that layer is carried
+    (:mod:`.shapley_increments`). That changes the maps by no more than rounding.
 
     Attributes:
         n_samples: Permutations.
@@ -229,6 +249,11 @@ class ShapleySampling(FeatureAttribution):
     def _values(self, model: nn.Module, images: Tensor, targets: Tensor, features: Features) -> Tensor:
         """Shapley values ``[n, F]`` of images that have F features each."""
         rng = torch.Generator().manual_seed(self.seed)
+        permutations = torch.stack([torch.randperm(features.most, generator=rng) for _ in range(self.n_samples)])
+        passes = IncrementalPasses.find(model, images, images[0].numel() / features.most)
+        carried = None if passes is None else self._carried(passes, images, targets, features, permutations.argsort(1))
+        if carried is not None:
+            return carried
         flat = images.flatten(1)
         first = FlatLinear.find(model, images[:1]) if features.single else None
         rows = self.rows_of(model, images)
@@ -236,8 +261,7 @@ class ShapleySampling(FeatureAttribution):
         with torch.no_grad():
             values[:, 0] = model(torch.full_like(images[:1], self.baseline))[0, targets]
         total = flat.new_zeros(len(flat), features.most)
-        for _ in range(self.n_samples):
-            permutation = torch.randperm(features.most, generator=rng).to(flat.device)
+        for permutation in permutations.to(flat.device):
             rank = permutation.argsort()
             for samples, steps in blocks(len(flat), features.most, rows):
                 run = partial(row_outputs, model, images=images, targets=targets[samples])
@@ -252,9 +276,39 @@ class ShapleySampling(FeatureAttribution):
             total += values.diff(dim=1)[:, rank]
         return total / self.n_samples
 
+    def _carried(
+        self, passes: IncrementalPasses, images: Tensor, targets: Tensor, features: Features, ranks: Tensor
+    ) -> Tensor | None:
+        """The values from passes that carry on what each feature changes; ``ranks [P, F]`` say when a feature joins."""
+        start, flat, count = torch.full_like(images[:1], self.baseline), images.flatten(1), features.most
+        with torch.no_grad():
+            first = passes.model(start)[0, targets]
+        whole = plain_outputs(passes.model, images, targets, self.rows_of(passes.model, images))
+        total, size = flat.new_zeros(len(flat), count), passes.walks(flat.shape[1])
+        for samples in Rows(size).parts(len(flat)):
+            x, y, index = flat[samples], targets[samples], features.of(samples)
+            for some in Rows(max(1, size // len(x))).parts(len(ranks)):
+                place = ranks[some][:, index]
+                steps, walks = Steps.of(place.flatten(0, 1), count), len(place)
+                which = steps.which.reshape(place.shape).expand(-1, len(x), -1)
+                to = x.expand(walks, -1, -1).gather(2, which).flatten(0, 1)
+                found = passes.outputs(start, steps, to, y.repeat(walks), whole[samples].repeat(walks), carry=True)
+                if found is None:
+                    return None
+                rises = found.reshape(walks, len(x), count).diff(
+                    dim=2, prepend=first[samples, None].expand(walks, -1, -1)
+                )
+                total[samples] += rises.gather(2, ranks[some][:, None].expand_as(rises)).sum(0)
+        return total / len(ranks)
+
     def _joined(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
         """Rows ``[n, s, V]`` at some steps; step k is the coalition of the first k + 1 features of the permutation."""
         return torch.where(rank[:, None] <= steps[:, None], flat[:, None], self.baseline)
+
+
+def plain_outputs(model: nn.Module, images: Tensor, targets: Tensor, rows: int) -> Tensor:
+    """Target outputs ``[n]``, from passes of at most so many rows."""
+    return torch.cat([target_output(model, x, y) for x, y in chunks(rows, images, targets)])
 
 
 def row_outputs(model: nn.Module, rows: Tensor, images: Tensor, targets: Tensor) -> Tensor:

@@ -61,7 +61,18 @@ class ExplainedOutput(nn.Module):
         self.largest = max(self.largest, images.shape[0])
         logits: Tensor = self.network(images)
         self.watch(images.shape[0])
-        logits = logits.to(torch.promote_types(logits.dtype, images.dtype))  # under autocast they come in bfloat16
+        # Under autocast they come in bfloat16.
+        return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
+
+    def head(self, logits: Tensor) -> Tensor:
+        """What is explained, from the logits.
+
+        Args:
+            logits: ``[N, K]``.
+
+        Returns:
+            ``[N, K]``: probabilities, logits or margins.
+        """
         if self.output == "probability":
             return exact_softmax(logits)
         return margins(logits) if self.output == "margin" else logits
