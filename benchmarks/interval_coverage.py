@@ -7,7 +7,7 @@ trainings), with the standard deviations that a run of ``xai-tris-8x8`` over thr
 was measured to have, method by method unlike. Each simulated run is judged by
 :func:`xaibench.statistics.nested_means` and, beside it, by what most benchmarks do: the percentile bootstrap over the
 samples, with all trainings as if they were all there are. Last, groups of samples (patients) in one data set and
-training.
+training: of skewed scores, and of hits and misses.
 """
 
 import argparse
@@ -28,6 +28,8 @@ MEASURED = {
 UNLIKE = 0.6
 SHAPES = ((1, 1, 200), (1, 2, 200), (1, 3, 200), (2, 2, 200), (3, 1, 200), (3, 2, 200), (5, 5, 100))
 GROUPS = (8, 10, 20, 30, 100)
+#: Shares of hits of the methods.
+RATES = np.linspace(0.1, 0.9, METHODS)
 
 
 def drawn(shape):
@@ -61,8 +63,8 @@ def bootstrap(scores, groups, rng, resamples=300):
     return np.quantile(means, [0.025, 0.975], axis=0).T
 
 
-def holds(intervals):
-    return ((intervals[:, 0] <= 0) & (intervals[:, 1] >= 0)).tolist()
+def holds(intervals, truth=0):
+    return ((intervals[:, 0] <= truth) & (intervals[:, 1] >= truth)).tolist()
 
 
 def rates(shape, deviations, runs, seed=0):
@@ -80,19 +82,30 @@ def rates(shape, deviations, runs, seed=0):
     return np.mean(ours), np.mean(rejected), np.mean(theirs)
 
 
-def grouped(count, runs, seed=0):
-    """The same of ``count`` patients with one to five slices each."""
+def skewed(groups, rng):
+    """``[N, METHODS]`` scores of slices of patients about 0."""
+    own = (rng.beta(8, 2, (groups.max() + 1, METHODS)) - 0.8) / 0.1206
+    return own[groups] + rng.normal(size=(len(groups), METHODS))
+
+
+def hits(groups, rng):
+    """``[N, METHODS]`` hits and misses; each patient has a share of hits of its own about the method's."""
+    own = rng.beta(RATES, 1 - RATES, (groups.max() + 1, METHODS))
+    return (rng.random((len(groups), METHODS)) < own[groups]).astype(float)
+
+
+def grouped(count, slices, draw, truth, runs, seed=0, **bounds):
+    """The same of ``count`` patients with one to so many slices each."""
     rng = np.random.default_rng([seed, count])
     ours, rejected, theirs = [], [], []
     for run in range(runs):
-        groups = np.repeat(np.arange(count), rng.integers(1, 6, count))
-        own = (rng.beta(8, 2, (count, METHODS)) - 0.8) / 0.1206
-        scores = own[groups] + rng.normal(size=(len(groups), METHODS))
+        groups = np.repeat(np.arange(count), rng.integers(1, slices + 1, count))
+        scores, others = draw(groups, rng), draw(groups, rng)
         of = Drawn.of(len(groups), groups=groups)
-        ours += holds(nested_means(scores, of).intervals())
-        rejected += (nested_means(scores[:, ::2] - scores[:, 1::2], of).p_values() < 0.05).tolist()
+        ours += holds(nested_means(scores, of).intervals(**bounds), truth)
+        rejected += (nested_means(scores - others, of).p_values() < 0.05).tolist()
         if run < max(runs // 4, 1):
-            theirs += holds(bootstrap(scores, groups, rng))
+            theirs += holds(bootstrap(scores, groups, rng), truth)
     return np.mean(ours), np.mean(rejected), np.mean(theirs)
 
 
@@ -101,17 +114,19 @@ def table(runs):
         "| what varies | sets x trainings x samples | interval holds | test rejects | bootstrap of samples holds |",
         "|---|---|---|---|---|",
     ]
+
+    def add(name, size, found):
+        lines.append(f"| {name} | {size} | {' | '.join(f'{share:.3f}' for share in found)} |")
+
     for name, deviations in MEASURED.items():
         for shape in SHAPES:
-            found = rates(shape, deviations, runs)
-            lines.append(
-                f"| {name} | {' x '.join(map(str, shape))} | {found[0]:.3f} | {found[1]:.3f} | {found[2]:.3f} |"
-            )
+            add(name, " x ".join(map(str, shape)), rates(shape, deviations, runs))
     for count in GROUPS:
-        found = grouped(count, runs)
-        lines.append(
-            f"| patients of 1 to 5 slices | {count} patients | {found[0]:.3f} | {found[1]:.3f} | {found[2]:.3f} |"
-        )
+        add("patients of 1 to 5 slices", f"{count} patients", grouped(count, 5, skewed, 0, runs))
+    for count in GROUPS:
+        add("their hits and misses", f"{count} patients", grouped(count, 5, hits, RATES, runs, within=(0, 1)))
+    for count in GROUPS:
+        add("hits and misses", f"{count} samples", grouped(count, 1, hits, RATES, runs, within=(0, 1)))
     return "\n".join(lines) + "\n"
 
 

@@ -41,6 +41,7 @@ PAGES = [
     ["tutorials/add-a-data-set"],
     ["coming-from"],
     ["architecture"],
+    ["certified"],
 ]
 NUMBER = re.compile(r"-?\d+\.\d+")
 

@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 
@@ -16,20 +17,22 @@ from xaibench.runfolder.tables import RunFolderError
 
 RISE = PartWords("rise", "RISE", citation="Petsiuk et al. (2018)")
 SOBEL = PartWords("sobel", "Sobel", control=True)
-DROP = PartWords("drop", "Drop", higher_is_better=False, meaning="How far it falls.")
+DROP = PartWords("drop", "Drop", higher_is_better=False, meaning="How far it falls.", range=(-1.0, 1.0))
+FAR = PartWords("far", "Far", range=(0.0, math.inf))
 
 
 def test_parts_are_read_back_and_what_is_as_usual_is_not_written(tmp_path):
-    parts = RunParts("s", "Title é", "Paper", {"rise": RISE, "sobel": SOBEL}, {}, {"drop": DROP})
+    parts = RunParts("s", "Title é", "Paper", {"rise": RISE, "sobel": SOBEL}, {}, {"drop": DROP, "far": FAR})
     (tmp_path / PARTS).write_bytes(parts.to_json())
     assert read_parts(tmp_path) == parts
     written = json.loads((tmp_path / PARTS).read_text())
     assert written["explainers"]["sobel"] == {"label": "Sobel", "control": True}
     assert list(written["explainers"]) == ["rise", "sobel"]
+    assert written["metrics"]["far"]["range"] == [0, None]  # JSON knows no infinity
 
 
 def test_parts_of_earlier_versions_are_read(tmp_path):
-    old = {"label": "Drop", "higher_is_better": False, "range": [0, 1], "citation": ""}
+    old = {"label": "Drop", "higher_is_better": False, "kind": "model", "range": "wide", "citation": ""}
     (tmp_path / PARTS).write_text(json.dumps({"title": "T", "metrics": {"drop": old, "hit": {}}}))
     parts = read_parts(tmp_path)
     assert parts.metrics == {"drop": PartWords("drop", "Drop", higher_is_better=False), "hit": PartWords("hit", "hit")}

@@ -130,8 +130,7 @@ class Evaluation:
     def _rows(self, metric: str) -> list[dict[str, Any]]:
         matrix = self.matrix(metric)
         values = matrix.to_numpy(dtype=np.float64)
-        intervals = nested_means(values, self._drawn(len(values))).intervals()
-        intervals = np.clip(intervals, *self.metrics[metric].range)  # Student's t knows no bounds
+        intervals = nested_means(values, self._drawn(len(values))).intervals(within=self.metrics[metric].range)
         ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
         beats = self._beats(metric)
         rows = []

@@ -15,6 +15,7 @@ import numpy as np
 from torch import nn
 
 from xaibench.core.compute.random_state import isolated_rng
+from xaibench.models.certified.blinding import blind
 from xaibench.models.model_table import MODELS
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own
@@ -38,6 +39,7 @@ __all__ = [
     "TrainingDivergedError",
     "WeightsNotFoundError",
     "accuracy",
+    "blind",
     "build",
     "find_head",
     "fit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -28,6 +29,7 @@ class PartWords:
         citation: The publication to cite, or empty.
         parameters: What it was run with: its defaults, and what the suite says in their place.
         own: Whether it is the user's, and not one of the library's.
+        range: Smallest and largest possible value of a metric; infinite where there is none, or nothing says.
     """
 
     name: str
@@ -38,6 +40,7 @@ class PartWords:
     citation: str = ""
     parameters: Frozen = field(default_factory=Frozen)
     own: bool = False
+    range: tuple[float, float] = (-math.inf, math.inf)
 
     @classmethod
     def of(cls, name: str, known: Mapping[str, Any], *, label: str = "") -> PartWords:
@@ -54,6 +57,7 @@ class PartWords:
         """
         own = {each.name: known[each.name] for each in fields(cls)[2:] if known.get(each.name) is not None}
         own["parameters"] = Frozen(own.get("parameters"))
+        own["range"] = _range(own.get("range"))
         return cls(name, label or str(known.get("label") or name), **own)
 
     def plain(self) -> dict[str, Any]:
@@ -61,8 +65,20 @@ class PartWords:
         values = {each.name: getattr(self, each.name) for each in fields(self)[1:]} | {
             "parameters": dict(self.parameters)
         }
+        values["range"] = [end if math.isfinite(end) else None for end in self.range]  # JSON knows no infinity
         usual = {each.name: each.default for each in fields(self) if each.default is not MISSING} | {"parameters": {}}
+        usual["range"] = [None, None]
         return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
+
+
+def _range(given: Any) -> tuple[float, float]:
+    """A range as it stands in a record or in JSON; what is none is without ends."""
+    try:
+        low, high = given
+        ends = float(-math.inf if low is None else low), float(math.inf if high is None else high)
+    except (TypeError, ValueError):
+        return -math.inf, math.inf
+    return ends if ends[0] < ends[1] else (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)

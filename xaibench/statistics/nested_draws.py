@@ -26,6 +26,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from xaibench.statistics.bounded_means import UNBOUNDED, wilson
 from xaibench.statistics.grouped_scores import Floats, columns_of
 from xaibench.statistics.moderated_variances import moderated
 
@@ -112,18 +113,22 @@ class NestedMeans:
         variance: ``[M]`` of the mean; ``nan`` where the level has fewer than two with a score.
         freedom: ``[M]`` degrees of freedom of that variance.
         level: What the variance is over.
+        groups: ``[M]`` of how many groups of samples there is a score, over all data sets.
     """
 
     mean: Floats
     variance: Floats
     freedom: Floats
     level: Level
+    groups: Floats
 
-    def intervals(self, level: float = 0.95) -> Floats:
-        """``[M, 2]`` ends of the interval of each mean, by Student's t.
+    def intervals(self, level: float = 0.95, *, within: tuple[float, float] = UNBOUNDED) -> Floats:
+        """``[M, 2]`` ends of the interval of each mean.
 
         Args:
             level: Share of the intervals that hold the mean of all that could have been drawn.
+            within: Smallest and largest possible score. With both, Wilson's interval
+                (:func:`~xaibench.statistics.bounded_means.wilson`); else Student's t, cut where there is one.
 
         Returns:
             Lower and upper ends; ``nan`` where the variance is undefined.
@@ -131,7 +136,14 @@ class NestedMeans:
         from scipy.stats import t
 
         half = np.sqrt(self.variance) * t.ppf((1 + level) / 2, self.freedom)
-        return np.stack([self.mean - half, self.mean + half], axis=-1)
+        ends = np.stack([self.mean - half, self.mean + half], axis=-1)
+        low, high = within
+        if not np.isfinite(high - low):
+            return np.clip(ends, low, high)
+        place, spread = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
+        bounded = low + (high - low) * wilson(place, spread, self.freedom, self.groups, level)
+        possible = (place >= 0) & (place <= 1)  # of a metric that says otherwise, the scores are right
+        return np.where(possible[:, None], bounded, ends)
 
     def p_values(self) -> Floats:
         """``[M]`` two-sided: would a mean so far from 0 come of what was drawn alone?
@@ -168,7 +180,7 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
     variance = first.variance + second.variance
     spread = first.variance**2 / first.freedom + second.variance**2 / second.freedom
     freedom = np.divide(variance**2, spread, out=np.full(len(variance), np.inf), where=spread > 0)
-    return NestedMeans(second.mean - first.mean, variance, freedom, first.level)
+    return NestedMeans(second.mean - first.mean, variance, freedom, first.level, first.groups + second.groups)
 
 
 def nested_means(scores: ArrayLike, drawn: Drawn, *, alike: bool = False) -> NestedMeans:
@@ -198,7 +210,8 @@ def nested_means(scores: ArrayLike, drawn: Drawn, *, alike: bool = False) -> Nes
         raise ValueError(f"Expected what was drawn for {len(columns)} rows, got {len(drawn.groups)}.")
     mean, residual, counts = influences(columns, drawn)
     variance, freedom = variance_of(residual, counts, drawn.level, alike=alike)
-    return NestedMeans(mean, variance, freedom, drawn.level)
+    groups = (counts.sum(axis=1) > 0).sum(axis=(0, 1)).astype(np.float64)
+    return NestedMeans(mean, variance, freedom, drawn.level, groups)
 
 
 def influences(columns: Floats, drawn: Drawn) -> tuple[Floats, Floats, Floats]:
@@ -279,16 +292,13 @@ def _crossed(
     Each part keeps its own degrees of freedom at the ends of the 95 % interval, as in the modified large-sample method;
     Satterthwaite's would be those of the other part wherever the one with few comes out small by chance.
     """
-    alone = other[0] - common[0]
-    variance = one[0] + alone
-    ends = one[0] * _quantile(one[1]) + alone * _quantile(other[1])
-    freedom = _freedom_at(np.divide(ends, variance, out=np.ones_like(variance), where=variance > 0))
+    alone = np.maximum(other[0] - common[0], 0.0)
     # What is common may be overestimated: a mean is never surer than by one of the two alone.
-    larger = [np.where(one[0] >= other[0], *pair) for pair in zip(one, other, strict=True)]
-    short = variance < larger[0]
-    found = np.where(short, larger[0], variance), np.where(short, larger[1], freedom)
+    variance = np.maximum(one[0] + alone, other[0])
+    ends = np.maximum(one[0] * _quantile(one[1]) + alone * _quantile(other[1]), other[0] * _quantile(other[1]))
+    freedom = _freedom_at(np.divide(ends, variance, out=np.ones_like(variance), where=variance > 0))
     undefined = np.isnan(one[0])  # one training has all the scores
-    return np.where(undefined, other[0], found[0]), np.where(undefined, other[1], found[1])
+    return np.where(undefined, other[0], variance), np.where(undefined, other[1], freedom)
 
 
 def _quantile(freedom: Floats) -> Floats:

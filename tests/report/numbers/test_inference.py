@@ -123,6 +123,23 @@ def test_the_interval_holds_the_mean_at_the_textbook_width(shared_findings):
     assert np.median((known["high"] - known["low"]) / expected) == pytest.approx(1, abs=0.06)
 
 
+def test_an_interval_never_leaves_the_range_of_its_metric(fresh_annotated_run):
+    all_hit = 1.0
+
+    def change(scores):
+        scores = scores[scores["metric"] == "hit"]
+        return scores.assign(
+            value=np.where(scores["explainer"] == "rise", all_hit, scores["sample"] == 0), correct=True
+        )
+
+    change_scores(fresh_annotated_run, change)
+    found, _ = inferred(fresh_annotated_run)
+    assert found["low"].min() >= 0
+    assert found["high"].max() == pytest.approx(1)
+    rise = found[found["explainer"] == "rise"]
+    assert rise["low"].between(0.7, 0.9).all()  # a dozen patients all hit do not make sure of the next one
+
+
 def test_of_many_methods_the_pairs_with_a_control_are_corrected_by_themselves(shared_findings):
     run, summary, pairs = shared_findings
     assert pairs.columns.tolist() == list(COMPARISONS.columns)

@@ -191,14 +191,15 @@ def correlate(scores: Floats, names: list[str], binary: list[bool]) -> Agreement
     for i, j in itertools.combinations_with_replacement(range(len(names)), 2):
         both = scores[~np.isnan(scores[:, [i, j]]).any(axis=1)][:, [i, j]]
         biserial = binary[i] or binary[j]
-        r = _coefficient(both[:, 0], both[:, 1], biserial=biserial)
+        r = coefficient(both[:, 0], both[:, 1], biserial=biserial)
         for row, column in ((names[i], names[j]), (names[j], names[i])):
             coefficients.loc[row, column], n.loc[row, column] = r, len(both)
             kind.loc[row, column] = "point-biserial" if biserial else "spearman"
     return Agreement(coefficients, n, kind)
 
 
-def _coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
+def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
+    """Spearman's correlation of two scores ``[N]``, or the point-biserial; nan where one of them does not vary."""
     from scipy.stats import pearsonr, spearmanr
 
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():

@@ -1,0 +1,120 @@
+"""What a blinded network does not see has no effect and no gradient, and no map that promises so marks it."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import xaibench as xb
+from xaibench.explainers import EXPLAINERS, UnsupportedModelError
+from xaibench.models import blind, build, fit_many
+
+#: Of those that explain a small network: where a pixel has no effect, they say exactly zero.
+PROMISE_ZERO = {
+    "pfi", "integrated_gradients", "saliency", "guided_backprop", "guided_gradcam", "deconvolution", "deeplift",
+    "shapley_sampling", "gradient_shap", "deep_shap", "lrp", "deep_taylor", "lrp_epsilon", "lrp_gamma",
+    "lrp_alpha_beta", "pattern_net", "pattern_attribution", "input_x_gradient", "smoothgrad", "occlusion",
+}  # fmt: skip
+#: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
+LEAK = {
+    "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
+    "sobel", "laplace", "uniform", "input", "centre",
+}  # fmt: skip
+FEW = {"lime": {"n_samples": 50}, "kernel_shap": {"n_samples": 50}, "rise": {"N": 50}}
+
+
+@pytest.fixture
+def visible():
+    """The left half of 8×8 pixels, and one on the right."""
+    found = torch.zeros(8, 8, dtype=torch.bool)
+    found[:, :4] = found[3, 6] = True
+    return found
+
+
+def images(count, *shape):
+    return torch.randn(count, *shape or (1, 8, 8), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_methods_that_promise_zero_say_zero_where_nothing_is_read(name, visible):
+    part = xb.explainers.build(name, **({"n_samples": 2} if name == "shapley_sampling" else FEW.get(name, {})))
+    explained = 0
+    for network in ("llr", "mlp", "cnn"):
+        model = blind(build(network, (1, 8, 8), 2, seed=0), visible)
+        try:
+            fitted = part.fit(model, [images(32)]) if hasattr(part, "fit") else part
+            maps = xb.explain(fitted, model, images(4), torch.tensor([0, 1, 0, 1]), device="cpu")
+        except UnsupportedModelError:
+            continue
+        explained += 1
+        assert maps.abs().sum() > 0
+        outside = maps.abs()[:, ~visible].sum()
+        assert outside == 0 if name in PROMISE_ZERO else outside > 0
+    assert bool(explained) == (name in PROMISE_ZERO | LEAK)
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_what_lies_outside_has_no_effect_and_no_gradient(network, visible):
+    model, given = blind(build(network, (1, 8, 8), 2, seed=0), visible), images(3).requires_grad_()
+    logits = model(given)
+    logits[:, 0].sum().backward()
+    assert (given.grad[:, 0, ~visible] == 0).all()
+    assert (given.grad[:, 0, visible] != 0).any()
+    other = given.detach().clone()
+    other[:, 0, ~visible] = torch.nan
+    assert model(other).equal(logits)
+    # What is read is what the network would have been given with zeros elsewhere.
+    assert model.network(torch.where(visible, given, 0.0)).equal(logits)
+
+
+def test_it_learns_from_what_it_sees_and_the_network_is_left_as_it_was(visible):
+    network = build("mlp", (1, 8, 8), 2, seed=0)
+    before = copy.deepcopy(network.state_dict())
+    model = blind(network, visible)
+    data = xb.data.Split(images(64), torch.zeros(64, 8, 8, dtype=torch.bool), (images(64)[:, 0, 0, 0] > 0).long())
+    training = fit_many([model], [data], [data], epochs=12, batch_size=8, lr=0.01, device="cpu", progress=False)[0]
+    assert training.val_accuracy > 0.9
+    assert all(weight.equal(before[name]) for name, weight in network.state_dict().items())
+    # The other columns of the first layer never learn: their inputs are zero.
+    first = next(model.network.parameters())
+    assert first[:, ~visible.flatten()].equal(before["0.weight"][:, ~visible.flatten()])
+
+
+def test_it_travels_and_nests(visible):
+    model = blind(build("cnn", (1, 8, 8), 2, seed=0), visible).eval()
+    assert model.explain_dtype == torch.float64
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), model.double().float()):
+        assert other(images(2)).equal(model(images(2)))
+    narrower = blind(model, torch.eye(8))
+    changed = images(1)
+    changed[0, 0, 7, 7] += 1  # on the diagonal, and outside of the first network's view
+    assert narrower(changed).equal(narrower(images(1)))
+    assert "visible=33 of 64 pixels" in repr(model)
+
+
+def test_colours_go_together(visible):
+    model = blind(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)), visible.numpy())
+    given = images(2, 3, 8, 8)
+    changed = given.clone()
+    changed[:, :, ~visible] += 1
+    assert model(changed).equal(model(given))
+    changed[:, 2, 0, 0] += 1
+    assert not model(changed).equal(model(given))
+
+
+@pytest.mark.parametrize(
+    "visible", [torch.zeros(8, 8), torch.ones(1, 8, 8), torch.full((8, 8), 0.5)], ids=["nothing", "shape", "values"]
+)
+def test_a_mask_that_cannot_be_is_refused(visible):
+    with pytest.raises(ValueError, match=r"visible: got torch.float32 .* expected a mask \[H, W\]"):
+        blind(build("llr", (1, 8, 8), 2), visible)
+
+
+def test_other_images_and_what_is_no_network_are_refused(visible):
+    with pytest.raises(ValueError, match=r"images are \[1, 1, 4, 4\], but .* \[8, 8\] are known"):
+        blind(nn.Flatten(), visible)(images(1, 1, 4, 4))
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
+        blind(lambda x: x, visible)

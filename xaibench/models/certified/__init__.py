@@ -1,0 +1,1 @@
+"""Networks of which it is certain, by construction, what they use of an image."""
