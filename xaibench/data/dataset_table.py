@@ -53,5 +53,6 @@ DATASETS = Registry(
         "folder": "xaibench.data.photographs.own_folder:Folder",
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
+        "certified": "xaibench.data.certified.known_images:KnownImages",
     },
 )

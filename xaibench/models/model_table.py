@@ -15,7 +15,8 @@ _IMAGENET = (
     "efficientnet_lite0",
 )
 
-#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm.
+#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm,
+#: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly.
 MODELS = Registry(
     "model",
     {
@@ -24,5 +25,8 @@ MODELS = Registry(
         "cnn": "xaibench.models.networks.xai_tris_networks:CNN",
         **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
     },
-    schemes={"timm": "xaibench.models.networks.timm_networks:Timm"},
+    schemes={
+        "timm": "xaibench.models.networks.timm_networks:Timm",
+        "certified": "xaibench.models.certified.hand_set:HandSet",
+    },
 )
