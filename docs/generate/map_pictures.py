@@ -11,6 +11,8 @@ from example import Example, Metric, number
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 
+from xaibench.metrics import METRICS, chance_level
+
 #: Where the pictures cut the map: between 0.2 and 0.3, so that nothing lies on it.
 THRESHOLD = 0.25
 
@@ -149,6 +151,21 @@ def precision_at_recalls(e: Example, metric: Metric) -> str:
     drawing.curve([place(0, chance), place(1, chance)], FAINT, dash="3 3")
     drawing.curve(points, GREEN)
     drawing.result(["area below the steps", "(dashed: chance)"], number(metric(e.map, e.mask)), 140)
+    return drawing.svg()
+
+
+def against_chance(e: Example, metric: Metric) -> str:
+    raw = METRICS.resolve(metric.info.skill_of)
+    given = {"threshold": THRESHOLD} if metric.info.thresholded else {}
+    drawing, _ = ground_truth(e, metric.info.label, "how far the score is from that of noise, on the way to the best")
+    drawing.grid(np.random.default_rng(0).random((8, 8)), magnitude, "noise", "one of many", e.mask)
+    score, chance = raw(e.map, e.mask, **given), float(chance_level(metric.info.skill_of, e.mask, given)[0])
+    place = drawing.axes(raw.info.label, f"grey: chance, {number(chance)}", width=90)
+    for low, high, colour in ((0, chance, FAINT), (chance, score, GREEN)):
+        drawing.curve([place(0.2, low), place(0.2, high), place(0.8, high), place(0.8, low)], fill=colour)
+    skill = metric(e.map, e.mask, **given)
+    assert abs(skill - (score - chance) / (1 - chance)) < 1e-12
+    drawing.result(["green / not grey", f"{number(score - chance)} / {number(1 - chance)}"], number(skill), 150)
     return drawing.svg()
 
 

@@ -23,7 +23,7 @@ from metric_notes import CASES
 from pictures import SHOWN_WITH
 from prose import plain, section
 
-from xaibench.metrics import METRICS
+from xaibench.metrics import METRICS, chance_level
 
 PICTURES = Path(__file__).parents[1] / "images" / "metrics"
 PAGE = Path(__file__).parents[1] / "metrics.md"
@@ -80,8 +80,19 @@ How fast they are is in [metrics-speed.md](metrics-speed.md).
 **The pictures** are of one sample, and their numbers what the library returns for it. An XAI-TRIS image shows a T; its
 ground truth are the places of the T and of the L. The network is written down by hand: it compares how bright the two
 places are. So is the map: it marks most of the T, little of the L, and some of what lies beside. *By chance* is what
-random maps score on this sample (the mean of {chance} maps with values drawn from [0, 1]): below it, or near it, a map
-says nothing.
+random maps score on this sample: below it, or near it, a map says nothing. Against a ground truth it is the expected
+score of independent uniform noise (`xb.metrics.chance_level(name, masks)`: exact, but for the earth mover's distance,
+which is integrated to 0.3 %); else the mean of {chance} maps with values drawn from [0, 1].
+
+## Against chance and against the best
+
+What is a score of 0.83 worth, where noise has 0.81? `emd_skill`, `precision_skill`, `iou_skill` and
+`average_precision_skill` are (score − chance) / (1 − chance), sample by sample: 0 is chance, 1 perfect, below 0 worse
+than noise. In a suite or in `xb.evaluate` they follow from the scores that are there already, so that asking for both
+costs no second distance, and noise is cut as the maps are. Leaderboards are by the skill where there is one.
+
+    xb.emd_perf(maps, masks), xb.emd_skill(maps, masks)
+    xb.metrics.chance_level("iou", masks, {{"threshold": 0.5, "scaled": True}})  # [N]
 
 ## Do metrics agree?
 
@@ -121,7 +132,7 @@ def undefined(doc: str) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    return f"[{low:g}, " + ("∞)" if math.isinf(high) else f"{high:g}]")
+    return ("(−∞, " if math.isinf(low) else f"[{low:g}, ") + ("∞)" if math.isinf(high) else f"{high:g}]")
 
 
 def table() -> str:
@@ -144,11 +155,14 @@ def given(name: str) -> dict[str, float]:
 def by_chance(name: str, shown: Example) -> float:
     """What maps without any knowledge score on the sample of the pictures."""
     metric = METRICS.resolve(name)
+    if metric.info.skill_of:
+        return 0.0
+    if metric.info.kind == "ground-truth":
+        cut = given(name) | {"scaled": True} if metric.info.thresholded else {}
+        return float(chance_level(name, shown.mask, cut)[0])
     maps = torch.from_numpy(np.random.default_rng(0).random((CHANCE, 8, 8)))
     if metric.info.kind == "map":
         return float(metric(maps))
-    if metric.info.kind == "ground-truth":
-        return float(metric(maps, np.broadcast_to(shown.mask, maps.shape).copy(), **given(name)))
     images = shown.image.expand(CHANCE, -1, -1, -1)
     return float(metric(shown.model, images, maps, shown.target.expand(CHANCE), **given(name)))
 
@@ -160,7 +174,8 @@ def facts(name: str, doc: str, shown: Example) -> str:
     line = f"**{interval(*info.range)}, {better} is better.** Undefined {undefined(doc)}."
     if info.kind != "explainer":
         stated = "".join(f" (`{key}={value}`)" for key, value in given(name).items())
-        line += f" By chance{stated}: {by_chance(name, shown):.2g}."
+        said = f" {info.chance}" if info.chance and not info.skill_of else ""
+        line += f" By chance{stated}: {by_chance(name, shown):.2g}.{said}"
     return line
 
 

@@ -39,6 +39,7 @@ DRAWINGS: dict[str, Callable[[Example, Metric], str]] = {
     "largest pixel": of_maps.largest_pixel,
     "every threshold: outside and inside": of_maps.outside_and_inside,
     "every threshold: precision": of_maps.precision_at_recalls,
+    "score, chance and best": of_maps.against_chance,
     "sorted mass": of_maps.sorted_mass,
     "mass of each pixel": of_maps.mass_of_each_pixel,
     "pixels taken away": functools.partial(of_models.pixels_changed, reveal=False),

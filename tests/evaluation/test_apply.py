@@ -8,7 +8,8 @@ from torch import nn
 import xaibench as xb
 from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, training_batches
+from xaibench.evaluation.placed_networks import placed
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 
 #: A map above zero everywhere whose magnitude lies where the mask is: only scaled it is right.

@@ -87,6 +87,10 @@ class MetricInfo:
             map it sees.
         undefined: Why a score is ``nan``, of the causes that map and mask show
             (:mod:`xaibench.metrics.shared.undefined_scores`); None = those that its kind usually has.
+        chance: What noise scores, in a sentence; for a metric with a ground truth.
+        chance_level: The same in numbers: ``(masks [N, H, W], **parameters) -> [N]``, the expected score of a map of
+            independent uniform noise for each mask, from those of the metric's parameters that decide it.
+        skill_of: Name of the metric that it reads against chance: its scores follow from that one's and the masks.
         picture: The drawing that shows what it measures, by its name in ``docs/generate``; empty: the one of its kind.
         class_name: Its class in :mod:`xaibench.metrics.torchmetrics`; empty: its name in capitals, ``MassAccuracy``.
         citation: The publication to cite.
@@ -101,6 +105,9 @@ class MetricInfo:
     pitfalls: str = ""
     thresholded: bool = False
     undefined: tuple[str, ...] | None = None
+    chance: str = ""
+    chance_level: Callable[..., Any] | None = None
+    skill_of: str = ""
     picture: str = ""
     class_name: str = ""
     citation: str = ""

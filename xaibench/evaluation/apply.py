@@ -6,7 +6,6 @@ metric asks is the one that made the map: its parameters, its output, its device
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +14,8 @@ import numpy as np
 
 from xaibench.core.part_info import MetricInfo
 from xaibench.evaluation.evaluation_checks import check_parameters, check_scores
-from xaibench.evaluation.protocol import Protocol, prepared
+from xaibench.evaluation.placed_networks import has_weights, placed, weights
+from xaibench.evaluation.protocol import Protocol, of_noise, prepared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,11 +125,11 @@ class AppliedExplainer:
 
     def _fit(self, model: nn.Module) -> None:
         """Fit to a network that it is not fitted to; what came fitted is so to the first that it is asked about."""
-        if self._weights is not None and _has_weights(model, self._weights):
+        if self._weights is not None and has_weights(model, self._weights):
             return
         if self._training is not None and not (self._came_fitted and self._weights is None):
             self._part = self._part.fit(placed(model, self._device), self._training())
-        self._weights = _weights(model)
+        self._weights = weights(model)
 
 
 class AppliedMetric:
@@ -145,6 +145,8 @@ class AppliedMetric:
     Attributes:
         name: The listed name; of what is not listed, as it was given, or what it is called.
         info: What is known of it. A metric that says nothing of itself is one of maps and masks, the higher the better.
+        raw: The metric whose scores this one reads against chance (``info.skill_of``), or None. Its scores follow from
+            those and the masks (:meth:`against_chance`), so that a map is scored once for both.
 
     Raises:
         UnknownNameError: If no metric has that name (did you mean).
@@ -174,6 +176,16 @@ class AppliedMetric:
         parameters = {} if parameters is None else parameters
         check_parameters(self.name, self._function, self.info, parameters)
         self._parameters, self._protocol, self._device = dict(parameters), protocol, device
+        self.raw = self._raw()
+
+    def _raw(self) -> AppliedMetric | None:
+        from xaibench.metrics import METRICS
+
+        if not self.info.skill_of:
+            return None
+        taken = inspect.signature(METRICS.resolve(self.info.skill_of)).parameters
+        shared = {name: value for name, value in self._parameters.items() if name in taken}
+        return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, device=self._device)
 
     @property
     def asks_model(self) -> bool:
@@ -186,6 +198,7 @@ class AppliedMetric:
         batch: Batch,
         model: nn.Module | None = None,
         explainer: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+        scored: dict[str, pd.DataFrame] | None = None,
     ) -> pd.DataFrame:
         """The scores of maps.
 
@@ -194,6 +207,8 @@ class AppliedMetric:
             batch: The samples they are of.
             model: For a metric that asks it; one that lies elsewhere than on the device is copied there.
             explainer: What made the maps, for a metric that asks it: called as ``(model, images, targets) -> maps``.
+            scored: What these maps have been scored by already, by :attr:`identity`; what is found there is not worked
+                out again, and what is worked out is added.
 
         Returns:
             A row a sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, where the
@@ -203,6 +218,38 @@ class AppliedMetric:
             ValueError: If the metric needs a model or an explainer and there is none, does not return one score a
                 sample, or refuses what it is given.
         """
+        scored = {} if scored is None else scored
+        if self.identity not in scored:
+            raw = self.raw(maps, batch, model, explainer, scored) if self.raw else None
+            scored[self.identity] = (
+                self._score(maps, batch, model, explainer) if raw is None else self.against_chance(raw, batch[1])
+            )
+        return scored[self.identity].copy()
+
+    @property
+    def identity(self) -> str:
+        """Name and parameters: two of one identity score alike."""
+        return f"{self.name} {sorted(self._parameters.items())!r}"
+
+    def against_chance(self, raw: pd.DataFrame, masks: Tensor) -> pd.DataFrame:
+        """What the scores of :attr:`raw` are worth beside those of noise.
+
+        Args:
+            raw: As that metric made them.
+            masks: ``[n, H, W]``, of the same samples.
+
+        Returns:
+            The table with other values, and a reason where chance is already perfect.
+        """
+        from xaibench.metrics import skill_scores
+        from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
+
+        level = of_noise(self.info, self._parameters, self._protocol)
+        values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), level)
+        reasons = raw["reason"].where((raw["reason"] != "") | ~np.isnan(values), PERFECT_CHANCE)
+        return raw.assign(value=values, reason=reasons)
+
+    def _score(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> pd.DataFrame:
         import pandas as pd
 
         seen, parameters = maps.numpy(), dict(self._parameters)
@@ -279,49 +326,8 @@ def training_batches(split: Split) -> Iterator[Batch]:
         yield split[start : start + _TRAINING_BATCH]
 
 
-def placed(model: nn.Module, device: str | torch.device) -> nn.Module:
-    """The model itself where it lies on the device, else a copy that does: nobody's own model is moved.
-
-    Where a precision is stated (:func:`xaibench.core.compute.precision.computing`), in what that is kept in.
-
-    Args:
-        model: A network.
-        device: ``"auto"``: the GPU when there is one.
-
-    Returns:
-        The network there.
-    """
-    import torch
-
-    from xaibench.core.compute.device import resolve_device
-    from xaibench.core.compute.precision import stated, stored_dtype
-
-    place = torch.empty(0, device=resolve_device(device)).device  # "cuda" is the number of a GPU here
-    precision = stated()
-    dtype = stored_dtype(precision) if precision else None
-    tensors = (*model.parameters(), *model.buffers())
-    if all(t.device == place and (dtype in (None, t.dtype) or not t.is_floating_point()) for t in tensors):
-        return model
-    return copy.deepcopy(model).to(place, dtype)
-
-
 def _called(part: object) -> str:
     return str(getattr(part, "__name__", type(part).__name__))
-
-
-def _weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _has_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> bool:
-    import torch
-
-    own = model.state_dict()
-    if own.keys() != weights.keys() or any(own[name].shape != tensor.shape for name, tensor in weights.items()):
-        return False
-    # All in one look: the host waits for a GPU once, not for each tensor.
-    same = [(own[name].to(tensor.device) == tensor).all() for name, tensor in weights.items()]
-    return not same or bool(torch.stack([one.to(same[0].device) for one in same]).all())
 
 
 def _array(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -11,10 +11,11 @@ import numpy as np
 
 from xaibench.core.checks import check_choice
 from xaibench.core.progress import Progress
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, placed, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, training_batches
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
 from xaibench.evaluation.found_scores import Found
+from xaibench.evaluation.placed_networks import placed
 from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
 
 if TYPE_CHECKING:
@@ -291,13 +292,14 @@ def _score_batch(
                 "Resize the maps, or load the set with their size."
             )
         found.see(maker.label, maps, numbers)
+        scored: dict[str, pd.DataFrame] = {}
         for scorer in scorers:
             if scorer.info.kind == "explainer" and maker.explainer is None:
                 raise ValueError(
                     f"Metric {scorer.name!r} asks the explainer, but {maker.label} are maps computed elsewhere. Give "
                     "the explainer itself, or leave the metric out."
                 )
-            table = scorer(maps, batch, model, maker.explainer)
+            table = scorer(maps, batch, model, maker.explainer, scored)
             table["sample"] = numbers.numpy()
             table.insert(0, "method", maker.label)
             table.insert(1, "metric", scorer.name)

@@ -59,3 +59,10 @@ def prepared(
     if not info.thresholded or protocol == "published":
         return maps, dict(parameters)
     return scaled(maps), {"threshold": THRESHOLD} | dict(parameters)
+
+
+def of_noise(info: MetricInfo, parameters: Mapping[str, Any], protocol: Protocol) -> dict[str, Any]:
+    """The parameters of a metric's chance level: noise is cut as the maps are that are compared with it."""
+    if not info.thresholded or protocol == "published":
+        return dict(parameters)
+    return {"threshold": THRESHOLD, "scaled": True} | dict(parameters)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from xaibench.metrics.metric_agreement import Agreement, agreement
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.metrics.shared.undefined_scores import undefined_reasons
+    from xaibench.metrics.truth.against_chance import chance_level, skill_scores
     from xaibench.metrics.truth.earth_mover import TransportError
 
-__all__ = ["METRICS", "Agreement", "TransportError", "agreement", "undefined_reasons"]
+__all__ = ["METRICS", "Agreement", "TransportError", "agreement", "chance_level", "skill_scores", "undefined_reasons"]
 __all__ += METRICS
 
 #: Public, but no metric -> the module that has it.
@@ -32,6 +33,8 @@ _HOME = {
     "Agreement": "metric_agreement",
     "TransportError": "truth.earth_mover",
     "agreement": "metric_agreement",
+    "chance_level": "truth.against_chance",
+    "skill_scores": "truth.against_chance",
     "undefined_reasons": "shared.undefined_scores",
 }
 

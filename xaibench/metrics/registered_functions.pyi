@@ -24,3 +24,7 @@ from xaibench.metrics.truth.overlap import recall as recall
 from xaibench.metrics.truth.pointing_game import hit as hit
 from xaibench.metrics.truth.ranking import auc as auc
 from xaibench.metrics.truth.ranking import average_precision as average_precision
+from xaibench.metrics.truth.skill import average_precision_skill as average_precision_skill
+from xaibench.metrics.truth.skill import emd_skill as emd_skill
+from xaibench.metrics.truth.skill import iou_skill as iou_skill
+from xaibench.metrics.truth.skill import precision_skill as precision_skill

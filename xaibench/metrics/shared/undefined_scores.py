@@ -18,6 +18,7 @@ FULL_MASK = "mask covers the whole image"
 ZERO_MAP = "map is all zero"
 CONSTANT_MAP = "map is constant"
 NOTHING_ABOVE = "no pixel above the threshold"
+PERFECT_CHANCE = "noise is perfect already"
 
 #: The causes that metrics of a kind usually have, in the order they are named; others say theirs in ``info.undefined``.
 _CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}
@@ -35,11 +36,11 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
         metric: Registered name of the metric whose reasons are asked, or ``"package.module:name"``; by default those
             that most metrics with a ground truth share. A metric that asks a model or an explainer may have others,
             which maps and masks do not show.
-        threshold: Of the metric ``"precision"``; the others take no notice.
+        threshold: Of a metric that cuts the map; the others take no notice.
 
     Returns:
         For each sample ``"map is not finite"``, ``"mask is empty"``, ``"mask covers the whole image"``, ``"map is all
-        zero"``, ``"map is constant"``, ``"no pixel above the threshold"``, or ``""``.
+        zero"``, ``"map is constant"``, ``"no pixel above the threshold"``, ``"noise is perfect already"``, or ``""``.
 
     Raises:
         UnknownNameError: If there is no such metric.
@@ -57,7 +58,8 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
     values, truth = check_pair(maps, masks)
     there: dict[str, NDArray[np.bool_]] = {NOT_FINITE: ~finite_samples(values)}
     for cause in _causes(metric):
-        there[cause] = _holds(cause, values, truth, threshold)
+        holds = _perfect_chance(str(metric), truth, threshold) if cause == PERFECT_CHANCE else None
+        there[cause] = _holds(cause, values, truth, threshold) if holds is None else holds
     return [next((cause for cause, where in there.items() if where[i]), "") for i in range(len(values))]
 
 
@@ -71,6 +73,16 @@ def _causes(metric: str | None) -> tuple[str, ...]:
         return _CAUSES_OF_KIND["ground-truth"]
     usual = _CAUSES_OF_KIND.get(info.kind, ())
     return usual if info.undefined is None else info.undefined
+
+
+def _perfect_chance(skill: str, truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
+    """``[N]``: where nothing can be better than chance, such as in a ground truth that is the whole image."""
+    from xaibench.metrics.metric_table import METRICS
+    from xaibench.metrics.truth.against_chance import chance_level
+
+    raw = METRICS.resolve(skill).info.skill_of
+    best = METRICS.resolve(raw).info.range[1]
+    return np.asarray(chance_level(raw, truth, {"threshold": threshold}) == best)
 
 
 def _holds(cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:

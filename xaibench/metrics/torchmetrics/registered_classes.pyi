@@ -32,6 +32,9 @@ class AverageDrop(ModelScore):
 class AveragePrecision(TruthScore):
     def __init__(self) -> None: ...
 
+class AveragePrecisionSkill(TruthScore):
+    def __init__(self) -> None: ...
+
 class Complexity(MapScore):
     def __init__(self) -> None: ...
 
@@ -83,6 +86,14 @@ class EMDPerformance(TruthScore):
         workers: int = ...,
         time_limit: float | None = ...,
         progress: Any = ...,
+    ) -> None: ...
+
+class EMDSkill(TruthScore):
+    def __init__(
+        self,
+        *,
+        workers: int = ...,
+        time_limit: float | None = ...,
     ) -> None: ...
 
 class F1(TruthScore):
@@ -137,6 +148,14 @@ class IoU(TruthScore):
         threshold: float = ...,
     ) -> None: ...
 
+class IoUSkill(TruthScore):
+    def __init__(
+        self,
+        *,
+        threshold: float = ...,
+        scaled: bool = ...,
+    ) -> None: ...
+
 class MassAccuracy(TruthScore):
     def __init__(self) -> None: ...
 
@@ -155,6 +174,9 @@ class Precision(TruthScore):
         *,
         threshold: float = ...,
     ) -> None: ...
+
+class PrecisionSkill(TruthScore):
+    def __init__(self) -> None: ...
 
 class ROAD(ModelScore):
     def __init__(

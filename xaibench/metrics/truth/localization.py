@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.truth.chance_levels import marked_share
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -33,6 +34,8 @@ _ARRAS = "Arras, Osman, Samek: CLEVR-XAI, Information Fusion 81, 2022, arXiv 200
         pitfalls="k is the size of the ground truth, which a box or a generous outline makes larger than what the "
         "network needs. In XAI-TRIS's LIN and MULT the absent shape is ground truth, too: a map that marks only the "
         "shape that is there scores about one half.",
+        chance="The share of the image that the ground truth covers.",
+        chance_level=marked_share,
         picture="top pixels",
         class_name="TopKPrecision",
         citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
@@ -97,6 +100,8 @@ def _topk_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDAr
         meaning="Share of the map’s magnitude that lies in the ground truth. 1: all of it.",
         pitfalls="One single pixel inside scores 1. Small values over a large background add up, so that noisy maps "
         "lose more here than by ranks.",
+        chance="The share of the image that the ground truth covers.",
+        chance_level=marked_share,
         picture="mass inside",
         citation=_ARRAS,
     )

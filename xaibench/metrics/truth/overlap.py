@@ -28,6 +28,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, NOTHING_ABOVE
+from xaibench.metrics.truth.chance_levels import expected_f1, expected_iou, expected_precision, expected_recall
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -50,6 +51,8 @@ _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.0
         "to nothing at half of their maximum.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
+        chance="About s/(1 + s) where half of the image is marked, s being the share that the ground truth covers.",
+        chance_level=expected_iou,
         picture="cut map: of either",
         class_name="IoU",
         citation=_ZHANG,
@@ -104,6 +107,8 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
         "samples where all are defined. One marked pixel inside scores 1.",
         thresholded=True,
         undefined=(EMPTY_MASK, NOTHING_ABOVE),
+        chance="The share of the image that the ground truth covers.",
+        chance_level=expected_precision,
         picture="cut map: of the marked",
         citation=_ZHANG,
     )
@@ -158,6 +163,8 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
         "the default of both.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
+        chance="The share of the noise that is above the threshold, such as one half.",
+        chance_level=expected_recall,
         picture="cut map: of the truth",
         citation=_ZHANG,
     )
@@ -211,6 +218,8 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
         pitfalls="Within a sample it ranks maps as IoU does; means of the two may still rank methods differently.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
+        chance="About 2s/(1 + 2s) where half of the image is marked, s being the share that the ground truth covers.",
+        chance_level=expected_f1,
         picture="cut map: of both sizes",
         citation=_ZHANG,
     )

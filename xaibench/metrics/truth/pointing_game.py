@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+from xaibench.metrics.truth.chance_levels import marked_share
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _POINTING = (
     "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-down neural attention by excitation backprop, IJCV 126, 2018"
 )
+
+
+def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[np.float64]:
+    """What noise scores: ``[N]``."""
+    grown = _dilated(masks, tolerance) if tolerance else masks
+    return np.where(masks.any(axis=(1, 2)), marked_share(grown), np.nan)
 
 
 @described(
@@ -29,6 +36,8 @@ _POINTING = (
         pitfalls="One pixel decides, and of a signed map the largest, not the one of largest magnitude. Photographers "
         "put things in the middle: the `centre` control hits often. Papers take a tolerance of 15 pixels, or none: "
         "say which.",
+        chance="The share of the image that the ground truth covers, dilated by the tolerance.",
+        chance_level=_expected_hit,
         picture="largest pixel",
         citation=_POINTING,
     )

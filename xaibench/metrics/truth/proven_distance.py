@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 #: A lower and an upper bound of one distance.
 Bounds: TypeAlias = tuple[float, float]
+
+#: What :func:`xaibench.metrics.emd_perf` divides a distance by.
+Diameter: TypeAlias = Literal["image", "released"]
 
 #: Bounds that are no further apart than this part of the distance prove it.
 _PROVEN = 1e-9
@@ -137,6 +140,21 @@ def _not_reached(lower: float, upper: float, time_limit: float | None = None) ->
 def largest_distance(height: int, width: int) -> float:
     """The largest distance between two pixels."""
     return math.hypot(height - 1, width - 1)
+
+
+def diameter_of(height: int, width: int, kind: Diameter) -> float:
+    """The distance that a performance is relative to: the largest of the image, or that of the released code.
+
+    Raises:
+        ValueError: For ``"released"`` and an image that is not square.
+    """
+    if kind == "image":
+        return largest_distance(height, width)
+    if height != width:
+        raise ValueError(
+            f"diameter='released' is defined for square images, got {height}×{width}. Use diameter='image'."
+        )
+    return math.sqrt(2 * height * width)
 
 
 def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64]) -> Bounds:

@@ -15,6 +15,7 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
 from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, ZERO_MAP
+from xaibench.metrics.truth.chance_levels import expected_average_precision, half
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -35,6 +36,8 @@ _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves
         pitfalls="Where the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
         "miss may still score 0.9; `average_precision` looks at the top.",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
+        chance="One half.",
+        chance_level=half,
         picture="every threshold: outside and inside",
         class_name="AUC",
         citation=_ROC,
@@ -90,10 +93,12 @@ def _auc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.floa
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Precision averaged over the recall as the threshold falls: needs no threshold. Chance is the share "
-        "of the image that the ground truth covers.",
-        pitfalls="The chance level is the share of the image that is marked: sets with objects of other sizes do not "
-        "compare.",
+        meaning="Precision averaged over the recall as the threshold falls: needs no threshold. Chance is about the "
+        "share of the image that the ground truth covers.",
+        pitfalls="Chance follows the share of the image that is marked, so that sets with objects of other sizes do "
+        "not compare: `average_precision_skill` does.",
+        chance="A little more than the share of the image that the ground truth covers.",
+        chance_level=expected_average_precision,
         picture="every threshold: precision",
         citation=_PR,
     )

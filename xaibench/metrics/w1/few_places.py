@@ -25,6 +25,9 @@ from xaibench.metrics.w1.pyramid import Masses, Places
 
 #: One unit of mass in integers; sums of two such stay in range.
 _UNIT = 2.0**60
+#: What is shorter by less is so by rounding. Of paths of one length the direct one is found first, and kept: on a detour
+#: a pixel goes through another place, as much of it at a time as that place has, which may be a few integers for ever.
+_TIE = 1e-13
 
 
 class Clouds(NamedTuple):
@@ -226,7 +229,7 @@ def _path(clouds: Clouds, price: Floats) -> tuple[int, Ints]:
             break
         for j in range(k):
             way = far[end] + max(clouds.ways[end, j] + price[end] - price[j], 0.0)  # below it only by rounding
-            if not known[j] and way < far[j]:
+            if not known[j] and way < far[j] - _TIE:
                 far[j], before[j] = way, end
     for j in range(k):
         price[j] += min(far[j], far[end])

@@ -1,4 +1,4 @@
-"""The four kinds of jobs: make a data set, train networks, explain, score."""
+"""Three of the four kinds of jobs: make a data set, train networks, explain. The last is in :mod:`.score_jobs`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from xaibench.core.frozen import Frozen
 from xaibench.runner.plan import part_facts
-from xaibench.runner.plan.job_base import BASE_MB, SMALL_ON_DISK, SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Stage
+from xaibench.runner.plan.job_base import BASE_MB, SMALL_ON_DISK, SMALL_SAMPLES, Job, Stage
 from xaibench.runner.suites.suite_tables import NamedPart
 
 _MB = 1 << 20
@@ -294,65 +294,3 @@ class ExplainJob(Job):
         network = f"{self.network} on " if self.network else ""
         part = f", samples {self.part[0]} to {self.part[1] - 1}" if self.part else ""
         return f"{self.explainer.name} for {network}{self.data}{part}"
-
-
-@dataclass(frozen=True)
-class ScoreJob(Job):
-    """One metric over the maps of one explain job; ``network`` only for a metric that asks the model."""
-
-    stage: ClassVar[Stage] = "score"
-    explain: ExplainJob
-    network: Network | None
-    metric: NamedPart
-    protocol: str
-    revision: str
-
-    @property
-    def needs(self) -> tuple[Job, ...]:
-        """The jobs of the maps, and of the network where one is asked."""
-        return (*self.explain.parts, *(self.network.trainings if self.network else ()))
-
-    @property
-    def uses_device(self) -> bool:
-        """Only a metric that asks the model."""
-        return self.network is not None
-
-    def _alike(self) -> list[Any]:
-        asks = part_facts.metric_kind(self.metric.use) == "explainer"
-        own = [self.metric.use, self.metric.parameters.as_json(), self.explain.data.image_shape]
-        asked = [self.network.model, self.explain.precision] if self.network else []
-        return [*own, *asked, self.explain.explainer.use if asks else ""]
-
-    @property
-    def can_be_small(self) -> bool:
-        """Whether its data set can be made small."""
-        return self.explain.data.can_be_small
-
-    @property
-    def amount(self) -> int:
-        """Maps scored."""
-        return self.explain.amount
-
-    @property
-    def disk_mb(self) -> float:
-        """A Parquet file of three short columns."""
-        return (2_250 + 15 * self.amount) / _MB
-
-    @property
-    def memory_mb(self) -> float:
-        """The test samples and the maps."""
-        return self.explain.held_mb
-
-    def about(self) -> dict[str, object]:
-        """See :meth:`Job.about`."""
-        return self.explain.about() | {"metric": self.metric.name}
-
-    def small(self, size: int, perturbations: int | None = None) -> Self:
-        """So many maps, of an explainer that is not asked for many perturbations."""
-        if perturbations is None and self.explain.perturbations > SMALL_PERTURBATIONS:
-            perturbations = SMALL_PERTURBATIONS
-        network = self.network.small() if self.network else None
-        return dataclasses.replace(self, explain=self.explain.small(size, perturbations), network=network)
-
-    def __str__(self) -> str:
-        return f"{self.metric.name} of {self.explain}"

@@ -68,6 +68,17 @@ def metric_kind(metric: str) -> str:
     return getattr(part_info("metric", metric), "kind", "ground-truth")
 
 
+def skill_of(metric: str) -> str:
+    """The metric that this one reads against chance; empty for one that has its own scores."""
+    return str(getattr(part_info("metric", metric), "skill_of", ""))
+
+
+def shared_parameters(kind: Kind, name: str, parameters: Frozen) -> Frozen:
+    """Those of some parameters that a part takes."""
+    taken = _taken(registry(kind).resolve(name))
+    return Frozen({key: value for key, value in parameters.items() if key in taken})
+
+
 @functools.cache
 def takes_n_samples(dataset: str) -> bool:
     """Whether a small form of the data set can be made."""

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.plan.job_base import STAGES, Job
-from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, ScoreJob, TrainJob
-from xaibench.runner.plan.part_facts import is_fitted, metric_kind, network_facts, part_info, revision
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
+from xaibench.runner.plan.part_facts import (
+    is_fitted,
+    metric_kind,
+    network_facts,
+    part_info,
+    revision,
+    shared_parameters,
+    skill_of,
+)
 from xaibench.runner.plan.plan_checks import check_parts
+from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
 
 #: Bumped whenever the same training comes to other weights.
@@ -118,8 +127,21 @@ def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: Named
     )
     for metric in suite.metrics:
         asked = network if metric_kind(metric.use) in ("model", "explainer") else None
-        scored = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"
-        yield ScoreJob(explain, asked, metric, how.protocol, scored)
+        yield _score_job(suite, explain, asked, metric)
+
+
+def _score_job(suite: Suite, explain: ExplainJob, asked: Network | None, metric: NamedPart) -> ScoreJob:
+    """The job of a metric; that of one that reads another against chance stands behind that of the other.
+
+    The other is the suite's own where it has the same parameters; else it is scored too, and not shown.
+    """
+    revised = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"
+    raw = None
+    if use := skill_of(metric.use):
+        parameters = shared_parameters("metric", use, metric.parameters)
+        same = [part for part in suite.metrics if (part.use, part.parameters) == (use, parameters)]
+        raw = _score_job(suite, explain, None, next(iter(same), NamedPart(use, use, parameters)))
+    return ScoreJob(explain, asked, metric, suite.explaining.protocol, revised, raw)
 
 
 def _convolves(network: Network) -> bool:

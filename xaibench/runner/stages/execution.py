@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing, stated
 from xaibench.core.messages import ParameterWarning
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, placed, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, training_batches
+from xaibench.evaluation.placed_networks import placed
 from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
-from xaibench.runner.plan.jobs import ExplainJob, Network, ScoreJob, TrainJob
+from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
+from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.network_training import WEIGHTS, make_network, train
 from xaibench.runner.stages.sample_data import batches, image_marks, make_data, read_data, read_test_split
 from xaibench.runner.store.result_store import Store
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import Tensor, nn
 
     from xaibench.core.vocabulary import Output, Precision
@@ -100,10 +103,13 @@ def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
 def _score(job: ScoreJob, store: Store, device: str) -> None:
     import pandas as pd
 
-    maps = read_maps(store, job.explain)
-    split = read_test_split(store, job.explain.data)
     protocol = cast("Protocol", job.protocol)
     metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, device=device)
+    split = read_test_split(store, job.explain.data)
+    if job.raw is not None:
+        store.save_table("score", job.key, _against_chance(metric, store.load_table("score", job.raw.key), split))
+        return
+    maps = read_maps(store, job.explain)
     explainer = _explainer(job.explain, store, device)
     tables, start = [], 0
     with _computing(job.explain, device):
@@ -114,6 +120,18 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
             tables.append(table)
             start += len(table)
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
+
+
+def _against_chance(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd.DataFrame:
+    """Skills from scores and masks: no map is looked at again."""
+    import pandas as pd
+
+    first = int(raw["sample"].min()) if len(raw) else 0
+    tables, start = [raw.iloc[:0]], 0
+    for _, masks, _ in batches(split, first, first + len(raw)):
+        tables.append(metric.against_chance(raw.iloc[start : start + len(masks)], masks))
+        start += len(masks)
+    return pd.concat(tables, ignore_index=True)
 
 
 #: What each stage does with a job of its own.

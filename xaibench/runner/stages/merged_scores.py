@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.plan.jobs import Network, ScoreJob
+from xaibench.runner.plan.jobs import Network
 from xaibench.runner.plan.part_facts import part_info
 from xaibench.runner.plan.planning import CellPlan
+from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.execution import chosen_training
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.sealed_tables import from_parquet, to_parquet

@@ -1,0 +1,89 @@
+"""What chance scores by a metric, and what a score is worth beside it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.metrics.shared.map_inputs import Scores, check_pair, reduce_scores
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+
+def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None = None) -> Scores:
+    """What a map of independent uniform noise scores on average, for each ground truth.
+
+    Args:
+        metric: Name of a metric with a ground truth, or ``"package.module:name"``.
+        masks: ``[N, H, W]`` or ``[H, W]``, binary, ``True`` = important.
+        parameters: Those of the metric that decide it, such as ``{"threshold": 0.5}``; and for a metric that cuts the
+            map, ``{"scaled": True}`` where the noise's magnitude is to be stretched to [0, 1] before, as the protocol
+            ``"scaled"`` does with maps (:mod:`xaibench.evaluation.protocol`). Else it is uniform in [-1, 1).
+
+    Returns:
+        ``[N]`` float64, in the kind of the masks and the units of the metric; ``nan`` where noise has no score, such as
+        for an empty mask. Exact (:mod:`xaibench.metrics.truth.chance_levels`), but for the earth mover's distance,
+        which is integrated (:mod:`xaibench.metrics.truth.noise_distance`, which states its error).
+
+    Raises:
+        UnknownNameError: If there is no such metric.
+        ValueError: If it states no chance level, or masks are not binary.
+        TypeError: For anything but a numpy array or a torch tensor.
+
+    Example:
+        >>> import numpy as np
+        >>> mask = np.array([[1, 0, 0, 0]])
+        >>> chance_level("topk_precision", mask), chance_level("iou", mask).round(4)
+        (array([0.25]), array([0.2344]))
+    """
+    truth = check_pair(masks, masks)[1]
+    return reduce_scores(_level(metric, truth, parameters or {}), "none", like=masks)
+
+
+def skill_scores(
+    metric: str, scores: Scores, masks: Array, parameters: Mapping[str, Any] | None = None
+) -> NDArray[np.float64]:
+    """The skills that scores of a metric amount to.
+
+    Args:
+        metric: Whose scores they are.
+        scores: ``[N]``, numpy or torch.
+        masks: ``[N, H, W]`` or ``[H, W]``, those of the same samples.
+        parameters: As for :func:`chance_level`.
+
+    Returns:
+        ``[N]``, at most 1, higher is better; ``nan`` where the score is, and where chance is already perfect.
+
+    Raises:
+        UnknownNameError: If there is no such metric.
+        ValueError: If it states no chance level, or masks are not binary.
+        TypeError: For anything but numpy arrays and torch tensors.
+    """
+    from xaibench.metrics.metric_table import METRICS
+
+    truth = check_pair(masks, masks)[1]
+    chance = _level(metric, truth, parameters or {})
+    info = METRICS.resolve(metric).info
+    best = info.range[1] if info.higher_is_better else info.range[0]
+    found = np.asarray(scores.cpu() if hasattr(scores, "cpu") else scores, dtype=np.float64).reshape(-1)
+    skills = np.full(len(found), math.nan)
+    np.divide(found - chance, best - chance, out=skills, where=chance != best)
+    return skills
+
+
+def _level(metric: str, masks: NDArray[np.bool_], parameters: Mapping[str, Any]) -> NDArray[np.float64]:
+    from xaibench.metrics.metric_table import METRICS
+
+    level = getattr(getattr(METRICS.resolve(metric), "info", None), "chance_level", None)
+    if level is None:
+        known = [name for name in METRICS if METRICS.resolve(name).info.chance_level]
+        raise ValueError(f"{metric!r} states no chance level; expected one of {', '.join(known)}.")
+    taken = inspect.signature(level).parameters
+    found: NDArray[np.float64] = level(masks, **{name: value for name, value in parameters.items() if name in taken})
+    return found
