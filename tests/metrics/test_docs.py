@@ -46,7 +46,7 @@ def test_every_metric_has_its_equation_range_pitfalls_source_and_departures():
         assert "```math" in text, name
         assert ":math:" not in text, name
         assert ":func:" not in text, name
-        assert re.search(r"\*\*\[.*(?:higher|lower) is better\.\*\* Undefined (?:for|where|with) \S", text), name
+        assert re.search(r"\*\*[\[(].*(?:higher|lower) is better\.\*\* Undefined (?:for|where|with) \S", text), name
         assert re.search(r"\*\*Mind:\*\* \S", text), name
         assert re.search(r"^Source: \S", text, re.MULTILINE), name
         if (

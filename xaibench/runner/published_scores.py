@@ -230,7 +230,8 @@ def _per_set(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _metric(part: NamedPart, plan: Plan) -> str:
     """A metric with all that decides its score of a map."""
-    revised = {score.revision for _, score in _scores(plan.cells) if score.metric == part}
+    jobs = {score for _, score in _scores(plan.cells) if score.metric == part}
+    revised = {each.revision for score in jobs for each in (score, score.raw) if each is not None}
     return json.dumps([part.as_json(), plan.suite.explaining.protocol, sorted(revised)])
 
 

@@ -4,13 +4,14 @@ import itertools
 
 import pytest
 
+from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.registry import UnknownNameError
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.suites.suite_files import load_suite
 from xaibench.runner.suites.suite_parsing import parse_suite
-from xaibench.runner.suites.suite_tables import SuiteError
+from xaibench.runner.suites.suite_tables import NamedPart, SuiteError
 
 TABLES = {
     "name": "s",
@@ -43,7 +44,25 @@ def test_the_8x8_suite_has_the_issued_jobs():
     jobs = make_plan(load_suite("xai-tris-8x8")[0]).jobs
     count = {stage: sum(job.stage == stage for job in jobs) for stage in STAGES}
     # 18 cells of three trainings, each one stack; 15 methods a cell, Guided GradCAM for 8 CNNs, 4 controls a data set.
-    assert count == {"data": 8, "train": 18, "explain": 18 * 15 + 8 + 8 * 4, "score": 2 * (18 * 15 + 8 + 8 * 4)}
+    assert count == {"data": 8, "train": 18, "explain": 18 * 15 + 8 + 8 * 4, "score": 4 * (18 * 15 + 8 + 8 * 4)}
+
+
+def test_a_skill_follows_from_the_scores_and_looks_at_no_map():
+    jobs = plan(metrics={"emd_skill": {}, "emd_perf": {}, "iou_skill": {"threshold": 0.5, "scaled": True}}).jobs
+    scores = [job for job in jobs if job.stage == "score"]
+    skills = [job for job in scores if job.metric.use.endswith("_skill")]
+    assert len(scores) == 2 * len(skills)  # emd_perf is there already, iou is added
+    for job in skills:
+        assert job.needs == (job.raw,)
+        assert jobs.index(job.raw) < jobs.index(job)
+        assert job.explain == job.raw.explain
+    assert {job.raw.metric for job in skills} == {
+        NamedPart("emd_perf", "emd_perf"),
+        NamedPart("iou", "iou", Frozen({"threshold": 0.5})),
+    }
+    for job in skills[:1] + skills[-1:]:
+        small = job.small(3)
+        assert small.raw.explain == small.explain
 
 
 def test_the_paper_suite_explains_every_training():

@@ -25,7 +25,7 @@ from xaibench.metrics.w1.pyramid import Masses, Places
 
 #: One unit of mass in integers; sums of two such stay in range.
 _UNIT = 2.0**60
-#: What is shorter by less is so by rounding. Of paths of one length the direct one is found first, and kept: on a detour
+#: What is shorter by less is so by rounding. Of paths of one length the direct one is found first and kept: on a detour
 #: a pixel goes through another place, as much of it at a time as that place has, which may be a few integers for ever.
 _TIE = 1e-13
 
