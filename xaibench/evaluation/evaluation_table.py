@@ -15,8 +15,8 @@ from xaibench.statistics import (
     Drawn,
     against_controls,
     average_ranks,
-    critical_difference,
     holm,
+    mean_ranks,
     nested_means,
     paired_differences,
 )
@@ -36,7 +36,8 @@ class Ranks(NamedTuple):
 
     Attributes:
         ranks: Mean rank of each method, best first.
-        critical_difference: Below which two mean ranks cannot be told apart (Nemenyi, 5 %).
+        critical_difference: Below which two mean ranks cannot be told apart (Nemenyi, 5 %, over the samples or the
+            groups of them).
         n: Over how many samples, those where all methods are defined.
     """
 
@@ -200,9 +201,10 @@ class Evaluation:
         import pandas as pd
 
         matrix = self.matrix(metric)
-        ranks, n = average_ranks(matrix.to_numpy(), higher_is_better=self.metrics[metric].higher_is_better)
-        found = pd.Series(ranks, index=matrix.columns, name="rank").sort_values()
-        return Ranks(found, critical_difference(len(found), n), n)
+        higher = self.metrics[metric].higher_is_better
+        found = mean_ranks(matrix.to_numpy(), self._drawn(len(matrix)), higher_is_better=higher)
+        ranks = pd.Series(found.ranks, index=matrix.columns, name="rank").sort_values()
+        return Ranks(ranks, found.critical_difference, found.n)
 
     def table(self) -> pd.DataFrame:
         """A row a method and a column a metric: ``mean [low, high]``.

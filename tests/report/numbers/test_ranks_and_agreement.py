@@ -1,4 +1,5 @@
 import itertools
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,24 @@ def test_over_cells_ranks_are_those_within_cells(shared_run):
     assert found.ranks == pytest.approx(expected.to_dict())
     assert found.difference == critical_difference(16, 18)
     assert found.p == pytest.approx(friedmanchisquare(*wide.rank(axis=1).to_numpy().T).pvalue)
+
+
+def test_each_data_set_and_training_has_a_ranking_of_its_own(shared_run, tmp_path):
+    """Two data sets that turn the order round: over cells alone, as sure as one of them; over both, nothing is."""
+    folder = shutil.copytree(shared_run, tmp_path / "two")
+    scores = pd.read_parquet(folder / "scores.parquet")
+    once = rankings(read_run(folder), summarise(read_run(folder)))["emd_perf"]
+    other = scores.assign(data_seed=1, value=1 - scores["value"])
+    pd.concat([scores, other]).to_parquet(folder / "scores.parquet")
+    found = rankings(read_run(folder), summarise(read_run(folder)))["emd_perf"]
+    assert (found.blocks, found.unit) == (18, "cells")
+    assert list(found.ranks.values()) == pytest.approx([8.5] * 16)  # the middle of 16
+    assert found.difference > 1.5 * once.difference
+    assert found.cliques == [tuple(found.ranks)]
+    pd.concat([scores, scores.assign(data_seed=1)]).to_parquet(folder / "scores.parquet")
+    again = rankings(read_run(folder), summarise(read_run(folder)))["emd_perf"]
+    assert again.ranks == pytest.approx(once.ranks)
+    assert once.difference < again.difference < 1.25 * once.difference  # a draw that changes nothing; t for Gauss
 
 
 def test_over_samples_a_group_counts_once_with_its_mean_over_models(fresh_annotated_run):

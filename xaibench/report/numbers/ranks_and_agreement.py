@@ -1,7 +1,9 @@
 """Which methods are told apart, and whether the metrics agree.
 
 Mean ranks with a critical difference: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR
-2006. His blocks are data sets; here they are the cells of a run where it has enough of them, and else the samples.
+2006. His blocks are data sets; here they are the cells of a run where it has enough of them, and else the samples. What
+was drawn in them varies too (:func:`xaibench.statistics.mean_ranks`): each data set and training has a ranking of its
+own, which count as one more level, crossed with the cells.
 
 Correlations between metrics over the samples of each cell, explainer by explainer: Zhang et al. (2023), inter-method
 reliability, Table 4. The coefficients are those of ``xaibench.metrics.agreement``.
@@ -10,7 +12,6 @@ reliability, Table 4. The coefficients are those of ``xaibench.metrics.agreement
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,10 @@ import pandas as pd
 
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
 from xaibench.report.numbers.published_tables import AGREEMENT, published_set
+from xaibench.report.numbers.score_summary import lexicographic_rank
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics import average_ranks, critical_difference
+from xaibench.statistics import Drawn, friedman, mean_ranks
 
 #: From so many cells on, cells are the blocks (Demšar asks for more than ten data sets).
 ENOUGH_CELLS = 10
@@ -53,7 +55,8 @@ class Ranking:
     def cliques(self) -> list[tuple[str, ...]]:
         """The largest sets of neighbours whose ranks all lie within the critical difference; two or more each."""
         names, values = list(self.ranks), np.array(list(self.ranks.values()))
-        ends = np.searchsorted(values, values + self.difference, side="left")
+        near = np.searchsorted(values, values + np.nan_to_num(self.difference), side="left")
+        ends = np.maximum(near, np.searchsorted(values, values, side="right"))  # equal ranks never differ
         found: list[tuple[str, ...]] = []
         reached = 0
         for start, end in enumerate(ends):
@@ -71,67 +74,83 @@ def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
         summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
 
     Returns:
-        By metric. Over cells, an explainer has its rank by median; over samples, each group of samples counts once,
-        with its mean scores over samples, trainings and models.
+        By metric. Over cells, an explainer has its rank by median, in each data set and training by itself; over
+        samples, each group of samples of a training counts once, with its mean scores over samples and models.
     """
     cells = summary.groupby(list(CELL), observed=True).ngroups if len(summary) else 0
     by_cells = cells >= ENOUGH_CELLS
-    blocks = _cell_blocks(run, summary) if by_cells else _sample_blocks(run)
-    found = {}
-    for metric, scores, higher in blocks:
-        whole = scores.dropna(axis="columns", how="all")
-        if by_cells:  # a mean over other cells is another quantity
-            whole = whole.dropna(axis="columns")
-        ranks, n = average_ranks(whole.to_numpy(), higher_is_better=higher)
-        if n < 2 or len(ranks) < 3:
-            continue
-        ordered = sorted(zip(whole.columns, ranks, strict=True), key=lambda pair: pair[1])
-        found[metric] = Ranking(
-            metric=metric,
-            ranks={str(name): float(rank) for name, rank in ordered},
-            blocks=n,
-            unit="cells" if by_cells else "samples",
-            difference=critical_difference(len(ranks), n),
-            p=_friedman(whole.dropna().to_numpy()),
-            left_out=tuple(str(name) for name in scores.columns if name not in whole.columns),
-        )
-    return found
-
-
-def _cell_blocks(run: RunResults, summary: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame, bool]]:
-    """Ranks within cells, as scores of which lower is better."""
-    for metric in run.metrics:
-        mine = summary[summary["metric"] == metric].astype(dict.fromkeys([*CELL, "explainer"], str))
-        wide = mine.pivot(index=list(CELL), columns="explainer", values="rank")
-        yield metric, wide[[name for name in run.explainers if name in wide]], False
-
-
-def _sample_blocks(run: RunResults) -> Iterable[tuple[str, pd.DataFrame, bool]]:
-    """Mean scores of each group of samples; explainers that some cell lacks are all undefined."""
     matrices = list(cell_matrices(run))
     directions = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
+    found = {}
     for metric in run.metrics:
         mine = [cell for cell in matrices if metric in cell.metrics]
         if not mine:
             continue
-        frames = [_group_means(cell, metric) for cell in mine]
-        everywhere = [name for name in run.explainers if all(name in frame for frame in frames)]
-        scores = pd.concat(frames)[everywhere].groupby(level=[0, 1]).mean()
-        missing = [name for name in run.explainers if name not in everywhere and any(name in f for f in frames)]
-        yield metric, scores.reindex(columns=[*everywhere, *missing]), bool(directions[metric])
+        names, left_out = _ranked_names(run, mine, metric)
+        make = _cell_rows if by_cells else _sample_rows
+        rows, drawn = make(mine, metric, names, higher=bool(directions[metric]))
+        blocks = len(np.unique(drawn.groups[~np.isnan(rows).any(axis=1)]))
+        if blocks < 2 or len(names) < 3:
+            continue
+        ranked = mean_ranks(rows, drawn, higher_is_better=bool(directions[metric]) and not by_cells)
+        ordered = sorted(zip(names, ranked.ranks, strict=True), key=lambda pair: pair[1])
+        found[metric] = Ranking(
+            metric=metric,
+            ranks={name: float(rank) for name, rank in ordered},
+            blocks=blocks,
+            unit="cells" if by_cells else "samples",
+            difference=ranked.critical_difference,
+            p=friedman(ranked),
+            left_out=left_out,
+        )
+    return found
 
 
-def _group_means(cell: Matrices, metric: str) -> pd.DataFrame:
-    scores = pd.DataFrame(cell.values[:, cell.metrics.index(metric)], columns=list(cell.methods))
-    return scores.groupby([pd.Index([cell.cell[:2]] * len(scores), tupleize_cols=False), cell.groups]).mean()
+def _ranked_names(run: RunResults, cells: list[Matrices], metric: str) -> tuple[list[str], tuple[str, ...]]:
+    """The explainers that every cell has a score of, since a mean over others is another quantity; and who is not."""
+    scored = []
+    for cell in cells:
+        some = np.flatnonzero((~np.isnan(cell.values[:, cell.metrics.index(metric)])).any(axis=0))
+        scored.append({cell.methods[m] for m in some})
+    names = [name for name in run.explainers if all(name in there for there in scored)]
+    known = {name for cell in cells for name in cell.methods}
+    return names, tuple(name for name in run.explainers if name in known and name not in names)
 
 
-def _friedman(scores: Floats) -> float:
-    from scipy.stats import friedmanchisquare
+def _cell_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, Drawn]:
+    """``[N, M]`` ranks in each data set and training of each cell; the highest drawn level, crossed with the cells."""
+    rows, sets, trainings, numbers = [], [], [], []
+    for number, cell in enumerate(cells):
+        values = _values(cell, metric, names) * (1 if higher else -1)
+        for data_set, training in sorted(set(zip(cell.drawn.data_sets, cell.drawn.trainings, strict=True))):
+            mine = values[(cell.drawn.data_sets == data_set) & (cell.drawn.trainings == training)]
+            known = mine[:, ~np.isnan(mine).all(axis=0)]
+            if known.shape[1] == len(names):  # else this draw ranks not all of them
+                rows.append(lexicographic_rank(np.nanmedian(known, axis=0), np.nanmean(known, axis=0)))
+                sets.append(cell.seeds[data_set])
+                trainings.append(int(training))
+                numbers.append(number)
+    several = len(set(sets)) > 1
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+    return table, Drawn.of(len(rows), trainings=sets if several else trainings, groups=numbers)
 
-    if (scores == scores[:, :1]).all():
-        return float("nan")
-    return float(friedmanchisquare(*scores.T).pvalue)
+
+def _sample_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, Drawn]:
+    """``[N, M]`` mean scores of each group of samples of a data set and training, over all models."""
+    frames = []
+    for cell in cells:
+        place = pd.Index([cell.cell[:2]] * len(cell.groups), tupleize_cols=False)
+        keys = [np.array(cell.seeds)[cell.drawn.data_sets], cell.drawn.trainings, place, cell.groups]
+        frames.append(pd.DataFrame(_values(cell, metric, names), columns=names).groupby(keys).mean())
+    scores = pd.concat(frames).groupby(level=[0, 1, 2, 3]).mean()
+    sets, trainings, places, groups = (scores.index.get_level_values(level) for level in range(4))
+    belong = pd.factorize(pd.MultiIndex.from_arrays([places, groups]))[0]
+    return scores.to_numpy(), Drawn.of(len(scores), data_sets=sets, trainings=trainings, groups=belong)
+
+
+def _values(cell: Matrices, metric: str, names: list[str]) -> Floats:
+    """``[U, M]`` scores of the explainers named."""
+    return cell.values[:, cell.metrics.index(metric)][:, [cell.methods.index(name) for name in names]]
 
 
 #: The explainers of the paper's Table 4; a run without any of them shows its first three methods.
