@@ -9,8 +9,11 @@ import xaibench as xb
 from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, training_batches
+from xaibench.evaluation.kept_maps import as_kept, packed, unpacked
 from xaibench.evaluation.placed_networks import placed
+from xaibench.evaluation.protocol import prepared
 from xaibench.explainers import NotFittedError, NotFittedForModelError
+from xaibench.metrics import METRICS
 
 #: A map above zero everywhere whose magnitude lies where the mask is: only scaled it is right.
 MAPS = torch.tensor([[[1.0, 0.2], [0.2, 0.1]]])
@@ -190,3 +193,52 @@ def test_what_asks_the_model_asks_it_on_the_stated_device(metric, split):
     applied(maps, split[:4], model, AppliedExplainer("saliency", device="cuda"))
     assert seen == {"cuda"}
     assert next(model.parameters()).device.type == "cpu"
+
+
+def wide(seed=0):
+    """Maps in float64: of usual, tiny and huge magnitudes, with 40 decades in one map, zeros, and digits to lose."""
+    rng = np.random.default_rng(seed)
+    maps = rng.standard_normal((6, 8, 8)) * np.array([1.0, 1e-60, 1e300, 1e-310, 1.0, 0.0])[:, None, None]
+    maps[4] = 10.0 ** rng.uniform(-40, 0, (8, 8))
+    return torch.from_numpy(maps)
+
+
+def test_maps_are_kept_in_four_bytes_a_pixel_and_come_back_to_a_ten_millionth():
+    maps = wide()
+    kept = packed(maps)
+    assert kept["maps"].dtype == torch.float32
+    assert sum(part.numel() * part.element_size() for part in kept.values()) == 6 * (64 * 4 + 2)
+    back = unpacked(kept)
+    assert back.dtype == torch.float64
+    np.testing.assert_allclose(back[:3], maps[:3], rtol=2**-24, atol=0)
+    largest = maps.abs().amax((1, 2), keepdim=True)
+    assert ((back - maps).abs() <= 2**-24 * largest).all()
+    assert torch.equal(as_kept(back), back)
+    for same in (maps.float(), maps.half(), maps > 0):  # what is not float64 is kept as it is
+        assert list(packed(same)) == ["maps"]
+        assert torch.equal(as_kept(same), same)
+    assert as_kept(maps[:0]).shape == (0, 8, 8)
+
+
+def test_scores_of_kept_maps_are_those_of_the_maps():
+    maps, rng = wide()[:4], np.random.default_rng(1)
+    maps = maps.abs()  # for metrics that do not take magnitudes
+    batch = (torch.zeros(4, 1, 8, 8), torch.from_numpy(rng.random((4, 8, 8)) < 0.2), torch.zeros(4).long())
+    for name in METRICS:
+        metric = AppliedMetric(name, protocol="scaled")
+        if metric.info.kind in ("ground-truth", "map"):
+            found = metric(maps, batch)["value"]
+            seen, parameters = prepared(metric.info, maps.numpy(), {}, "scaled")
+            inputs = (seen, batch[1].numpy()) if metric.info.kind == "ground-truth" else (seen,)
+            unrounded = METRICS.resolve(name)(*inputs, **parameters, reduction="none")
+            np.testing.assert_allclose(found, unrounded, rtol=0, atol=1e-6)
+
+
+def test_where_a_kept_map_ties_what_differed_by_less_the_order_moves():
+    # The one place where a score moves by more than rounding: ranks of pixels that agree to seven digits.
+    maps = torch.tensor([[[1.0, 1.0 + 1e-9]]], dtype=torch.float64)
+    batch = (torch.zeros(1, 1, 1, 2), torch.tensor([[[False, True]]]), torch.tensor([0]))
+    assert xb.topk_precision(maps, batch[1]) == 1.0
+    assert AppliedMetric("topk_precision", protocol="scaled")(maps, batch)["value"].tolist() == [
+        xb.topk_precision(torch.ones(1, 1, 2), batch[1])
+    ]

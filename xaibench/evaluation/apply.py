@@ -14,6 +14,7 @@ import numpy as np
 
 from xaibench.core.part_info import MetricInfo
 from xaibench.evaluation.evaluation_checks import check_parameters, check_scores
+from xaibench.evaluation.kept_maps import as_kept
 from xaibench.evaluation.placed_networks import has_weights, placed, weights
 from xaibench.evaluation.protocol import Protocol, of_noise, prepared
 
@@ -203,7 +204,7 @@ class AppliedMetric:
         """The scores of maps.
 
         Args:
-            maps: ``[n, H, W]`` on the CPU.
+            maps: ``[n, H, W]`` on the CPU; scored as they would be kept (:mod:`xaibench.evaluation.kept_maps`).
             batch: The samples they are of.
             model: For a metric that asks it; one that lies elsewhere than on the device is copied there.
             explainer: What made the maps, for a metric that asks it: called as ``(model, images, targets) -> maps``.
@@ -252,6 +253,7 @@ class AppliedMetric:
     def _score(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> pd.DataFrame:
         import pandas as pd
 
+        maps = as_kept(maps)
         seen, parameters = maps.numpy(), dict(self._parameters)
         if self.info.kind in ("ground-truth", "map"):
             seen, parameters = prepared(self.info, seen, parameters, self._protocol)

@@ -255,9 +255,9 @@ class ExplainJob(Job):
 
     @property
     def disk_mb(self) -> float:
-        """The maps."""
+        """The maps in float32, and of each its power of two and the hash of its image."""
         _, height, width = self.data.image_shape
-        return self.amount * height * width * part_facts.map_bytes(self.network.model if self.network else None) / _MB
+        return self.amount * (4 * height * width + 10) / _MB
 
     @property
     def memory_mb(self) -> float:
@@ -269,7 +269,7 @@ class ExplainJob(Job):
     def held_mb(self) -> float:
         """MiB of a worker with the test samples and the maps."""
         test = self.data.sizes[2] / max(1, self.data.amount)
-        return BASE_MB + 2 * test * self.data.disk_mb + 3 * self.disk_mb
+        return BASE_MB + 2 * test * self.data.disk_mb + 6 * self.disk_mb  # float64 in memory
 
     @property
     def perturbations(self) -> int:

@@ -186,12 +186,6 @@ def network_facts(model: str, dataset: str, parameters: Frozen, build: Frozen) -
     return NetworkFacts(sum(weight.numel() for weight in network.parameters()), convolution)
 
 
-def map_bytes(model: str | None) -> int:
-    """Bytes of a pixel of a map of the network, or of no network."""
-    own = getattr(registry("model").resolve(model), "explain_dtype", None) if model is not None else None
-    return 4 if own is None else int(own.itemsize)
-
-
 def run_with(kind: Kind, name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a part: its defaults, and what the suite states in their place, as JSON holds them."""
     part = registry(kind).resolve(name)

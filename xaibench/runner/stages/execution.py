@@ -16,6 +16,7 @@ from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing, stated
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, training_batches
+from xaibench.evaluation.kept_maps import packed, unpacked
 from xaibench.evaluation.placed_networks import placed
 from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
@@ -73,7 +74,7 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
             marks.append(image_marks(images))  # before anyone is given them
             maps.append(explainer(network, images, targets))
     found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
-    tensors = {"maps": found, "images": torch.cat(marks) if marks else image_marks(split[:0][0])}
+    tensors = packed(found) | {"images": torch.cat(marks) if marks else image_marks(split[:0][0])}
     store.save_tensors("explain", job.key, tensors, {"explainer": job.explainer.name})
 
 
@@ -195,7 +196,7 @@ def read_maps(store: Store, job: ExplainJob) -> Tensor:
     """The maps ``[N, H, W]`` of ``job``, whatever jobs it was cut into."""
     import torch
 
-    maps = [store.load_tensors("explain", part.key)[0]["maps"] for part in job.parts]
+    maps = [unpacked(store.load_tensors("explain", part.key)[0]) for part in job.parts]
     return maps[0] if len(maps) == 1 else torch.cat([part for part in maps if len(part)])
 
 
