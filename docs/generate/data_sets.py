@@ -36,8 +36,10 @@ data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/v
 downloaded: WHITE and CORR are drawn from `seed`, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64
 (40,000). Licence: that of this library.
 
-IMAGENET lays the patterns on the photographs of any folder with enough images of at least 64 pixels, which are scaled
-once, into `$XAIBENCH_CACHE`. The paper takes the 50,000 validation images of ImageNet-1k
+IMAGENET lays the patterns on the photographs of any folder (`xaibench run --images DIR`), of at least 64 pixels, which
+are scaled once, into `$XAIBENCH_CACHE`. Where there are fewer than samples they are repeated, each within one split, so
+that no background of a test sample was seen in training; the set and the page of a run say how often. The paper takes
+the 50,000 validation images of ImageNet-1k
 ([6.7 GB](https://huggingface.co/datasets/presencesw/ILSVRC2012/tree/main)), which are got by hand, with an account,
 from [image-net.org](https://image-net.org/download.php) or
 [Hugging Face](https://huggingface.co/datasets/imagenet-1k); their terms allow research only.

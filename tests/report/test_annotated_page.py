@@ -57,7 +57,7 @@ def test_the_page_of_annotated_sets_has_the_papers_tables_beside(annotated_page)
         "pet_0.jpg: dog",
         "What is told apart",
         "a cell is one data set and model",
-        "of one patient where the set tells patients apart",
+        "of one patient or photograph where the set tells them apart",
     ):
         assert text in words, text
     assert "Background" not in words

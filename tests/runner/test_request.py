@@ -1,8 +1,12 @@
 """One request for a run and for its price: what is priced is what would run."""
 
+import json
 import os
 
+import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
 from xaibench.runner import RunRequest, estimate, run
 
@@ -84,3 +88,36 @@ def test_what_stands_beside_a_request_is_not_lost(request_of):
         run(request_of(), workers=3, protocol="scaled")
     with pytest.raises(TypeError, match="got a request and quick beside it"):
         estimate(request_of(), quick=True)
+
+
+IMAGENET = f"""{SUITE}
+[[cells]]
+datasets = ["xai-tris/lin-imagenet-64x64"]
+models = ["llr"]
+data = {{ images_dir = "$XAIBENCH_IMAGES" }}
+"""
+
+
+def test_sets_on_photographs_run_if_a_folder_is_given_and_say_how_often_each_is_repeated(tmp_path, monkeypatch):
+    monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    rng, photographs = np.random.default_rng(0), tmp_path / "photographs"
+    photographs.mkdir()
+    for number in range(6):
+        Image.fromarray(rng.integers(0, 256, (64, 70, 3), dtype=np.uint8)).save(photographs / f"{number}.png")
+    (tmp_path / "suite.toml").write_text(IMAGENET)
+    without = run(tmp_path / "suite.toml", tmp_path / "without", engine="serial", samples=1)
+    assert without.jobs == 12
+    assert "give a folder of them with --images DIR" in without.missing["xai-tris/lin-imagenet-64x64"]
+    request = RunRequest(
+        tmp_path / "suite.toml", tmp_path / "run", images=photographs, datasets=["xai-tris/lin-imagenet-64x64"]
+    )
+    found = run(request, engine="serial")
+    assert (found.jobs, found.failures, found.missing) == (6, {}, {})
+    (note,) = found.notes.values()
+    assert note.startswith("6 photographs lie under 60 samples: each is repeated 10 times on average")
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["notes"] == found.notes
+    samples = pd.read_csv(tmp_path / "run" / "samples.csv")
+    assert samples["group"].nunique() == 1, "all test samples lie on one photograph, and are one draw"
+    assert "XAIBENCH_IMAGES" not in os.environ
+    assert estimate(request, measure=False).stages["done"].sum() == 6

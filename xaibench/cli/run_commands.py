@@ -47,6 +47,10 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     quick: Annotated[bool, typer.Option("--quick", help="A small form of the suite, to try it in a minute.")] = False,
     root: Root = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="The photographs that IMAGENET sets lie on. [default: $XAIBENCH_IMAGES]", show_default=False),
+    ] = None,
     datasets: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +122,7 @@ def run(
             device=device,
             device_workers=device_workers,
             root=root,
+            images=images,
             datasets=names(datasets),
             models=names(model),
             explainers=names(explainers),
@@ -135,7 +140,7 @@ def run(
             result = runner.run(request, engine=str(engine), progress=progress, address=address)
         for name, advice in result.missing.items():
             typer.echo(f"{hint(f'Left out: {name}.')}\n{textwrap.indent(advice, '  ')}\n")
-        for line in result.beside:
+        for line in (*result.beside, *(f"{name}: {said}" for name, said in result.notes.items())):
             typer.echo(hint(line))
         for why in dict.fromkeys(result.inapplicable.values()):
             jobs = [job for job, said in result.inapplicable.items() if said == why]

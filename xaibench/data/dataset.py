@@ -175,6 +175,7 @@ class Dataset:
         info: What is fixed about the set, whatever its seed.
         parameters: The parameters these samples were made with, defaults filled in.
         batch_size: The batch size that the set was published with.
+        note: What else is to be known of these very samples, in a sentence; empty where nothing is.
     """
 
     train: Split
@@ -183,6 +184,7 @@ class Dataset:
     info: DatasetInfo
     parameters: Mapping[str, object] = field(default_factory=dict)
     batch_size: int = 32
+    note: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -205,6 +207,7 @@ class Dataset:
             "images": list(self.info.image_shape) if len(self.train) == 0 else list(self.train[0][0].shape),
             "classes": "" if few else len(self.classes),
             "parameters": ", ".join(f"{key}={value!r}" for key, value in self.parameters.items()),
+            "note": self.note,
             "licence": self.info.licence,
             "cite": self.info.citation,
         }

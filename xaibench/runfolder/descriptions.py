@@ -177,6 +177,7 @@ class Environment(TypedDict, total=False):
     missing: list[str]
     inapplicable: dict[str, str]
     beside: list[str]
+    notes: dict[str, str]
 
 
 def read_environment(folder: Path) -> Environment:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from xaibench.runner.plan.planning import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
+from xaibench.runner.suites.narrowing import IMAGES, narrowed, narrowed_text, without_missing
 from xaibench.runner.suites.suite_files import load_suite, suite_file
 from xaibench.runner.suites.suite_tables import Suite, check_variables
 
@@ -31,6 +31,8 @@ class RunRequest:
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
         device_workers: Processes that share the GPUs; default up to four each.
         root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
+        images: The folder of photographs that IMAGENET sets lie on; default the environment variable
+            ``XAIBENCH_IMAGES``.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
         models: These instead of the suite's.
         explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
@@ -51,6 +53,7 @@ class RunRequest:
     device: str = "auto"
     device_workers: int | None = None
     root: str | Path | None = None
+    images: str | Path | None = None
     datasets: Sequence[str] | None = None
     models: Sequence[str] | None = None
     explainers: Sequence[str] | None = None
@@ -92,7 +95,7 @@ class RunRequest:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[OpenRequest]:
-        """The suite made to fit and planned; inside the block ``root`` is where data are looked for.
+        """The suite made to fit and planned; inside the block ``root`` and ``images`` are where data are looked for.
 
         Parts of one's own are imported from the folder of the suite's file too.
 
@@ -104,11 +107,12 @@ class RunRequest:
             SuiteError: If the suite cannot be run as written, or no published score can stand beside it.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)
-        with _data_root(self.root), _beside(suite_file(self.suite)):
+        folders = {"XAIBENCH_DATA": self.root, IMAGES: self.images}
+        with _variables(folders), _beside(suite_file(self.suite)):
             suite = narrowed(loaded, **self.choices)
             text = narrowed_text(text, suite, changed=bool(self.choices))
-            check_variables(suite)
             suite, missing = without_missing(suite)
+            check_variables(suite)
             folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
             store = Store(self.store if self.store is not None else folder / "store")
             plan = make_plan(suite)
@@ -143,20 +147,19 @@ class OpenRequest:
 
 
 @contextlib.contextmanager
-def _data_root(root: str | Path | None) -> Iterator[None]:
-    """``root`` as ``$XAIBENCH_DATA``, which suites name and worker processes inherit."""
-    if root is None:
-        yield
-        return
-    before = os.environ.get("XAIBENCH_DATA")
-    os.environ["XAIBENCH_DATA"] = str(Path(root).expanduser())
+def _variables(folders: Mapping[str, str | Path | None]) -> Iterator[None]:
+    """The folders that are given as variables of the environment, which suites name and worker processes inherit."""
+    given = {name: str(Path(folder).expanduser()) for name, folder in folders.items() if folder is not None}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["XAIBENCH_DATA"]
-        else:
-            os.environ["XAIBENCH_DATA"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RunRequest
 from xaibench.runner.run_environment import environment
 from xaibench.runner.stages.gathering import collect
+from xaibench.runner.stages.sample_data import notes_of_sets
 from xaibench.runner.store.job_records import Records
 from xaibench.runner.store.result_store import CorruptResultError, Store
 from xaibench.runner.store.store_files import write_atomic, writing
@@ -52,10 +53,11 @@ class Run:
         failures: ``{job: error}`` in words; empty when all went well.
         jobs: How many jobs the suite has.
         seconds: How long it took this time.
-        missing: ``{data set: how to get it}`` of the annotated sets that were left out because they are not there.
+        missing: ``{data set: how to get it}`` of the sets that were left out because they are not there.
         inapplicable: ``{job: why}`` of explainers that cannot treat a network, as they say themselves (by an
             :class:`~xaibench.explainers.UnsupportedModelError`); their scores are left out, and nothing has failed.
         beside: What is to be known of the published scores that stand beside the run's, in words.
+        notes: ``{data set: sentence}`` of what is to be known of its samples, as that photographs are repeated.
     """
 
     folder: Path
@@ -65,6 +67,7 @@ class Run:
     missing: dict[str, str] = field(default_factory=dict)
     inapplicable: dict[str, str] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name} {value}' for name, value in self._said())})"
@@ -73,7 +76,8 @@ class Run:
         errors = [f"Failed: {job}: {error}" for job, error in self.failures.items()]
         refused = [f"Not applicable: {job}: {why}" for job, why in self.inapplicable.items()]
         page = f"The page: xaibench.report.write_report({str(self.folder)!r})."
-        return html_table(self._said(), title="Run", notes=[*self.beside, *refused, *errors[:20], page])
+        notes = [f"{name}: {said}" for name, said in self.notes.items()]
+        return html_table(self._said(), title="Run", notes=[*self.beside, *notes, *refused, *errors[:20], page])
 
     def _said(self) -> list[tuple[str, object]]:
         """What matters of it; what there was none of is left out."""
@@ -95,6 +99,7 @@ def run(
     address: str | None = None,
     device_workers: int | None = None,
     root: str | Path | None = None,
+    images: str | Path | None = None,
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
     explainers: Sequence[str] | None = None,
@@ -127,6 +132,8 @@ def run(
         device_workers: Processes that share the GPUs; default up to four each, as their memory and the CPUs
             allow. With ``"ray"``, jobs that share one GPU.
         root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
+        images: The folder of photographs that IMAGENET sets lie on; default the environment variable
+            ``XAIBENCH_IMAGES``. Where it has fewer than a set needs, each is repeated, and the page says how often.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
         models: These instead of the suite's.
         explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
@@ -158,6 +165,7 @@ def run(
         device=device,
         device_workers=device_workers,
         root=root,
+        images=images,
         datasets=datasets,
         models=models,
         explainers=explainers,
@@ -180,10 +188,18 @@ def run(
         if opened.published is not None:
             add_published(opened.published, opened.plan, opened.folder)
         failed, inapplicable = _in_words(done.failures), _in_words(done.inapplicable)
-        conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable)
+        notes = notes_of_sets(opened.store, {cell.data.name: cell.data for cell in opened.plan.cells})
+        conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
     return Run(
-        opened.folder, failed, len(opened.plan.jobs), seconds, dict(opened.missing), inapplicable, tuple(opened.beside)
+        opened.folder,
+        failed,
+        len(opened.plan.jobs),
+        seconds,
+        dict(opened.missing),
+        inapplicable,
+        tuple(opened.beside),
+        notes,
     )
 
 

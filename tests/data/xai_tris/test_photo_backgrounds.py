@@ -9,7 +9,7 @@ from PIL import Image
 import xaibench.data.xai_tris.photo_backgrounds as module
 from xaibench.data import load
 from xaibench.data.disk.cache_folders import default_cache_dir
-from xaibench.data.xai_tris.photo_backgrounds import image_backgrounds, prepare_image
+from xaibench.data.xai_tris.photo_backgrounds import background_of_each, image_backgrounds, prepare_image
 
 
 @pytest.fixture
@@ -123,11 +123,56 @@ def test_a_cache_folder_that_cannot_be(folder, tmp_path, caplog):
     assert "could not be kept" in caplog.text
 
 
-def test_too_few_images(folder, cache):
-    message = r"holds 30 usable images \(32 image files, 2 of them smaller than 64 px\), but n_samples=31"
+def test_of_too_few_images_all_are_taken(folder, cache):
+    whole = backgrounds(folder, cache)
+    for _ in range(2):  # from the folder, and from the cache
+        np.testing.assert_array_equal(backgrounds(folder, cache, n=50), whole)
+
+
+def test_no_usable_image(tmp_path, cache):
+    Image.new("RGB", (63, 200)).save(tmp_path / "small.png")
+    message = r"holds no usable image \(1 image files, 1 of them smaller than 64 px\); expected"
     with pytest.raises(ValueError, match=message):
-        backgrounds(folder, cache, n=31)
+        backgrounds(tmp_path, cache, n=31)
     assert not cache.exists()
+
+
+@pytest.mark.parametrize(("images", "sizes"), [(30, (90, 5, 5)), (3, (90, 5, 5)), (8, (10, 0, 3)), (99, (50, 25, 25))])
+def test_repeated_images_stay_in_their_split_and_take_turns(images, sizes):
+    under = background_of_each(images, sizes)
+    assert sorted(set(under)) == list(range(images))
+    parts = np.split(under, np.cumsum(sizes)[:-1])
+    assert sum(len(set(part)) for part in parts) == images, "no image in two splits"
+    for part in parts:
+        often = np.unique(part, return_counts=True)[1]
+        assert len(often) == 0 or often.max() - often.min() <= 1
+        assert sorted(set(part[: len(often)])) == sorted(set(part)), "all of them before the first again"
+
+
+def test_enough_images_are_not_repeated():
+    assert background_of_each(7, (3, 2, 1)).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_one_image_a_split_is_needed():
+    with pytest.raises(ValueError, match="2 usable images for 3 splits: expected one for each at least; give more"):
+        background_of_each(2, (3, 2, 1))
+
+
+def test_a_set_on_few_images_says_how_often_each_is_repeated(folder, cache, caplog):
+    with caplog.at_level(logging.WARNING, logger="xaibench"):
+        data = load("xai-tris/xor-imagenet-64x64", images_dir=folder, cache_dir=cache, n_samples=120, alpha=0.0)
+    said = "30 photographs lie under 120 samples: each is repeated 4 times on average, all within one split"
+    assert said in data.note
+    assert "The paper had 50,000 photographs and repeated none." in data.note
+    assert data.note in caplog.text
+    assert data.note in data._repr_html_()
+    groups = [split.groups.tolist() for split in (data.train, data.val, data.test)]
+    assert len(set(groups[0]) | set(groups[1]) | set(groups[2])) == sum(len(set(one)) for one in groups) == 30
+    one = [number for number, group in enumerate(groups[0]) if group == groups[0][0]]
+    assert len(one) == 5  # 104 to 108 samples on 26 photographs
+    assert torch.equal(data.train.images[one], data.train.images[one[0]].expand(5, 1, 64, 64))
+    enough = load("xai-tris/xor-imagenet-64x64", images_dir=folder, cache_dir=cache, n_samples=28, alpha=0.0)
+    assert (enough.note, enough.train.groups) == ("", None)
 
 
 def test_unreadable_images_are_named(folder, cache):

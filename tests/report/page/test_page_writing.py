@@ -128,7 +128,9 @@ def test_names_from_the_run_are_escaped(drawn_run):
             entry["label"] = hostile
             entry["citation"] = entry["meaning"] = hostile
     (drawn_run / "parts.json").write_text(json.dumps(parts))
-    (drawn_run / "environment.json").write_text(json.dumps({"machine": {hostile: hostile}, "commit": hostile}))
+    noted = {"lin": "each is repeated 40 times", hostile: hostile}
+    about = {"machine": {hostile: hostile}, "commit": hostile, "notes": noted}
+    (drawn_run / "environment.json").write_text(json.dumps(about))
     (drawn_run / "suite.toml").write_text(hostile)
     pd.DataFrame([{"job": hostile, "stage": "train", "error": hostile}]).to_csv(drawn_run / "failures.csv", index=False)
     scores = pd.read_parquet(drawn_run / "scores.parquet")
@@ -141,6 +143,7 @@ def test_names_from_the_run_are_escaped(drawn_run):
     assert [attrs.get("type", "") for attrs in reader.all("script")] == ["application/json"] * 4 + [""]
     assert reader.all("b") == []
     assert "{{ 7*7 }}" in reader.words
+    assert "lin: each is repeated 40 times" in reader.words
     assert "alert('x')" not in re.search(r"<script>(.*?)</script>", page, re.S).group(1)
     assert not re.search(r"<script(?! type=\"application/json\")[^>]+>", page)
 

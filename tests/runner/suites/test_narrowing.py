@@ -92,3 +92,13 @@ def test_sets_that_are_not_there_are_left_out_with_advice(bench, tmp_path):
     assert "xaibench prepare pascal" in missing["pascal"]
     generated = load_suite("xai-tris-8x8")[0]
     assert without_missing(generated) == (generated, {})
+
+
+def test_sets_on_photographs_are_left_out_where_none_are_given(monkeypatch):
+    paper = load_suite("xai-tris-64x64-paper")[0]
+    monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
+    kept, missing = without_missing(paper)
+    assert set(sets(paper)) - set(sets(kept)) == set(missing)
+    assert [name.split("-")[2] for name in missing] == ["imagenet"] * 4
+    monkeypatch.setenv("XAIBENCH_IMAGES", "/photographs")
+    assert without_missing(paper) == (paper, {})

@@ -62,11 +62,11 @@ def test_64x64_suite_needs_no_images_and_trains_once():
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch):
-    suite, _ = load_suite("xai-tris-64x64-paper")
-    monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
-    with pytest.raises(SuiteError, match=r"images_dir is '\$XAIBENCH_IMAGES', but the environment has no"):
+    suite = parse_suite(MINIMAL | {"data": {"seeds": [0], "parameters": {"root": "$MY_SETS/here"}}})
+    monkeypatch.delenv("MY_SETS", raising=False)
+    with pytest.raises(SuiteError, match=r"root is '\$MY_SETS/here', but the environment has no MY_SETS"):
         check_variables(suite)
-    monkeypatch.setenv("XAIBENCH_IMAGES", "/images")
+    monkeypatch.setenv("MY_SETS", "/sets")
     check_variables(suite)
 
 

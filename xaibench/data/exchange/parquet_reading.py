@@ -48,7 +48,14 @@ def read_parquet(folder: str | os.PathLike[str]) -> Dataset:
                 "get the folder anew."
             )
         splits[name] = split
-    return Dataset(**splits, info=info, parameters=frozen(notes["parameters"]), batch_size=int(notes["batch_size"]))
+    return Dataset(
+        splits["train"],
+        splits["val"],
+        splits["test"],
+        info=info,
+        parameters=frozen(notes["parameters"]),
+        batch_size=int(notes["batch_size"]),
+    )
 
 
 class ParquetSet:

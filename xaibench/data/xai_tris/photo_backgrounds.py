@@ -2,7 +2,7 @@
 
 The paper takes the validation images of ImageNet-1k and names PASS as a stand-in whose licence is clean. An image's
 shorter side is scaled to the size of the set, the middle is cropped, grey is 0.299 R + 0.587 G + 0.114 B, and the
-image's own mean is subtracted.
+image's own mean is subtracted. Where there are fewer images than samples, images are repeated, each within one split.
 """
 
 from __future__ import annotations
@@ -46,23 +46,24 @@ def image_backgrounds(
 ) -> NDArray[np.float32]:
     """Backgrounds from a folder of images.
 
-    The seed puts the files in an order; the first ``n_samples`` of them that are large enough are taken. They are read
+    The seed puts the files in an order; the first ``n_samples`` of them that are large enough are taken, or all of them
+    where there are fewer. They are read
     one after another, and the result is kept in the cache under a key of the folder's listing (names, sizes, times),
     the seed, the number and the size. A cache that cannot be written is a warning, not an error.
 
     Args:
         images_dir: Folder, searched with its subfolders; hidden files are passed over.
-        n_samples: Number of images.
+        n_samples: Number of images, at most.
         size: Side of the result. Images with a shorter side below it are skipped.
         seed: Fixes choice and order.
         cache_dir: None = ``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``.
         workers: Threads that decode.
 
     Returns:
-        ``[n_samples, size, size]``, each image with mean 0, in [−255, 255].
+        ``[n, size, size]``, n <= n_samples, each image with mean 0, in [−255, 255].
 
     Raises:
-        ValueError: If the folder is none, holds too few usable images, or images that cannot be read (named).
+        ValueError: If the folder is none, holds no usable image, or images that cannot be read (named).
     """
     root = Path(images_dir)
     if not root.is_dir():
@@ -70,11 +71,59 @@ def image_backgrounds(
     files = _list_images(root)
     folder = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     cached = folder / f"backgrounds-{_key(root, files, n_samples, size, seed)}.npz"
-    pixels = read_kept(cached, lambda arrays: _pixels(arrays, (n_samples, size, size)))
+    pixels = read_kept(cached, lambda arrays: _pixels(arrays, n_samples, size))
     if pixels is None:
         pixels = _prepare(root, files, n_samples, size, seed, workers)
         keep(cached, "The backgrounds", {"pixels": pixels})
     return pixels
+
+
+def background_of_each(images: int, sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Which image lies under each sample.
+
+    Where there are fewer images than samples, each split has images of its own, in proportion to its size, and takes
+    them in turns: no background of a test sample was seen in training.
+
+    Args:
+        images: How many there are.
+        sizes: Samples of each split.
+
+    Returns:
+        ``[sum(sizes)]`` numbers of images.
+
+    Raises:
+        ValueError: If there is not one image for each split.
+
+    Example:
+        >>> background_of_each(4, (5, 2, 1))
+        array([0, 1, 0, 1, 0, 2, 2, 3])
+    """
+    if images >= sum(sizes):
+        return np.arange(sum(sizes))
+    filled = [number for number, size in enumerate(sizes) if size]
+    if images < len(filled):
+        raise ValueError(f"{images} usable images for {len(filled)} splits: expected one for each at least; give more.")
+    shares = [min(size, 1) for size in sizes]
+    for _ in range(images - len(filled)):  # the next one to whom has the most samples for each of its images
+        shares[max(filled, key=lambda number: sizes[number] / shares[number])] += 1
+    starts = [sum(shares[:number]) for number in range(len(sizes))]
+    turns = [starts[number] + np.arange(sizes[number]) % shares[number] for number in filled]
+    return np.concatenate(turns)
+
+
+def said_of_backgrounds(images: int, samples: int) -> str:
+    """How often images are repeated, in a sentence; nothing where none is.
+
+    Example:
+        >>> said_of_backgrounds(1000, 40000)[:79]
+        '1,000 photographs lie under 40,000 samples: each is repeated 40 times on averag'
+    """
+    if images >= samples:
+        return ""
+    return (
+        f"{images:,} photographs lie under {samples:,} samples: each is repeated {samples / images:.3g} times on "
+        "average, all within one split. The paper had 50,000 photographs and repeated none."
+    )
 
 
 def prepare_image(image: Image.Image, size: int) -> NDArray[np.float32]:
@@ -114,7 +163,7 @@ def _prepare(
     root: Path, files: Sequence[Path], n_samples: int, size: int, seed: int, workers: int
 ) -> NDArray[np.float32]:
     order = iter([files[index] for index in images_rng(seed).permutation(len(files))])
-    pixels = np.empty((n_samples, size, size), dtype=np.float32)
+    pixels = np.empty((min(n_samples, len(files)), size, size), dtype=np.float32)
     count, small, unreadable = 0, 0, []
     with ThreadPoolExecutor(workers) as pool:
         while count < n_samples and (batch := list(itertools.islice(order, _BATCH))):
@@ -123,7 +172,7 @@ def _prepare(
                     unreadable.append(f"{file.relative_to(root).as_posix()} ({prepared})")
                 elif prepared is None:
                     small += 1
-                elif count < n_samples:
+                elif count < len(pixels):
                     pixels[count] = prepared
                     count += 1
     if unreadable:
@@ -131,14 +180,14 @@ def _prepare(
         raise ValueError(
             f"{root} holds images that cannot be read: {'; '.join(unreadable[:5])}{more}. Remove or replace them."
         )
-    if count < n_samples:
+    if count == 0:
         raise ValueError(
-            f"{root} holds {count} usable images ({len(files)} image files, {small} of them smaller than {size} px), "
-            f"but n_samples={n_samples} are wanted; give a larger folder, or n_samples={count} at most."
+            f"{root} holds no usable image ({len(files)} image files, {small} of them smaller than {size} px); "
+            "expected photographs of at least that size: give another folder."
         )
     if small:
         _LOGGER.info("Skipped %d images smaller than %d px.", small, size)
-    return pixels
+    return pixels[:count]
 
 
 def _open(file: Path, size: int) -> NDArray[np.float32] | str | None:
@@ -151,8 +200,9 @@ def _open(file: Path, size: int) -> NDArray[np.float32] | str | None:
         return str(error).split(" <")[0] or type(error).__name__
 
 
-def _pixels(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.float32]:
+def _pixels(arrays: Mapping[str, NDArray[Any]], n_samples: int, size: int) -> NDArray[np.float32]:
     pixels: NDArray[np.float32] = arrays["pixels"]
-    if pixels.shape != shape or pixels.dtype != np.float32:
+    fits = pixels.shape[1:] == (size, size) and 0 < len(pixels) <= n_samples
+    if not fits or pixels.dtype != np.float32:
         raise ValueError(f"holds {pixels.dtype} {list(pixels.shape)}")
     return pixels

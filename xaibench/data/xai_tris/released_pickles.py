@@ -168,7 +168,7 @@ def _from_record(key: str, record: DataRecord) -> Dataset:
         licence="as the file's authors say; XAI-TRIS is released under the GPL",
     )
     parameters = {"alpha": float(named[2])} if named else {}
-    return Dataset(**splits, info=info, parameters=parameters, batch_size=512)
+    return Dataset(splits["train"], splits["val"], splits["test"], info=info, parameters=parameters, batch_size=512)
 
 
 def _plain(key: str, name: str, value: Any) -> NDArray[Any]:

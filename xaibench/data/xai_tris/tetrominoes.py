@@ -14,6 +14,7 @@ and at the end the whole set is divided by its largest absolute value, so that x
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -33,8 +34,9 @@ from xaibench.data.stratified_splits import check_fractions, stratified_split
 from xaibench.data.xai_tris.noise import BACKGROUNDS, BLOCK, Background, fill_noise, layout_rng
 from xaibench.data.xai_tris.paper_cells import CITATION, paper_alpha
 from xaibench.data.xai_tris.patterns import SCENARIOS, SIZES, Patterns, Scenario, Size
-from xaibench.data.xai_tris.photo_backgrounds import image_backgrounds
+from xaibench.data.xai_tris.photo_backgrounds import background_of_each, image_backgrounds, said_of_backgrounds
 
+_LOGGER = logging.getLogger("xaibench")
 _N_SAMPLES = {8: 10_000, 64: 40_000}
 _SPLIT = {8: (0.8, 0.1, 0.1), 64: (0.9, 0.05, 0.05)}
 _BATCH_SIZE = 512
@@ -107,7 +109,9 @@ split=(0.8, 0.1, 0.1))
                 run over all of them.
             split: Fractions of train, validation and test; None = the paper's (80/10/10 at 8×8, 90/5/5 at 64×64).
                 Stratified by class, for XOR by sign pair.
-            images_dir: IMAGENET only: the folder of background images, searched with its subfolders.
+            images_dir: IMAGENET only: the folder of background images, searched with its subfolders. Where it has
+                fewer than ``n_samples``, images are repeated, each within one split; the set says how often, and
+                samples of one image are a group (``groups`` of a split).
             cache_dir: IMAGENET only: where the prepared images are kept; None = ``$XAIBENCH_CACHE`` or
                 ``~/.cache/xaibench``.
             workers: Threads; None = one for every usable processor, 8 at most.
@@ -119,7 +123,7 @@ split=(0.8, 0.1, 0.1))
 
         Raises:
             ValueError: If a parameter is out of its range, the paper names no alpha for this set and none is given, or
-                the folder has too few usable images or unreadable ones.
+                the folder has not one usable image for each split, or unreadable ones.
         """
         alpha = self._alpha(alpha)
         n_samples = _N_SAMPLES[self.size] if n_samples is None else n_samples
@@ -130,21 +134,22 @@ split=(0.8, 0.1, 0.1))
         check_count("workers", workers)
         check_count("chunk_size", chunk_size)
         self._check_images_dir(images_dir)
-        if images_dir is None:
-            # Not np.empty: NumPy asks for huge pages, whose first touch can cost more than all the arithmetic.
-            images = torch.empty((n_samples, self.size, self.size)).numpy()
-            lay_background: Callable[[int, NDArray[np.float32]], None] = partial(fill_noise, self.background, seed)
-        else:
-            images = image_backgrounds(
-                images_dir, n_samples, self.size, seed=seed, cache_dir=cache_dir, workers=workers
-            )
-            lay_background = _already_there
-
         patterns = Patterns(self.scenario, self.size)
         rng = layout_rng(seed)
         cases = np.arange(n_samples) % patterns.cases
         parts = stratified_split(cases, fractions, rng)
         cases = cases[np.concatenate(parts)]
+        # Not np.empty: NumPy asks for huge pages, whose first touch can cost more than all the arithmetic.
+        images = torch.empty((n_samples, self.size, self.size)).numpy()
+        under, said = np.arange(n_samples), ""
+        lay_background: Callable[[int, NDArray[np.float32]], None] = partial(fill_noise, self.background, seed)
+        if images_dir is not None:
+            photographs = image_backgrounds(
+                images_dir, n_samples, self.size, seed=seed, cache_dir=cache_dir, workers=workers
+            )
+            under = background_of_each(len(photographs), [len(part) for part in parts])
+            said = said_of_backgrounds(len(photographs), n_samples)
+            lay_background = partial(_fill_photographs, photographs, under)
         work = _Work(n_samples, workers, chunk_size)
         masks = torch.empty(images.shape, dtype=torch.bool).numpy()
         _compose(images, masks, patterns, patterns.draw(cases, rng), alpha, lay_background, work)
@@ -156,13 +161,16 @@ split=(0.8, 0.1, 0.1))
                 torch.from_numpy(images[first:last, None]),
                 torch.from_numpy(masks[first:last]),
                 torch.from_numpy(targets[first:last]),
+                groups=under[first:last] if said else None,
             )
             for first, last in itertools.pairwise(bounds)
         )
         parameters = {"seed": int(seed), "alpha": alpha, "n_samples": int(n_samples), "split": fractions}
         if images_dir is not None:
             parameters["images_dir"] = os.fspath(images_dir)
-        return Dataset(train, val, test, self.info, parameters, _BATCH_SIZE)
+        if said:
+            _LOGGER.warning("%s: %s", self.info.name, said)
+        return Dataset(train, val, test, self.info, parameters, _BATCH_SIZE, said)
 
     def _alpha(self, alpha: float | None) -> float:
         if alpha is None:
@@ -243,8 +251,11 @@ def _compose(
     work.each(rescale)
 
 
-def _already_there(start: int, out: NDArray[np.float32]) -> None:
-    """The background of samples that come with it."""
+def _fill_photographs(
+    photographs: NDArray[np.float32], under: NDArray[np.int64], start: int, out: NDArray[np.float32]
+) -> None:
+    """The backgrounds of the samples from ``start`` on."""
+    np.take(photographs, under[start : start + len(out)], axis=0, out=out, mode="clip")
 
 
 def _usable_processors() -> int:

@@ -59,6 +59,7 @@ def estimate(
     store: str | Path | None = None,
     device_workers: int | None = None,
     root: str | Path | None = None,
+    images: str | Path | None = None,
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
     explainers: Sequence[str] | None = None,
@@ -85,6 +86,7 @@ def estimate(
         store: As in :func:`~xaibench.runner.run`.
         device_workers: As in :func:`~xaibench.runner.run`.
         root: As in :func:`~xaibench.runner.run`.
+        images: As in :func:`~xaibench.runner.run`.
         datasets: As in :func:`~xaibench.runner.run`.
         models: As in :func:`~xaibench.runner.run`.
         explainers: As in :func:`~xaibench.runner.run`.
@@ -112,6 +114,7 @@ def estimate(
         device=device,
         device_workers=device_workers,
         root=root,
+        images=images,
         datasets=datasets,
         models=models,
         explainers=explainers,

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xaibench.runner.plan.jobs import DataJob
@@ -55,7 +55,7 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "image_shape": list(dataset.test[0][0].shape),
         "on_disk": _identity(dataset) if on_disk else "",
         "grouped": dataset.test.groups is not None,
-    } | ({"ids": ids} if ids else {})
+    } | {name: value for name, value in (("ids", ids), ("note", dataset.note)) if value}
     store.save_tensors("data", job.key, tensors, meta)
 
 
@@ -97,6 +97,12 @@ def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
         {"sample": number, "id": known["id"], "group": group, "file": known.get("file", "")}
         for number, (group, known) in enumerate(zip(groups, split.meta, strict=True))
     ]
+
+
+def notes_of_sets(store: Store, sets: Mapping[str, DataJob]) -> dict[str, str]:
+    """What is to be known of the samples of sets, each under its name, of those that are made and say something."""
+    there = {name: job for name, job in sets.items() if store.has("data", job.key)}
+    return {name: note for name, job in there.items() if (note := store.load_meta("data", job.key).get("note", ""))}
 
 
 def image_marks(images: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -10,6 +11,9 @@ from typing import Any, Literal
 from xaibench.runner.plan.part_facts import Kind, part_info, registry
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError, with_variables
 from xaibench.runner.suites.toml_writing import to_toml
+
+#: The variable of the environment that names the folder of photographs.
+IMAGES = "XAIBENCH_IMAGES"
 
 
 def narrowed(
@@ -131,14 +135,16 @@ def _cell_table(cell: Cell) -> dict[str, Any]:
 
 
 def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
-    """The suite without the annotated sets that are not there, and for each of those, how to get it.
+    """The suite without the sets that are not there, and for each of those, how to get it.
+
+    Annotated sets are looked for where they lie; sets on photographs are there if a folder of these is given.
 
     Raises:
         SuiteError: If none of its sets is there; says how to get them.
     """
     from xaibench.data.annotated import AnnotatedSet, MissingDataError
 
-    missing: dict[str, str] = {}
+    missing = {name: _NO_IMAGES for cell in suite.cells if _lacks_images(cell) for name in cell.datasets}
     for name in dict.fromkeys(name for cell in suite.cells for name in cell.datasets):
         part = registry("dataset").resolve(name)
         if isinstance(part, AnnotatedSet):
@@ -155,3 +161,13 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
     if not kept:
         raise SuiteError(f"{suite.name}: none of its data sets is there.\n\n" + "\n\n".join(missing.values()))
     return dataclasses.replace(suite, cells=kept), missing
+
+
+_NO_IMAGES = (
+    f"It lies on photographs: give a folder of them with --images DIR (images= in Python, or the variable {IMAGES}). "
+    "The paper took the 50,000 validation images of ImageNet-1k; where there are fewer than samples, each is repeated."
+)
+
+
+def _lacks_images(cell: Cell) -> bool:
+    return IMAGES not in os.environ and any(value in (f"${IMAGES}", f"${{{IMAGES}}}") for value in cell.data.values())
