@@ -46,9 +46,12 @@ def kernel(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
         return part(function, freedom)
 
 
-def part(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
-    """Compile a ``function`` that only kernels call: it is kept as a part of them."""
-    return cast(_F, numba.njit(nogil=True, fastmath=set(freedom))(function))
+def part(function: _F, freedom: frozenset[str] = MINIMA, *, inline: bool = False) -> _F:
+    """Compile a ``function`` that only kernels call: it is kept as a part of them.
+
+    With ``inline`` there is no call: else each counts references to its arrays, which takes longer than a short loop.
+    """
+    return cast(_F, numba.njit(nogil=True, fastmath=set(freedom), forceinline=inline)(function))
 
 
 def fingerprint(code: CodeType, freedom: frozenset[str] = MINIMA) -> str:

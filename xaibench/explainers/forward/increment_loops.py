@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 IN, OUT, STRIDE, RUN, RUNS, REACH, REACHED, WINDOW, PIXELS, RELU, SUM, UNIT, NEXT, WINDOWS = range(14)
 
 
-@partial(part, freedom=MINIMA | SUMS)
+@partial(part, freedom=MINIMA | SUMS, inline=True)
 def _add(sums: Floats, first: int, length: int, weights: Floats, at: Ints, by: Floats, count: int) -> None:
     """Add ``by[i]`` times the ``length`` weights from ``at[i]`` on, for each of the first ``count`` i."""
     # Nothing is negative; said here, it spares the compiler Python's way of counting from the end.
@@ -46,7 +46,7 @@ def _add(sums: Floats, first: int, length: int, weights: Floats, at: Ints, by: F
             i += 1
 
 
-@partial(part, freedom=MINIMA | SUMS)
+@partial(part, freedom=MINIMA | SUMS, inline=True)
 def _scatter(
     stages: Ints, i: int, runs: Ints, reach: Ints, weights: Floats, sums: Floats, change: Floats, changed: Ints,
     count: int, touched: Ints, stamps: Ints, now: int, offset: Ints, at: Ints, by: Floats,
@@ -79,7 +79,7 @@ def _scatter(
     return found
 
 
-@partial(part, freedom=MINIMA | SUMS)
+@partial(part, freedom=MINIMA | SUMS, inline=True)
 def _gate(
     stages: Ints, i: int, windows: Ints, sums: Floats, units: Floats, change: Floats, touched: Ints, count: int,
     changed: Ints,
@@ -94,8 +94,12 @@ def _gate(
             s0 = s1 = s2 = s3 = least
             for v in range(start, start + pixels):
                 k = stages[i, SUM] + windows[v] * width + o
+                if k < 0:
+                    continue
                 s0, s1, s2, s3 = max(s0, sums[k]), max(s1, sums[k + 1]), max(s2, sums[k + 2]), max(s3, sums[k + 3])
             k = stages[i, NEXT] + q * width + o
+            if k < 0:
+                continue
             d0, d1, d2, d3 = s0 - units[k], s1 - units[k + 1], s2 - units[k + 2], s3 - units[k + 3]
             units[k], units[k + 1], units[k + 2], units[k + 3] = s0, s1, s2, s3
             change[k], change[k + 1], change[k + 2], change[k + 3] = d0, d1, d2, d3
@@ -106,7 +110,7 @@ def _gate(
     return found
 
 
-@partial(part, freedom=MINIMA | SUMS)
+@partial(part, freedom=MINIMA | SUMS, inline=True)
 def _restore(
     stages: Ints, i: int, windows: Ints, sums: Floats, units: Floats, base: Floats, base_units: Floats, b: int,
     touched: Ints, count: int,

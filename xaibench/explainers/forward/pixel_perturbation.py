@@ -142,28 +142,32 @@ class PFI(FeatureAttribution):
         if len(images) - starts[-1] == 1:
             starts.pop()
         features = self.features(images)
-        parts = [
-            self._explain_group(model, images, targets, features, slice(start, stop), rng)
-            for start, stop in zip(starts, [*starts[1:], len(images)], strict=True)
-        ]
-        return reduce_channels(features.attributions(torch.cat(parts)), self.channels)
-
-    def _explain_group(
-        self, model: nn.Module, images: Tensor, targets: Tensor, features: Features, group: slice, rng: torch.Generator
-    ) -> Tensor:
-        """How much the output of each image of the group falls, ``[n, F]``."""
-        images, targets, index = images[group], targets[group], features.of(group)
-        permutations = [_moving_permutation(len(images), rng) for _ in range(features.most)]
-        others = torch.stack(permutations, 1).to(images.device)
-        flat = images.flatten(1)
-        count = self.rows_of(model, images)
-        whole = plain_outputs(model, images, targets, count)
         passes = IncrementalPasses.find(model, images, images[0].numel() / features.most)
+        falls = []
+        for start, stop in zip(starts, [*starts[1:], len(images)], strict=True):
+            group = slice(start, stop)
+            permutations = [_moving_permutation(stop - start, rng) for _ in range(features.most)]
+            others = torch.stack(permutations, 1).to(images.device)
+            falls.append(self._falls(model, passes, images[group], targets[group], features.of(group), others))
+        return reduce_channels(features.attributions(torch.cat(falls)), self.channels)
+
+    def _falls(
+        self,
+        model: nn.Module,
+        passes: IncrementalPasses | None,
+        images: Tensor,
+        targets: Tensor,
+        index: Tensor,
+        others: Tensor,
+    ) -> Tensor:
+        """How much the output of each image of a group falls, ``[n, F]``, with features of ``others [n, F]``."""
+        flat, most, count = images.flatten(1), others.shape[1], self.rows_of(model, images)
+        whole = plain_outputs(model, images, targets, count)
         found = None if passes is None else self._swapped(passes, images, targets, index, others)
         if found is not None:
             return whole[:, None] - found
-        fall = whole[:, None].repeat(1, features.most)
-        for samples, steps in blocks(len(images), features.most, count):
+        fall = whole[:, None].repeat(1, most)
+        for samples, steps in blocks(len(images), most, count):
             chosen = torch.arange(steps.start, steps.stop, device=flat.device)[:, None]
             swapped = (index if len(index) == 1 else index[samples])[:, None] == chosen
             rows = torch.where(swapped, flat[others[samples, steps]], flat[samples, None])
