@@ -73,7 +73,11 @@ def scores(run: RunResults, summary: pd.DataFrame) -> str:
         cells = []
         for metric in run.metrics:
             row = found.loc[(name, metric)] if (name, metric) in found.index else None
-            text = "–" if row is None or pd.isna(row["mean"]) else f"{row['mean']:.3f} ({row['low']:.2f}–{row['high']:.2f})"
+            text = (
+                "–"
+                if row is None or pd.isna(row["mean"])
+                else f"{row['mean']:.3f} ({row['low']:.2f}–{row['high']:.2f})"
+            )
             cells.append(f"**{text}**" if best.get(metric) == name else text)
         rows.append([part.label + (" (control)" if part.control else ""), *cells])
     heads = [f"{part.label} {'↑' if part.higher_is_better else '↓'}" for part in run.metrics.values()]

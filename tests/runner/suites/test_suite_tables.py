@@ -46,7 +46,7 @@ def test_64x64_paper_suite_has_the_papers_numbers():
     assert dict(suite.data.parameters) == {"n_samples": 40_000}
     assert (suite.explaining.samples, suite.explaining.trainings, len(suite.training.seeds)) == (2000, "all", 5)
     assert (suite.training.epochs, suite.training.batch_size, suite.training.lr) == (500, 512, 0.0005)
-    assert (len(suite.explainers), len(suite.metrics)) == (20, 2)
+    assert (len(suite.explainers), len(suite.metrics)) == (20, 4)
     cells = {(dataset, model) for cell in suite.cells for dataset in cell.datasets for model in cell.models}
     assert len(cells) == 12 * 2 + 3, "MLP and CNN everywhere, LLR for LIN"
     assert len({dataset for dataset, _ in cells}) == 12
@@ -54,11 +54,20 @@ def test_64x64_paper_suite_has_the_papers_numbers():
     assert {dict(cell.data)["images_dir"] for cell in imagenet} == {"$XAIBENCH_IMAGES"}
 
 
-def test_64x64_suite_needs_no_images_and_trains_once():
+def test_64x64_suite_has_all_cells_of_the_paper():
     suite, _ = load_suite("xai-tris-64x64")
-    assert (suite.training.seeds, suite.explaining.samples) == ((0,), 100)
-    assert len({dataset for cell in suite.cells for dataset in cell.datasets}) == 8
-    check_variables(suite)
+    assert (suite.explaining.samples, suite.explaining.trainings) == (50, "all")
+    cells = [(dataset, model) for cell in suite.cells for dataset in cell.datasets for model in cell.models]
+    paper = load_suite("xai-tris-64x64-paper")[0]
+    assert sorted(cells) == sorted((d, m) for cell in paper.cells for d in cell.datasets for m in cell.models)
+    trainings = {cell.datasets[0].split("-")[1]: len(suite.training_of(cell).seeds) for cell in suite.cells[:7]}
+    assert trainings == {"tris/lin": 3, "tris/xor": 1, "tris/mult": 1}
+    for cell in suite.cells:
+        on_photographs = {"imagenet" in dataset for dataset in cell.datasets}
+        assert on_photographs == {cell.data.get("images_dir") == "$XAIBENCH_IMAGES"}
+        learns_hard = cell.datasets[0].split("-")[1] in ("tris/mult", "tris/rigid")
+        assert cell.data.get("n_samples") == (40_000 if learns_hard else None)
+        assert (suite.training_of(cell).lr, suite.training_of(cell).batch_size) == (0.0005, 512)
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch):
