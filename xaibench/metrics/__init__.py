@@ -24,8 +24,19 @@ if TYPE_CHECKING:
     from xaibench.metrics.shared.undefined_scores import undefined_reasons
     from xaibench.metrics.truth.against_chance import chance_level, skill_scores
     from xaibench.metrics.truth.earth_mover import TransportError
+    from xaibench.metrics.use.known_values import shapley_error, sign_agreement
 
-__all__ = ["METRICS", "Agreement", "TransportError", "agreement", "chance_level", "skill_scores", "undefined_reasons"]
+__all__ = [
+    "METRICS",
+    "Agreement",
+    "TransportError",
+    "agreement",
+    "chance_level",
+    "shapley_error",
+    "sign_agreement",
+    "skill_scores",
+    "undefined_reasons",
+]
 __all__ += METRICS
 
 #: Public, but no metric -> the module that has it.
@@ -34,6 +45,8 @@ _HOME = {
     "TransportError": "truth.earth_mover",
     "agreement": "metric_agreement",
     "chance_level": "truth.against_chance",
+    "shapley_error": "use.known_values",
+    "sign_agreement": "use.known_values",
     "skill_scores": "truth.against_chance",
     "undefined_reasons": "shared.undefined_scores",
 }

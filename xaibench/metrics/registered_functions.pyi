@@ -28,3 +28,7 @@ from xaibench.metrics.truth.skill import average_precision_skill as average_prec
 from xaibench.metrics.truth.skill import emd_skill as emd_skill
 from xaibench.metrics.truth.skill import iou_skill as iou_skill
 from xaibench.metrics.truth.skill import precision_skill as precision_skill
+from xaibench.metrics.use.unused_mass import grid_pointing as grid_pointing
+from xaibench.metrics.use.unused_mass import leak as leak
+from xaibench.metrics.use.used_ranking import use_ap as use_ap
+from xaibench.metrics.use.used_ranking import use_auc as use_auc

@@ -56,15 +56,34 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction)
 def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
     """Check maps, score each with ``kernel``, and reduce; as :func:`score_pairs`, without masks."""
     check_reduction(reduction)
-    values = _as_numpy(maps, "maps")
-    if values.ndim not in (2, 3) or 0 in values.shape[-2:]:
-        raise ValueError(
-            f"maps must have the shape [N, H, W] or [H, W], got {list(values.shape)}.{_channel_hint(values)}"
-        )
-    values = values if values.ndim == 3 else values[None]
-    _check_finite(values)
+    values = _checked(maps, "maps")
     scores = [kernel(_as_float64(values[block])) for block in _blocks(values)]
     return reduce_scores(np.concatenate([np.empty(0), *scores]), reduction, like=maps)
+
+
+def checked_maps(maps: Array, name: str = "maps") -> NDArray[np.float64]:
+    """Maps as float64 ``[N, H, W]``, once they have been seen to be finite and of that shape.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``.
+        name: What they are called in errors.
+
+    Raises:
+        ValueError: For another shape, and numbers that are not finite.
+        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+    """
+    return _as_float64(_checked(maps, name))
+
+
+def _checked(maps: Array, name: str) -> NDArray[Any]:
+    values = _as_numpy(maps, name)
+    if values.ndim not in (2, 3) or 0 in values.shape[-2:]:
+        raise ValueError(
+            f"{name} must have the shape [N, H, W] or [H, W], got {list(values.shape)}.{_channel_hint(values)}"
+        )
+    values = values if values.ndim == 3 else values[None]
+    _check_finite(values, name)
+    return values
 
 
 def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array) -> Scores:
@@ -144,11 +163,11 @@ def share(
     return shares
 
 
-def _check_finite(values: NDArray[Any]) -> None:
+def _check_finite(values: NDArray[Any], name: str = "maps") -> None:
     finite = finite_samples(values)
     if not finite.all():
         raise ValueError(
-            f"maps must be finite, got NaN or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
+            f"{name} must be finite, got NaN or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
             f"sample {int(finite.argmin())}). Leave these samples out, or find out why the explainer fails on them."
         )
 

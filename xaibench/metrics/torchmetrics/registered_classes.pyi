@@ -103,6 +103,9 @@ class F1(TruthScore):
         threshold: float = ...,
     ) -> None: ...
 
+class GridPointing(TruthScore):
+    def __init__(self) -> None: ...
+
 class Hit(TruthScore):
     def __init__(
         self,
@@ -155,6 +158,9 @@ class IoUSkill(TruthScore):
         threshold: float = ...,
         scaled: bool = ...,
     ) -> None: ...
+
+class Leak(TruthScore):
+    def __init__(self) -> None: ...
 
 class MassAccuracy(TruthScore):
     def __init__(self) -> None: ...
@@ -221,4 +227,10 @@ class Sufficiency(ModelScore):
     ) -> None: ...
 
 class TopKPrecision(TruthScore):
+    def __init__(self) -> None: ...
+
+class UseAP(TruthScore):
+    def __init__(self) -> None: ...
+
+class UseAUC(TruthScore):
     def __init__(self) -> None: ...

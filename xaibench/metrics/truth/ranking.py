@@ -73,10 +73,11 @@ def auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
         >>> auc(np.array([[0.9, 0.2, 0.5, 0.2]]), np.array([[1, 1, 0, 0]]))  # 2 pairs of 4 won, one tied
         0.625
     """
-    return score_pairs(_auc, maps, masks, reduction)
+    return score_pairs(area_under_roc, maps, masks, reduction)
 
 
-def _auc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """:func:`auc` of each sample, of maps and masks that have been checked."""
     groups = _tied_groups(maps, masks)
     outside = groups.size - groups.inside
     below = groups.pixels_below - groups.inside_below  # of the background
@@ -133,10 +134,11 @@ def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean
         >>> average_precision(np.array([[0.9, 0.2, 0.5, 0.1]]), np.array([[1, 1, 0, 0]]))  # (1/1 + 2/3) / 2
         0.8333333333333333
     """
-    return score_pairs(_average_precision, maps, masks, reduction)
+    return score_pairs(mean_precision, maps, masks, reduction)
 
 
-def _average_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """:func:`average_precision` of each sample, of maps and masks that have been checked."""
     groups = _tied_groups(maps, masks)
     n_inside = np.count_nonzero(flat(masks), axis=1)
     inside_from_here_up = np.repeat(n_inside, groups.per_sample) - groups.inside_below

@@ -1,0 +1,99 @@
+"""Maps against the exact Shapley values of a network of which they are known.
+
+The values are numbers, not a mask: these two take them where other metrics take masks, and are called in Python. They
+are ``data.test.shapley`` of ``xb.load("certified:and")``, or what ``shapley_values(images, targets)`` of such a network
+returns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.map_inputs import Scores, check_reduction, checked_maps, flat, reduce_scores, share
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+
+def shapley_error(maps: Array, values: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""How far a map is from the exact Shapley values, beside their own size.
+
+    .. math:: \sum |s - \phi| \,/\, \sum |\phi|
+
+    At least 0, lower is better: 0 for the Shapley values themselves, 1 for a map of zeros. The scale counts, and so
+    does what is explained: the values are of the target's logit (``output="logit"``), for a pixel that is left out
+    being 0.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``, signed.
+        values: Of the same shape: the exact Shapley values.
+        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+
+    Returns:
+        The score; ``nan`` where all values are zero.
+
+    Raises:
+        ValueError: For shapes that differ, and numbers that are not finite.
+        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> shapley_error(np.array([[1.0, -1.0, 0.5]]), np.array([[1.0, -0.5, 0.0]]))  # (0 + 0.5 + 0.5) / 1.5
+        0.6666666666666666
+    """
+    given, exact = _checked(maps, values, reduction)
+    # In shares of the largest number, so that no sum of huge ones overflows.
+    largest = np.maximum(np.abs(given), np.abs(exact)).max(axis=1, keepdims=True)
+    unit = np.where(largest > 0, largest, 1.0)
+    size = (np.abs(exact) / unit).sum(axis=1)
+    scores = share(np.abs(given / unit - exact / unit).sum(axis=1), size, size > 0)
+    return reduce_scores(scores, reduction, like=maps)
+
+
+def sign_agreement(maps: Array, values: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Share of the pixels with a Shapley value whose sign the map has, too.
+
+    .. math:: |\{\phi \ne 0,\ \mathrm{sign}\, s = \mathrm{sign}\, \phi\}| \,/\, |\{\phi \ne 0\}|
+
+    In [0, 1], higher is better: whether the map knows what speaks for the class and what against it. A random map
+    scores one half, one of zeros or of magnitudes that says nothing of signs what its zeros and the negative values
+    leave it.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``, signed.
+        values: Of the same shape: the exact Shapley values.
+        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+
+    Returns:
+        The score; ``nan`` where all values are zero.
+
+    Raises:
+        ValueError: For shapes that differ, and numbers that are not finite.
+        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> sign_agreement(np.array([[3.0, 0.1, -2.0]]), np.array([[1.0, -0.5, 0.0]]))
+        0.5
+    """
+    given, exact = _checked(maps, values, reduction)
+    valued = exact != 0
+    agree = (np.sign(given) == np.sign(exact)) & valued
+    scores = share(agree.sum(axis=1), valued.sum(axis=1), valued.any(axis=1))
+    return reduce_scores(scores, reduction, like=maps)
+
+
+def _checked(maps: Array, values: Array, reduction: Reduction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Both as ``[N, H·W]``."""
+    check_reduction(reduction)
+    given, exact = checked_maps(maps), checked_maps(values, "values")
+    if given.shape != exact.shape:
+        raise ValueError(
+            f"maps and values must have the same shape [N, H, W] or [H, W], got maps {list(given.shape)} and values "
+            f"{list(exact.shape)}."
+        )
+    return flat(given), flat(exact)
