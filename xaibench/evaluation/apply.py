@@ -54,6 +54,7 @@ class AppliedExplainer:
         output: What of the model is explained; None leaves it to the explainer.
         device: ``"auto"``: the GPU when there is one.
         training: Makes the batches that an explainer is fitted to (:func:`training_batches`); None = there are none.
+        fit: Fits it, called as ``(explainer, network, training) -> fitted explainer``; None = its own ``fit``.
         progress: Show how far each explanation has come.
 
     Attributes:
@@ -82,6 +83,7 @@ class AppliedExplainer:
         output: Output | None = None,
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
+        fit: Callable[[Any, nn.Module, Callable[[], Iterable[Any]]], Any] | None = None,
         progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
@@ -96,6 +98,7 @@ class AppliedExplainer:
         }
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
+        self._fitting = fit or (lambda part, network, training: part.fit(network, training()))
         own = not isinstance(explainer, str) and not inspect.isclass(explainer)
         self._came_fitted = own and bool(getattr(part, "fitted", True))
         self._weights: dict[str, Tensor] | None = None
@@ -129,7 +132,7 @@ class AppliedExplainer:
         if self._weights is not None and has_weights(model, self._weights):
             return
         if self._training is not None and not (self._came_fitted and self._weights is None):
-            self._part = self._part.fit(placed(model, self._device), self._training())
+            self._part = self._fitting(self._part, placed(model, self._device), self._training)
         self._weights = weights(model)
 
 

@@ -159,3 +159,37 @@ def test_later_stages_do_not_keep_earlier_ones_waiting(store):
     engine = PretendEngine(store, capacity=1)
     Schedule([*firsts, *lasts], store).run(engine)
     assert engine.order == [job.name for job in (*firsts, *lasts)]
+
+
+@dataclass(frozen=True)
+class Patient(Later):
+    before: tuple[Job, ...] = ()
+
+    @property
+    def waits_for(self):
+        return self.before
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("outcomes", [[], ["it broke"]])
+def test_a_job_waits_for_another_and_does_without_it(store, outcomes, seed):
+    first = Later("first")
+    second = Patient("second", before=(first,))
+    third = Patient("third", after=(Pretend("data"),), before=(second,))
+    engine = PretendEngine(store, {"first": outcomes}, seed=seed)
+    failures = Schedule([Pretend("data"), first, second, third], store).run(engine)
+    assert sorted(map(str, failures)) == ["first"] * len(outcomes)
+    order = [name for name in engine.order if name != "data"]
+    assert order == ["first", "second", "third"]
+    # Another pass waits for none of what is there, nor for what is not of the pass.
+    again = PretendEngine(store)
+    assert Schedule([Pretend("data"), second, third], store).run(again) == {}
+    assert again.order == []
+
+
+def test_a_job_that_waits_for_one_that_is_skipped_is_run(store):
+    lost = Later("lost", after=(Pretend("broken"),))
+    second = Patient("second", before=(lost,))
+    engine = PretendEngine(store, {"broken": ["it broke"]})
+    Schedule([Pretend("broken"), lost, second], store).run(engine)
+    assert engine.order == ["broken", "second"]

@@ -60,6 +60,17 @@ class _Patterns(Attribution):
     #: What of the model is explained; nothing else can be.
     explains: ClassVar[Output] = "logit"
     explains_only: ClassVar[bool] = True
+    #: What decides the patterns beside network and data: explainers that agree in it can share those of one fit.
+    fit_decided_by: ClassVar[tuple[str, ...]] = ("signal", "batch_size")
+
+    @property
+    def fit_state(self) -> Mapping[str, Tensor]:
+        """What :meth:`fit` found out; nothing before."""
+        return self.patterns or {}
+
+    def with_fit(self, state: Mapping[str, Tensor]) -> Self:
+        """This explainer with what :meth:`fit_state` of another said, as if it had been fitted itself."""
+        return replace(self, patterns=dict(state))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,7 +50,7 @@ class Schedule:
         self._blamed = store.failed()
 
         for job in self._order:
-            for need in job.needs:
+            for need in (*job.needs, *self._waited_for(job)):
                 self._dependents[need].append(job)
             if self._has(job):
                 self._progress(job)
@@ -88,9 +88,15 @@ class Schedule:
 
     def _await(self, job: Job, also: Iterable[Job] = ()) -> None:
         """Put the job in line behind those of its needs that are not there, and behind ``also``."""
-        self._open[job] = {need for need in job.needs if not self._has(need)} | set(also)
+        before = (*job.needs, *self._waited_for(job))
+        self._open[job] = {other for other in before if not self._has(other)} | set(also)
         if not self._open[job]:
             self._line_up(job)
+
+    def _waited_for(self, job: Job) -> list[Job]:
+        """Of the jobs that it waits for without needing them, those that this pass runs."""
+        lost = self.failures.keys() | self.inapplicable.keys() | self._skipped
+        return [other for other in job.waits_for if other in self._order and other not in lost]
 
     def _take(self, outcome: Outcome) -> None:
         job = outcome.job
@@ -152,8 +158,14 @@ class Schedule:
 
     def _skip(self, failed: Job, each: Callable[[Job], None] = lambda job: None) -> int:
         """Take what needs a failed job out of the line, and tell ``each``; returns how many."""
-        waiting = [job for job in self._dependents[failed] if job in self._open and job not in self._skipped]
+        there = [job for job in self._dependents[failed] if job in self._open and job not in self._skipped]
+        waiting = [job for job in there if failed not in job.waits_for]
         self._skipped.update(waiting)
+        for job in there:
+            if failed in job.waits_for and self._open[job]:  # it waited, but does without
+                self._open[job].discard(failed)
+                if not self._open[job]:
+                    self._line_up(job)
         for job in waiting:
             each(job)
         return len(waiting) + sum(self._skip(job, each) for job in waiting)

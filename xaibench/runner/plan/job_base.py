@@ -45,11 +45,17 @@ class Job(ABC):
     def needs(self) -> tuple[Job, ...]:
         """The jobs whose results this one reads: they come first."""
 
+    @property
+    def waits_for(self) -> tuple[Job, ...]:
+        """Jobs that it waits for without needing them: what they leave behind spares it work."""
+        return ()
+
     @functools.cached_property
     def key(self) -> str:
         """Hash of all that decides the result; the name under which the result is stored."""
         # A field at its default is left out, so that a new option leaves the old results their names.
-        own = {f.name: _plain(value) for f in dataclasses.fields(self) if (value := getattr(self, f.name)) != f.default}
+        deciding = [f for f in dataclasses.fields(self) if f.compare]
+        own = {f.name: _plain(value) for f in deciding if (value := getattr(self, f.name)) != f.default}
         return hashlib.sha256(json.dumps([self.stage, own], sort_keys=True).encode()).hexdigest()[:20]
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -204,6 +206,8 @@ class ExplainJob(Job):
         precision: In what maps are made, and in what the metrics that score them ask the model; ``"own"`` is that of
             the network.
         part: Of those jobs one, which explains the samples from the first number to before the second.
+        fit_from: The job of another explainer that is fitted as this one is, to the same network, and leaves its fit.
+        leaves_fit: Whether a job after this one takes its fit. Neither decides the maps.
     """
 
     stage: ClassVar[Stage] = "explain"
@@ -217,6 +221,20 @@ class ExplainJob(Job):
     cut: int = 0
     part: tuple[int, int] | None = None
     precision: str = "own"
+    fit_from: ExplainJob | None = dataclasses.field(default=None, compare=False)
+    leaves_fit: bool = dataclasses.field(default=False, compare=False)
+
+    @property
+    def waits_for(self) -> tuple[Job, ...]:
+        """The job whose fit it takes."""
+        return (self.fit_from,) if self.fit_from else ()
+
+    @property
+    def fit_key(self) -> str:
+        """Hash of all that decides how the explainer is fitted; the same for all that can share it."""
+        shared = part_facts.shared_fit(self.explainer.use, self.explainer.parameters)
+        network = self.network.as_json() if self.network else None
+        return hashlib.sha256(json.dumps([self.data.key, network, self.precision, shared]).encode()).hexdigest()[:20]
 
     @property
     def parts(self) -> tuple[ExplainJob, ...]:
@@ -287,7 +305,15 @@ class ExplainJob(Job):
         explainer = dataclasses.replace(self.explainer, parameters=Frozen.keywords(self.explainer.parameters, few))
         data, network = self.data.small(), self.network.small() if self.network else None
         return dataclasses.replace(
-            self, data=data, network=network, explainer=explainer, samples=size, cut=0, part=None
+            self,
+            data=data,
+            network=network,
+            explainer=explainer,
+            samples=size,
+            cut=0,
+            part=None,
+            fit_from=None,
+            leaves_fit=False,
         )
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -61,6 +62,14 @@ def revision(kind: Kind, name: str) -> str:
 def is_fitted(explainer: str) -> bool:
     """Whether the explainer learns from the training samples before it explains any."""
     return hasattr(registry("explainer").resolve(explainer), "fit")
+
+
+def shared_fit(explainer: str, parameters: Mapping[str, Any]) -> str:
+    """What decides how an explainer is fitted: those of one answer can share a fit. Empty where it shares with none."""
+    part = registry("explainer").resolve(explainer)
+    deciding = getattr(part, "fit_decided_by", ())
+    stated = {name: parameters.get(name, _taken(part)[name].default) for name in deciding}
+    return json.dumps([part.fit.__qualname__, stated], sort_keys=True) if deciding else ""
 
 
 def metric_kind(metric: str) -> str:

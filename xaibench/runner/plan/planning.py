@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from xaibench.runner.plan.part_facts import (
     network_facts,
     part_info,
     revision,
+    shared_fit,
     shared_parameters,
     skill_of,
 )
@@ -106,25 +108,45 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     scores = tuple(
         (network, score)
         for network in networks
-        for explainer in suite.explainers
-        for score in _plan_scores(suite, data, network, explainer)
+        for explain in _explain_jobs(suite, data, network)
+        for score in _plan_scores(suite, network, explain)
     )
     return CellPlan(data, model, trainings, scores, cell.label)
 
 
-def _plan_scores(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> Iterator[ScoreJob]:
+def _explain_jobs(suite: Suite, data: DataJob, network: Network) -> list[ExplainJob]:
+    """A job for each explainer that suits the network; those that are fitted alike hand the fit on, one to the next."""
+    jobs: list[ExplainJob] = []
+    last: dict[str, int] = {}  # of each way of fitting, the place of the last job that fits so
+    for explainer in suite.explainers:
+        if (job := _explain_job(suite, data, network, explainer)) is None:
+            continue
+        shared = shared_fit(explainer.use, explainer.parameters) if job.network else ""
+        if shared and shared in last:
+            jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_fit=True)
+            job = dataclasses.replace(job, fit_from=jobs[last[shared]])
+        if shared:
+            last[shared] = len(jobs)
+        jobs.append(job)
+    return jobs
+
+
+def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
     info = part_info("explainer", explainer.use)
     if getattr(info, "needs_convolution", False) and not _convolves(network):
-        return
+        return None
     # A control's maps are the same for every network of the data set, so they are made and scored once.
     explained = None if getattr(info, "control", False) else network
     how = suite.explaining
     revised = revision("explainer", explainer.use)
     # What is fitted first would be fitted for each part; a control takes no time.
     cut = how.samples_per_job if explained and not is_fitted(explainer.use) else 0
-    explain = ExplainJob(
+    return ExplainJob(
         data, explained, explainer, how.samples, how.output, how.seed, revised, cut, precision=how.precision
     )
+
+
+def _plan_scores(suite: Suite, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
     for metric in suite.metrics:
         asked = network if metric_kind(metric.use) in ("model", "explainer") else None
         yield _score_job(suite, explain, asked, metric)

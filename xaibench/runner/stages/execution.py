@@ -24,7 +24,7 @@ from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.network_training import WEIGHTS, make_network, train
 from xaibench.runner.stages.sample_data import batches, image_marks, make_data, read_data, read_test_split
-from xaibench.runner.store.result_store import Store
+from xaibench.runner.store.result_store import CorruptResultError, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     import torch
 
     split = read_test_split(store, job.data)
-    explainer = _explainer(job, store, device)
+    explainer = _explainer(job, store, device, functools.partial(_fitted, job, store))
     start, stop = _span(job, split)
     with _computing(job, device):
         network = placed(read_network(store, job.network), device) if job.network else None
@@ -83,7 +83,25 @@ def _computing(job: ExplainJob, device: str) -> contextlib.AbstractContextManage
     return computing(None if job.precision == "own" else cast("Precision", job.precision), resolve_device(device))
 
 
-def _explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
+def _fitted(job: ExplainJob, store: Store, part: Any, network: nn.Module, training: Callable[[], Any]) -> Any:
+    """The explainer of ``job`` with what another has learned of the network, where that lies there; else fitted.
+
+    A fit lies in the store for as long as a job of the plan may take it.
+    """
+    fitted, key = None, job.fit_key
+    if job.fit_from and store.has("fit", key):
+        with contextlib.suppress(CorruptResultError, FileNotFoundError):
+            fitted = part.with_fit(store.load_tensors("fit", key)[0])
+    if fitted is None:
+        fitted = part.fit(network, training())
+        if job.leaves_fit:
+            store.save_tensors("fit", key, fitted.fit_state, {})
+    if job.fit_from and not job.leaves_fit and store.has("fit", key):
+        store.files.remove(store.name("fit", key))
+    return fitted
+
+
+def _explainer(job: ExplainJob, store: Store, device: str, fit: Any = None) -> AppliedExplainer:
     """What makes the maps of ``job``: for its own stage, and for the metrics that ask it again."""
     return AppliedExplainer(
         job.explainer.use,
@@ -92,6 +110,7 @@ def _explainer(job: ExplainJob, store: Store, device: str) -> AppliedExplainer:
         output=None if job.output == "default" else cast("Output", job.output),
         device=device,
         training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
+        fit=fit,
     )
 
 
