@@ -127,8 +127,8 @@ row and the step made of plain passes:
 | CNN 8×8 | Shapley sampling | 0.0057 | 0.0072 | 0.0005 | 8.9 % |
 
 Of the MLP a pass is fast, and its second layer changes as a whole: the first layer's column is all that need not be
-multiplied. At 8×8 its passes stay plain, which is faster. PFI and Occlusion on the 8×8 CNN take 0.002 ms a step, most of it
-around the loops.
+multiplied. At 8×8 its passes stay plain, which is faster. PFI and Occlusion on the 8×8 CNN take 0.002 ms a step, most
+of it around the loops.
 """
 
 
