@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from xaibench.report.numbers import published_tables as published
+from xaibench.report.numbers.accuracy_differences import margins
 from xaibench.report.read.run_results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "papers.md"
@@ -27,9 +28,12 @@ What the two papers print, and what comes out here. Every run shows its own numb
 
     xaibench run xai-tris-8x8
 
-Percent; mean of {trainings} trainings on one data set here, of 25 data sets in the paper (Clark, Wilming, Haufe,
-Machine Learning 2024). [Training](training.md) says how close each of two losses comes. Table 1, 64×64 pixels, stands
-beside ours on the page of the suites `xai-tris-64x64` and `xai-tris-64x64-paper` ([suites](suites.md)).
+Percent; mean and standard deviation of {trainings} trainings a cell here, mean of 25 data sets in the paper (Clark,
+Wilming, Haufe, Machine Learning 2024). *By chance*: what the difference may come to in 95 % of repetitions. The paper's
+number is taken to vary as ours do, since its spread is not printed: as many trainings, with the spread of ours in the
+cell, or that of the architecture in all cells where it is larger, on as many test samples. Bold: more than that.
+[Training](training.md) says how close each of two losses comes. Table 1, 64×64 pixels, stands beside ours on the page
+of the suites `xai-tris-64x64` and `xai-tris-64x64-paper` ([suites](suites.md)).
 
 """
 
@@ -71,13 +75,18 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def accuracies(run: RunResults) -> str:
-    rows = []
+    """A row a cell, with the spread of our trainings, and the difference where it is more than chance in bold."""
+    rows, by_chance = [], margins(run)
     for row in run.accuracy.to_dict("records"):
+        margin = by_chance[row["scenario"], row["background"], row["model"]]
         cell = " ".join((place(row["scenario"]), place(row["background"]), run.models[row["model"]].label))
         paper = "–" if pd.isna(row["paper"]) else f"{row['paper']:.1f}"
-        difference = "–" if pd.isna(row["difference"]) else f"{row['difference']:+.1f}"
-        rows.append([cell, f"{row['alpha']:g}", paper, f"{row['mean']:.1f}", difference.replace("-", "−")])
-    return table(["cell", "alpha", "paper", "here", "difference"], rows)
+        difference = "–" if pd.isna(row["difference"]) else f"{row['difference']:+.1f}".replace("-", "−")
+        difference = f"**{difference}**" if abs(row["difference"]) > margin else difference
+        spread = "" if pd.isna(row["std"]) else f" ± {row['std']:.1f}"
+        chance = "–" if pd.isna(margin) else f"{margin:.1f}"
+        rows.append([cell, f"{row['alpha']:g}", paper, f"{row['mean']:.1f}{spread}", difference, chance])
+    return table(["cell", "alpha", "paper", "here", "difference", "by chance"], rows)
 
 
 def page(run: RunResults) -> str:

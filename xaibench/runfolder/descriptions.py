@@ -26,6 +26,7 @@ class PartWords:
         control: True for an explainer that knows no model.
         higher_is_better: Direction of a metric.
         meaning: What a score means, in a sentence; empty where nothing says.
+        skill_of: Name of the metric that this one reads against chance, or empty.
         citation: The publication to cite, or empty.
         parameters: What it was run with: its defaults, and what the suite says in their place.
         own: Whether it is the user's, and not one of the library's.
@@ -37,6 +38,7 @@ class PartWords:
     control: bool = False
     higher_is_better: bool = True
     meaning: str = ""
+    skill_of: str = ""
     citation: str = ""
     parameters: Frozen = field(default_factory=Frozen)
     own: bool = False

@@ -238,9 +238,9 @@ ACCURACY = Table(
     {
         **{"scenario": "text", "background": "text", "model": "text", "alpha": "number", "trainings": "whole"},
         **{"mean": "number", "std": "number", "best": "number", "learned": "whole", "paper": "number"},
-        **{"difference": "number"},
+        **{"difference": "number", "test_samples": "whole"},
     },
-    optional=frozenset({"alpha", "trainings", "std", "best", "learned", "paper", "difference"}),
+    optional=frozenset({"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples"}),
 )
 FAILURES = Table("failures.csv", "jobs that failed, and why", {"job": "text", "stage": "text", "error": "text"})
 SAMPLES = Table(

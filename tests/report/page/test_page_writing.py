@@ -10,7 +10,9 @@ from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import write_report
+from xaibench.report.numbers.accuracy_differences import margins
 from xaibench.report.page import page_writing as page_module
+from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.sample_file import PICTURES, to_safetensors
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 
@@ -96,14 +98,18 @@ def test_what_the_page_says(shared_run, reader):
 def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     accuracy = pd.read_csv(small_run / "accuracy.csv")
     accuracy = pd.concat([accuracy, accuracy.iloc[:2]], ignore_index=True)
-    accuracy["difference"] = [-3.01, -3.0, -0.04, 3.0, 3.01, np.nan]
+    run = read_run(small_run)
+    margin = accuracy[["scenario", "background", "model"]].apply(tuple, axis=1).map(margins(run))
+    accuracy["difference"] = margin * [-1.01, -0.99, -0.001, 0.99, 1.01, np.nan]
     accuracy.loc[5, "paper"] = np.nan
     accuracy.to_csv(small_run / "accuracy.csv", index=False)
     page = write_report(small_run).read_text()
     table = re.search(r'<table class="accuracy".*?</table>', page, re.S).group()
     marks = [re.findall(r"badge (bad|good)", row) for row in re.findall(r"<tr>.*?</tr>", table, re.S)]
     assert marks == [["bad"], [], [], [], ["good"], []]  # by one rule on both sides
-    assert "−3.0" in table
+    for difference, by_chance in zip(accuracy["difference"][:5], margin, strict=False):
+        shown = f"{difference:.1f}".replace("-0.0", "0.0").replace("-", "−")
+        assert f'{shown}<span class="faint"> ± {by_chance:.1f}' in table
     assert "−0.0" not in table
     accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
     page = write_report(small_run).read_text()

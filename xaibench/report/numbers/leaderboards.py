@@ -50,12 +50,13 @@ class Standings:
 
         Args:
             cells: Which.
-            metrics: Over which the mean ranks and places are; None = all. All have their own columns.
+            metrics: Over which the mean ranks and places are; None = those that lead (:attr:`.RunResults.leading`). All
+                have their own columns.
 
         Returns:
             The columns of :func:`leaderboard`, ``nan`` where there is no place.
         """
-        over = list(range(len(self.metrics))) if metrics is None else list(metrics)
+        over = [self.metrics.index(name) for name in self.run.leading] if metrics is None else list(metrics)
         chosen = {name: array[list(cells)] for name, array in self.numbers.items()}
         ranked: NDArray[np.bool_] = np.any(~np.isnan(chosen["rank"][:, over]), axis=1)  # [c, M]
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
@@ -152,7 +153,7 @@ def leaderboard(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
           that were not (an explainer of convolutions only, or one whose jobs failed), since a mean over other cells is
           another quantity.
         - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
-        - ``mean_rank``: mean of the ranks over cells and metrics.
+        - ``mean_rank``: mean of the ranks over cells and leading metrics (:attr:`.RunResults.leading`).
         - for each metric, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's median),
           ``mean:METRIC`` (mean over the cells of the cell's mean),
           ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``above:METRIC`` (cells in
@@ -177,7 +178,7 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
         ``"mean rank"``, and of up to three metrics the median over the cells and in how many of them the method beats
         the controls; of more, the mean rank by each.
     """
-    few = len(run.metrics) <= 3
+    few = len(run.leading) <= 3
     rows = []
     for row in board.to_dict("records"):
         part = run.explainers[row["explainer"]]
@@ -188,30 +189,32 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
         shown |= {"method": f"{part.label} ({marked})" if marked else part.label}
         shown |= {"mean rank": f"{row['mean_rank']:.2f}"}
         for name, metric in run.metrics.items():
+            if not few and name not in run.leading:
+                continue
             number = f"{row[f'median:{name}']:.3f}" if few else f"{row[f'mean_rank:{name}']:.1f}"
             shown[metric.label] = "-" if number == "nan" else number
         if few:
-            beats = [(row[f"beats:{name}"], row[f"against:{name}"]) for name in run.metrics]
+            beats = [(row[f"beats:{name}"], row[f"against:{name}"]) for name in run.leading]
             shown["beats controls in"] = " · ".join(f"{cells}/{of}" for cells, of in beats if of)
         rows.append(shown)
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method", "mean rank"])
 
 
 def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
-    """The best method of each cell and, in the last row, over all cells; one printable column for each metric."""
-    board = leaderboard(run, summary)
+    """The best method of each cell and, in the last row, over all cells; a printable column for each leading metric."""
+    board, leading = leaderboard(run, summary), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
         scenario, background, model = (str(name) for name in cell)
         row = {"scenario": place(scenario), "background": place(background), "model": run.models[model].label}
-        for metric, part in run.metrics.items():
+        for metric, part in leading.items():
             ranked = group[group["metric"] == metric].dropna(subset=["rank"])
             row[part.label] = _winner(run, ranked) if len(ranked) else "-"
         rows.append(row)
-    columns = [*CELL, *(part.label for part in run.metrics.values())]
+    columns = [*CELL, *(part.label for part in leading.values())]
     if len(board.dropna(subset=["place"])):
         rows.append({"scenario": "all", "background": "", "model": ""})
-        for metric, part in run.metrics.items():
+        for metric, part in leading.items():
             best = board.dropna(subset=["place"]).nsmallest(1, f"mean_rank:{metric}").iloc[0]
             label = run.explainers[best["explainer"]].label
             rows[-1][part.label] = f"{label} (mean rank {best[f'mean_rank:{metric}']:.1f})"

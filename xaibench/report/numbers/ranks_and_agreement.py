@@ -82,7 +82,7 @@ def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
     matrices = list(cell_matrices(run))
     directions = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     found = {}
-    for metric in run.metrics:
+    for metric in run.leading:
         mine = [cell for cell in matrices if metric in cell.metrics]
         if not mine:
             continue
@@ -175,24 +175,30 @@ class Agreement:
 
 
 def agreements(run: RunResults) -> dict[tuple[str, str, str, str], Agreement]:
-    """The correlations by scenario, background, model and explainer; empty for a run of fewer than three metrics."""
+    """The correlations by scenario, background, model and explainer; empty for a run of fewer than three metrics.
+
+    A skill is left out where the score is there that it is of: it says the same of a map.
+    """
     found: dict[tuple[str, str, str, str], Agreement] = {}
-    if len(run.metrics) < FEWEST:
+    own = [name for name, part in run.metrics.items() if part.skill_of not in run.metrics]
+    if len(own) < FEWEST:
         return found
     chosen = [name for name in EXPLAINERS if name in run.explainers]
     chosen = chosen or [name for name, part in run.explainers.items() if not part.control][:3]
     direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     for cell in cell_matrices(run):
-        signs = np.array([1.0 if direction[metric] else -1.0 for metric in cell.metrics])
+        metrics = [metric for metric in cell.metrics if metric in own]
+        values = cell.values[:, [cell.metrics.index(metric) for metric in metrics]]
+        signs = np.array([1.0 if direction[metric] else -1.0 for metric in metrics])
         # A hit stays one where ties among the largest pixels make a few scores fractional.
         hits = [
-            metric == "hit" or set(np.unique(values[~np.isnan(values)])) <= {0.0, 1.0}
-            for metric, values in zip(cell.metrics, cell.values.transpose(1, 0, 2), strict=True)
+            metric == "hit" or set(np.unique(mine[~np.isnan(mine)])) <= {0.0, 1.0}
+            for metric, mine in zip(metrics, values.transpose(1, 0, 2), strict=True)
         ]
         for name in chosen:
-            if name in cell.methods and len(cell.metrics) >= 2:
-                scores = signs * cell.values[:, :, cell.methods.index(name)]
-                found[*cell.cell, name] = correlate(scores, list(cell.metrics), hits)
+            if name in cell.methods and len(metrics) >= 2:
+                scores = signs * values[:, :, cell.methods.index(name)]
+                found[*cell.cell, name] = correlate(scores, metrics, hits)
     return found
 
 

@@ -51,7 +51,8 @@ def reproducibility(run: RunResults) -> list[Reproducibility]:
     for cell in cell_matrices(run):
         if cell.drawn.level != "samples":
             methods = [m for m, name in enumerate(cell.methods) if not run.explainers[name].control]
-            found += [_of_metric(cell, k, methods) for k in range(len(cell.metrics))] if methods else []
+            leading = [k for k, name in enumerate(cell.metrics) if name in run.leading]
+            found += [_of_metric(cell, k, methods) for k in leading] if methods else []
     return found
 
 
@@ -104,7 +105,8 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
     control = np.array([standings.run.explainers[name].control for name in standings.explainers], dtype=bool)
     directions = standings.run.metrics
     found = {}
-    for k, metric in enumerate(standings.metrics):
+    for metric in standings.run.leading:
+        k = standings.metrics.index(metric)
         means = boards.means[:, :, k]  # [R, C, M]
         placed = ~control & ~np.isnan(means).any(axis=(0, 1))
         if placed.any():

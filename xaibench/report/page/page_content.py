@@ -13,12 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.draw.sample_figures import palette
+from xaibench.report.numbers.accuracy_differences import margins
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import ACCURACY, CELL, KEYS
-
-#: A mean accuracy more than so many points from the paper's is marked.
-TOLERANCE = 3.0
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -105,10 +103,10 @@ _SPELLED_OUT = 3
 def verdict(run: RunResults, board: pd.DataFrame) -> list[str]:
     """For each metric, the best method over all cells, and which methods never beat the controls."""
     placed = records(board.dropna(subset=["place"]))
-    metrics = run.metrics if placed else ()
+    metrics = run.leading if placed else ()
     best = {metric: min(placed, key=lambda row: _or_last(row[f"mean_rank:{metric}"])) for metric in metrics}
     best = {metric: row for metric, row in best.items() if row[f"mean_rank:{metric}"] is not None}
-    if len(run.metrics) <= _SPELLED_OUT:
+    if len(run.leading) <= _SPELLED_OUT:
         return [_sentence(run, metric, row, placed) for metric, row in best.items()]
     if not placed:
         return []
@@ -122,13 +120,13 @@ def verdict(run: RunResults, board: pd.DataFrame) -> list[str]:
         sentences.append(f"Metric by metric, the best are {named}.")
     lost = {
         run.explainers[row["explainer"]].label: sum(
-            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in run.metrics
+            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in run.leading
         )
         for row in placed
     }
     named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
     if named:
-        of = f"of {len(run.metrics)} metrics"
+        of = f"of {len(run.leading)} metrics"
         sentences.append(f"Beating the controls in no cell, by so many {of}: {named}.")
     return sentences
 
@@ -154,16 +152,17 @@ def _or_last(rank: float | None) -> float:
 
 def accuracy(run: RunResults) -> list[dict[str, Any]]:
     """The accuracy table, with the single trainings of each cell and how the mean stands to the paper's."""
-    rows = records(run.accuracy[list(ACCURACY.columns)])
+    rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), margins(run)
     for row in rows:
         tests = run.trainings
         for key in CELL:
             tests = tests[tests[key] == row[key]]
         row["tests"] = [float(value) for value in tests["test_accuracy"].dropna()]
-        difference = row.get("difference")
-        row["standing"] = ""
-        if difference is not None:
-            row["standing"] = "below" if difference < -TOLERANCE else "above" if difference > TOLERANCE else ""
+        difference, margin = row["difference"], by_chance[row["scenario"], row["background"], row["model"]]
+        known = difference is not None and not math.isnan(margin)
+        row["margin"], row["standing"] = margin if known else None, ""
+        if known and abs(difference) > margin:
+            row["standing"] = "below" if difference < 0 else "above"
     return rows
 
 
@@ -233,7 +232,9 @@ def page_values(run: RunResults, boards: Boards) -> dict[str, Any]:
             for part in run.explainers.values()
         ],
         "metrics": [
-            {"name": part.name, "label": part.label, "higher": part.higher_is_better} for part in run.metrics.values()
+            {"name": part.name, "label": part.label, "higher": part.higher_is_better}
+            | ({"raw": list(run.metrics).index(run.raw[part.name])} if part.name in run.raw else {})
+            for part in run.metrics.values()
         ],
         **board_values(boards),
         "leader": subject(run, boards),

@@ -36,7 +36,6 @@ from xaibench.report.numbers.score_summary import summarise, undefined
 from xaibench.report.numbers.time_spent import costs
 from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.page_content import (
-    TOLERANCE,
     accuracy,
     alternative,
     board_rows,
@@ -234,7 +233,6 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         sheets=sheet_tables(run),
         accuracy=accuracy(run),
         trainings=records(run.trainings),
-        tolerance=TOLERANCE,
         drawings=drawings,
         maps={"example": map_table(run, "example"), "global": map_table(run, "global")},
         summary=summary_rows(run, found.summary),

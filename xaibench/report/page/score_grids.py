@@ -90,7 +90,7 @@ def grids(run: RunResults, summary: pd.DataFrame) -> list[Grid]:
     """
     rows = [row | {"cell": tuple(str(row[key]) for key in CELL)} for row in records(summary)]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    if len(run.metrics) > len(cells):
+    if len(run.leading) > len(cells):
         return [_by_cell(run, [row for row in rows if row["cell"] == cell], cell) for cell in cells]
     return [_by_metric(run, [row for row in rows if row["metric"] == metric], metric) for metric in run.metrics]
 

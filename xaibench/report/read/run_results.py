@@ -88,6 +88,27 @@ class RunResults:
         except tomllib.TOMLDecodeError:
             return {}
 
+    @cached_property
+    def leading(self) -> tuple[str, ...]:
+        """The metrics that methods are ranked by, in their order: of a score and its skill, the skill.
+
+        Where something has the score alone, such as what was published before, all are ranked by that.
+        """
+        pairs = self.scores[["explainer", "metric"]].drop_duplicates()
+        scored = {name: set(pairs["explainer"][pairs["metric"] == name]) for name in self.metrics}
+        skills = {part.skill_of: name for name, part in self.metrics.items() if part.skill_of in self.metrics}
+        behind = {skill if scored[raw] - scored[skill] else raw for raw, skill in skills.items()}
+        return tuple(name for name in self.metrics if name not in behind)
+
+    @cached_property
+    def raw(self) -> dict[str, str]:
+        """Of each skill that leads, the score that it is of."""
+        return {
+            name: part.skill_of
+            for name, part in self.metrics.items()
+            if name in self.leading and part.skill_of in self.metrics
+        }
+
     @property
     def has_backgrounds(self) -> bool:
         """False for a run of annotated sets alone: its scenarios are then the sets."""

@@ -161,11 +161,12 @@ def _accuracy_rows(
             "alpha": alpha if isinstance(alpha, int | float) else "",
             "trainings": len(reached),
             "mean": round(mean, 6),
-            "std": round(statistics.pstdev(reached), 6),
+            "std": round(statistics.stdev(reached), 6) if len(reached) > 1 else "",
             "best": round(max(reached), 6),
             "learned": sum(accuracy >= LEARNED for accuracy in reached),
             "paper": "" if paper is None else paper,
             "difference": "" if paper is None else round(mean - paper, 6),
+            "test_samples": len(read_correct(store, Network(cell.trainings, "best"))),
         }
 
 

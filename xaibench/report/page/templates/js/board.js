@@ -19,8 +19,8 @@ function makeBoard(table) {
     cell.style.setProperty("--share", whole ? part / whole : 0);
   }
 
-  function putMetric(row, metric, numbers, scale) {
-    const [rank, mean, low, high, median, best, above, beats, against] = numbers;
+  function putMetric(row, metric, numbers, scale, median) {
+    const [rank, mean, low, high, , best, above, beats, against] = numbers;
     put(row, "mean_rank", metric, formatted(rank, 2), rank);
     put(row, "median", metric, formatted(median, 3), median);
     put(row, "best", metric, formatted(best, 0), best);
@@ -94,7 +94,9 @@ function makeBoard(table) {
       put(row, "rank", null, formatted(rank, 2), rank);
       put(row, "sample_rank", null, formatted(sampleRank, 2), sampleRank);
       const nothing = [null, null, null, null, null, null, 0, 0, 0];
-      board.metrics.forEach((lines, k) => putMetric(row, k, lines[i] || nothing, scales[k]));
+      // Beside a skill stands the score that it is of.
+      const median = (k) => (board.metrics[page.metrics[k].raw ?? k][i] || nothing)[4];
+      board.metrics.forEach((lines, k) => putMetric(row, k, lines[i] || nothing, scales[k], median(k)));
     });
     return over.filter(Boolean).length;
   }

@@ -104,8 +104,8 @@ function makeSamples(view) {
     const [maskTile, maskCanvas] = tile("The ground truth", [line("name", "Ground truth")], " given");
     const maps = page.explainers.filter((one) => cell.explainers.includes(one.name)).map((one) => {
       const e = cell.explainers.indexOf(one.name);
-      const others = page.metrics.length > 3 ? [] : page.metrics.flatMap((other, k) =>
-        k === metric ? [] : [line("other", other.label + " " + score(cell, k, e, i))]);
+      const others = page.metrics.filter((one) => one.raw === undefined).length > 3 ? [] : page.metrics.flatMap((other, k) =>
+        k === metric || other.raw !== undefined ? [] : [line("other", other.label + " " + score(cell, k, e, i))]);
       const caption = [
         line("name", one.label),
         line("score", score(cell, metric, e, i)),

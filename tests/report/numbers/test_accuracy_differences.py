@@ -1,0 +1,72 @@
+"""Which accuracies differ from the paper's by more than chance."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from xaibench.report.numbers.accuracy_differences import margins
+
+#: Test accuracies of eight trainings of one network on one data set, as they came out.
+EIGHT = [49.6, 97.6, 97.2, 96.5, 97.4, 97.0, 97.5, 57.6]
+
+
+def run_of(cells, test_samples=1000, paper=86.4):
+    """``cells``: (scenario, model) to its test accuracies."""
+    places = [{"scenario": scenario, "background": "corr", "model": model} for scenario, model in cells]
+    accuracy = [
+        place | {"trainings": len(tests), "mean": np.mean(tests), "paper": paper, "test_samples": test_samples}
+        for place, tests in zip(places, cells.values(), strict=True)
+    ]
+    trainings = [
+        place | {"test_accuracy": test} for place, tests in zip(places, cells.values(), strict=True) for test in tests
+    ]
+    return SimpleNamespace(accuracy=pd.DataFrame(accuracy), trainings=pd.DataFrame(trainings))
+
+
+def test_one_cell_goes_by_its_own_trainings_and_by_the_test_samples():
+    tests = [90.0, 92.0, 94.0]
+    (margin,) = margins(run_of({("lin", "mlp"): tests})).values()
+    binomial = (92 * 8 + 86.4 * 13.6) / 1000
+    expected = stats.t.ppf(0.975, 2) * math.sqrt(2 * np.var(tests, ddof=1) / 3 + binomial)
+    assert margin == pytest.approx(expected, rel=1e-12)
+
+
+def test_three_alike_of_a_network_that_varies_elsewhere_are_not_made_sure_of():
+    # Three trainings gave 97.1 on average, the paper has 86.4; eight gave 49.6 to 97.6.
+    few = run_of({("lin", "cnn"): [97.6, 96.5, 97.2], ("mult", "cnn"): [95.0, 81.0, 98.0]})
+    assert margins(few)["lin", "corr", "cnn"] > 97.1 - 86.4
+    assert margins(run_of({("lin", "cnn"): EIGHT}))["lin", "corr", "cnn"] > abs(np.mean(EIGHT) - 86.4)
+    # What never varies is told apart.
+    sure = run_of({("lin", "llr"): [99.9, 100.0, 99.9], ("mult", "cnn"): [95.0, 81.0, 98.0]}, paper=86.4)
+    assert margins(sure)["lin", "corr", "llr"] < 5
+
+
+def test_a_cell_that_varies_more_than_its_like_goes_by_itself():
+    cells = {("lin", "cnn"): EIGHT, ("mult", "cnn"): [95.0, 95.2, 95.1], ("xor", "cnn"): [99.0, 99.1, 99.3]}
+    found = margins(run_of(cells))
+    alone = margins(run_of({("lin", "cnn"): EIGHT}))
+    assert found["lin", "corr", "cnn"] == alone["lin", "corr", "cnn"]
+    assert (
+        found["mult", "corr", "cnn"]
+        > 10
+        > margins(run_of({("mult", "cnn"): cells["mult", "cnn"]}))["mult", "corr", "cnn"]
+    )
+
+
+def test_one_training_tells_no_spread():
+    assert math.isnan(margins(run_of({("lin", "mlp"): [90.0]}))["lin", "corr", "mlp"])
+
+
+def test_under_no_difference_few_are_marked():
+    rng = np.random.default_rng(0)
+    marked = []
+    for _ in range(300):
+        tests = rng.normal(90, 2, (4, 3)) + rng.normal(0, 0.95, (4, 1))
+        paper = rng.normal(90, 2 / math.sqrt(3)) + rng.normal(0, 0.95)
+        found = margins(run_of({(f"s{i}", "mlp"): row for i, row in enumerate(tests)}, paper=paper))
+        marked.append(abs(tests[0].mean() - paper) > found["s0", "corr", "mlp"])
+    assert 0.01 < np.mean(marked) < 0.08
