@@ -39,7 +39,9 @@ def section(run: RunResults, command: str) -> str:
     parts = [f"\n## {run.title}\n\n    {command}\n"]
     parts.append(f"\nScored: {counts} samples a data set, those that all its networks classify correctly.\n")
     parts += [
-        f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(run, found, name))}\n" for name in run.metrics
+        f"\n### {part.label}\n\n{CARDS.format(verdicts(run, found, name))}\n"
+        for name, part in run.metrics.items()
+        if not part.skill_of  # the papers speak of scores
     ]
     parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")
     parts += [

@@ -123,7 +123,9 @@ def hold_against(run: RunResults, statements: Sequence[Statement], resamples: in
     methods, controls = (
         tuple(name for name, part in run.explainers.items() if part.control is which) for which in (False, True)
     )
-    means = {name: _means(matrices, resampled, name, part.higher_is_better) for name, part in run.metrics.items()}
+    # The papers speak of scores; their skills would say it again.
+    scores = {name: part for name, part in run.metrics.items() if not part.skill_of}
+    means = {name: _means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
     found = []
     for metric, mine in means.items():
         cells = Cells(mine, methods, controls, means)
