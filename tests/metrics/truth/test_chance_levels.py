@@ -83,6 +83,17 @@ def test_the_error_of_the_integral_is_what_is_said(side, marked):
     assert found.std(ddof=1) / math.sqrt(len(found)) < 0.003 * found.mean()
 
 
+def test_large_images_are_integrated_over_bounds_that_are_close():
+    from xaibench.metrics import emd
+
+    mask = np.zeros((24, 24), dtype=bool)
+    mask[2:14, 5:17] = True
+    noise = np.random.default_rng(0).random((draws(24, 24) // 2, 24, 24))
+    both = np.concatenate([noise, 1 - noise])
+    exact = emd(both, np.broadcast_to(mask, both.shape))
+    assert noise_distances(mask).mean() == pytest.approx(exact, rel=0.0015)
+
+
 def test_mirrored_and_turned_masks_have_one_distance_found_once(monkeypatch):
     from xaibench.metrics.truth import noise_distance
 

@@ -67,8 +67,8 @@ def noise_distances(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
         mask: ``[H, W]``, not empty.
 
     Returns:
-        A number for each pair of opposite draws, in pixels. Their standard deviation over the root of their number is
-        the standard error.
+        A number for each pair of opposite draws, in pixels, to 0.15 % of it at most. Their standard deviation over the
+        root of their number is the standard error.
     """
     pairs = draws(*mask.shape) // 2
     noise = np.random.default_rng(0).random((pairs, *mask.shape))
@@ -77,7 +77,8 @@ def noise_distances(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
         found = wasserstein_to_few(np.arange(len(both)), both, np.broadcast_to(mask, both.shape))[:, 1]
     else:
         target = mask / mask.sum()
-        found = np.array([wasserstein(one / one.sum(), target)[1] for one in both])
+        # Of large problems bounds that are 0.3 % apart, in the middle of which the distance is known well enough.
+        found = np.array([sum(wasserstein(one / one.sum(), target, exact=False)) / 2 for one in both])
     return np.asarray(found.reshape(2, pairs).mean(axis=0))
 
 
