@@ -13,6 +13,7 @@ from xaibench.data.loaders import load, loading
 from xaibench.data.xai_tris.paper_cells import paper_accuracy, paper_alpha
 
 if TYPE_CHECKING:
+    from xaibench.data.certified.image_grids import mosaics, sure_of
     from xaibench.data.exchange.parquet_reading import read_parquet
     from xaibench.data.exchange.parquet_writing import write_parquet
     from xaibench.data.xai_tris.released_pickles import read_released, write_released
@@ -23,18 +24,22 @@ __all__ = [
     "Split",
     "load",
     "loading",
+    "mosaics",
     "paper_accuracy",
     "paper_alpha",
     "read_parquet",
     "read_released",
+    "sure_of",
     "to_datasets",
     "write_parquet",
     "write_released",
 ]
 
 _HOME = {
+    "mosaics": "certified.image_grids",
     "read_parquet": "exchange.parquet_reading",
     "read_released": "xai_tris.released_pickles",
+    "sure_of": "certified.image_grids",
     "write_parquet": "exchange.parquet_writing",
     "write_released": "xai_tris.released_pickles",
 }

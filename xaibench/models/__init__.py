@@ -16,6 +16,7 @@ from torch import nn
 
 from xaibench.core.compute.random_state import isolated_rng
 from xaibench.models.certified.blinding import blind
+from xaibench.models.certified.cell_networks import disconnected
 from xaibench.models.model_table import MODELS
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own
@@ -41,6 +42,7 @@ __all__ = [
     "accuracy",
     "blind",
     "build",
+    "disconnected",
     "find_head",
     "fit",
     "fit_head",

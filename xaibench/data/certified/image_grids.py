@@ -1,0 +1,113 @@
+"""Mosaics of labelled images: the grid pointing game.
+
+Images of different classes stand in a grid, and each of the classes is explained once: what a map counts for a class
+should lie in its own cell (:func:`xaibench.metrics.grid_pointing`). Böhle, Fritz, Schiele: Convolutional Dynamic
+Alignment Networks for Interpretable Classifications, CVPR 2021 (arXiv 2104.00032); Rao, Böhle, Schiele: Towards Better
+Understanding Attribution Methods, CVPR 2022 (arXiv 2205.10435), Section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xaibench.core.checks import check_count
+from xaibench.data.dataset import Split
+
+#: Images that a network is asked about at a time.
+_ROWS = 32
+
+
+class MosaicSplit(Split):
+    """Mosaics: each as often as it has cells, with one of them as the mask, and its class as the target.
+
+    Attributes:
+        cells: ``[N]`` int64: the number of the cell, row by row. Of one mosaic the samples are a group.
+    """
+
+    def __init__(
+        self, images: Tensor, masks: Tensor, targets: Tensor, cells: Tensor, groups: NDArray[np.int64]
+    ) -> None:
+        super().__init__(images, masks, targets, groups=groups)
+        self.cells = cells
+
+
+def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100, seed: int = 0) -> MosaicSplit:
+    """Mosaics of ``side`` × ``side`` images of different classes, drawn at random.
+
+    Args:
+        images: ``[N, C, h, w]`` float32; those that the network is sure of (:func:`sure_of`).
+        targets: ``[N]``, their classes, at least ``side²`` different ones.
+        side: Cells along a side; 2 or 3 in the paper.
+        count: Mosaics. An image may stand in several.
+        seed: Of the draw.
+
+    Returns:
+        ``count * side²`` samples ``[C, side * h, side * w]``, each mosaic once for each of its cells.
+
+    Raises:
+        ValueError: If there are fewer classes than cells, or a parameter is out of its range.
+
+    Example:
+        >>> split = mosaics(torch.rand(6, 3, 4, 4), torch.tensor([0, 1, 2, 3, 4, 4]), count=5)
+        >>> split.images.shape, int(split.masks[0].sum()), split.cells[:4].tolist()
+        (torch.Size([20, 3, 8, 8]), 16, [0, 1, 2, 3])
+    """
+    check_count("side", side)
+    check_count("count", count)
+    check_count("seed", seed, least=0)
+    rng, cells = np.random.default_rng(seed), side**2
+    labels = targets.cpu().numpy()
+    classes = np.unique(labels)
+    if len(classes) < cells:
+        raise ValueError(
+            f"targets have {len(classes)} different classes, expected at least {cells}: one for each of the "
+            f"{side}×{side} cells. Give images of more classes, or a smaller side."
+        )
+    drawn = rng.permuted(np.tile(classes, (count, 1)), axis=1)[:, :cells]
+    chosen = torch.from_numpy(np.array([[rng.choice(np.flatnonzero(labels == one)) for one in row] for row in drawn]))
+    height, width = images.shape[2:]
+    laid = images[chosen].reshape(count, side, side, *images.shape[1:])  # [count, row, column, C, h, w]
+    whole = laid.permute(0, 3, 1, 4, 2, 5).reshape(count, images.shape[1], side * height, side * width)
+    cell = torch.eye(cells, dtype=torch.bool).reshape(cells, side, 1, side, 1)
+    masks = cell.expand(cells, side, height, side, width).reshape(cells, side * height, side * width)
+    return MosaicSplit(
+        whole.repeat_interleave(cells, 0),
+        masks.repeat(count, 1, 1),
+        targets.cpu()[chosen].flatten(),
+        torch.arange(cells).repeat(count),
+        np.repeat(np.arange(count), cells),
+    )
+
+
+def sure_of(model: Callable[[Tensor], Tensor], images: Tensor, targets: Tensor, least: float = 0.9) -> Tensor:
+    """Which images a network puts in their class, and with how much confidence at least.
+
+    Of others nobody knows where the network should look. Rao et al. (2022) take those of the highest confidence.
+
+    Args:
+        model: From images ``[n, C, h, w]`` to logits ``[n, K]``, in evaluation mode.
+        images: ``[N, C, h, w]``.
+        targets: ``[N]``.
+        least: Smallest probability of the target, above 0 and up to 1.
+
+    Returns:
+        ``[N]`` bool.
+
+    Raises:
+        ValueError: If ``least`` is no such share.
+
+    Example:
+        >>> logits = lambda images: torch.tensor([[5.0, 0.0], [0.1, 0.0], [0.0, 5.0]])
+        >>> sure_of(logits, torch.zeros(3, 1, 2, 2), torch.tensor([0, 0, 0])).tolist()
+        [True, False, False]
+    """
+    if not 0 < least <= 1:
+        raise ValueError(f"least is {least!r}; expected a probability above 0 and at most 1.")
+    with torch.inference_mode():
+        shares = torch.cat([model(part).double().softmax(1).cpu() for part in torch.split(images, _ROWS)])
+    return shares.gather(1, targets.cpu()[:, None])[:, 0] >= least

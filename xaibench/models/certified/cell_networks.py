@@ -1,0 +1,98 @@
+"""A mosaic of images, each seen by a network of its own, so that the others provably cannot matter.
+
+The setting *DiFull* of Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022 (arXiv
+2205.10435), Section 3.1: the cells of the grid are disconnected, in the head of the network, too. (In *GridPG* one
+network looks at the whole mosaic, which any network that takes images of that size does.)
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.checks import check_count
+from xaibench.core.compute.model_probe import check_module
+
+
+class Disconnected(nn.Module):
+    """A copy of a network for each cell of a mosaic; made by :func:`disconnected`.
+
+    Of K logits each it returns those of all cells, one after another: column ``cell * K + k`` depends on that cell
+    alone (:meth:`columns`). Explain the logit: probabilities compare the cells with each other.
+
+    Attributes:
+        cells: The copies, row by row of the mosaic.
+        side: Cells along a side.
+        explain_dtype: That of the network, if it states one.
+    """
+
+    def __init__(self, network: nn.Module, side: int) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList(copy.deepcopy(network) for _ in range(side**2))
+        self.side = side
+        self.explain_dtype: torch.dtype | None = getattr(network, "explain_dtype", None)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Classify each cell.
+
+        Args:
+            images: Mosaics ``[N, C, side * h, side * w]``.
+
+        Returns:
+            Logits ``[N, side² * K]``.
+
+        Raises:
+            ValueError: If the images cannot be cut into so many cells.
+        """
+        height, width = images.shape[2] // self.side, images.shape[3] // self.side
+        if images.shape[2:] != (height * self.side, width * self.side):
+            raise ValueError(
+                f"images are {list(images.shape)}, which cannot be cut into {self.side}×{self.side} cells; give "
+                f"mosaics whose sides are multiples of {self.side}."
+            )
+        corners = [(row * height, column * width) for row in range(self.side) for column in range(self.side)]
+        cut = [images[:, :, top : top + height, left : left + width] for top, left in corners]
+        return torch.cat([network(cell) for network, cell in zip(self.cells, cut, strict=True)], 1)
+
+    def columns(self, cells: Tensor, targets: Tensor, classes: int) -> Tensor:
+        """Which outputs are those of some classes in some cells.
+
+        Args:
+            cells: ``[N]``, row by row.
+            targets: ``[N]``, classes of the network.
+            classes: How many the network tells apart.
+
+        Returns:
+            ``[N]``, the targets to explain.
+        """
+        return cells * classes + targets
+
+
+def disconnected(network: nn.Module, side: int = 2) -> Disconnected:
+    """A network for mosaics of ``side`` × ``side`` images, of which each cell goes through its own copy of a network.
+
+    Args:
+        network: From images ``[N, C, h, w]`` to logits ``[N, K]``; it is copied, and left as it is.
+        side: Cells along a side of the mosaic.
+
+    Returns:
+        From mosaics ``[N, C, side * h, side * w]`` to logits ``[N, side² * K]``; no logit depends on more than one
+        cell.
+
+    Raises:
+        TypeError: If the network is no module.
+        ValueError: If ``side`` is no number from 1 on.
+
+    Example:
+        >>> model = disconnected(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), side=2)
+        >>> mosaic = torch.rand(1, 1, 8, 8)
+        >>> changed = mosaic.clone()
+        >>> changed[..., 4:] = 0  # the cells on the right
+        >>> (model(mosaic) == model(changed)).reshape(4, 3).all(1).tolist()
+        [True, False, True, False]
+    """
+    check_module(network)
+    check_count("side", side)
+    return Disconnected(network, side)
