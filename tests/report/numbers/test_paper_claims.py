@@ -131,3 +131,13 @@ def test_each_paper_is_held_against_its_own_sets(annotated_run, shared_run):
     )
     assert annotated == {"Zhang"}
     assert generated == {"Clark"}
+
+
+def test_skills_are_no_scores_of_the_paper(shared_run, tmp_path):
+    for path in shared_run.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    parts = json.loads((tmp_path / "parts.json").read_text())
+    parts["metrics"]["emd_perf"]["skill_of"] = "emd"
+    (tmp_path / "parts.json").write_text(json.dumps(parts))
+    assert {claim.metric for claim in claims(read_run(tmp_path), resamples=20)} == {"topk_precision"}

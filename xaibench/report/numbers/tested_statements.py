@@ -116,7 +116,7 @@ def hold_against(run: RunResults, statements: Sequence[Statement], resamples: in
         seed: Of their draw.
 
     Returns:
-        A claim for each metric of the run that a statement is about.
+        A claim for each metric of the run that a statement is about; none for skills.
     """
     matrices = list(cell_matrices(run))
     resampled = resampled_means(matrices, resamples, seed)
@@ -128,6 +128,8 @@ def hold_against(run: RunResults, statements: Sequence[Statement], resamples: in
     means = {name: _means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
     found = []
     for metric, mine in means.items():
+        if run.metrics[metric].skill_of:  # the papers speak of scores, and mean skills order nearly as mean scores do
+            continue
         cells = Cells(mine, methods, controls, means)
         found += [
             claim
