@@ -1,7 +1,8 @@
-"""What the runs found, beside what the paper did: writes docs/findings.md.
+"""What the runs found, beside what the papers did: writes docs/findings.md.
 
-xaibench run xai-tris-8x8 && xaibench run xai-tris-64x64 \
-    && python docs/generate/findings.py runs/xai-tris-8x8 runs/xai-tris-64x64
+xaibench run xai-tris-8x8 && python docs/generate/findings.py runs/xai-tris-8x8
+
+Any number of run folders; each has a section by the name of its suite, and sections of other suites stay as they are.
 """
 
 from __future__ import annotations
@@ -12,41 +13,43 @@ from pathlib import Path
 import pandas as pd
 from papers import accuracies, table
 
-from xaibench.report.numbers.paper_claims import Claim, claims
+from xaibench.report.numbers.inference import promises
+from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.tested_statements import Claim
 from xaibench.report.read.run_results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
 #: For narrow screens: each row of such a table is a card, or its first column stays in sight (site.css).
 CARDS, WIDE = (f'<div class="{name}" markdown>\n\n{{}}\n\n</div>' for name in ("cards", "wide"))
 NOTES = Path(__file__).parent / "findings-notes.txt"
+#: The sections on the page, in their order; of the suites that come with the library.
+SUITES = ("xai-tris-8x8", "xai-tris-8x8-paper", "xai-tris-64x64", "xai-tris-64x64-paper", "saliency-bench")
+BEGIN, END = "<!-- begin of {} -->", "<!-- end of {} -->"
 
 HEAD = """# What the runs found
 
 The paper's findings (Clark, Wilming, Haufe, Machine Learning 2024), held against the runs that were really done for
-this page. Each is a number with its 95 % interval (over the data sets, trainings and samples drawn) and a verdict: it
-*holds* where the whole interval lies on the stated side of the bound, and is *undecided* where the bound lies inside.
-One that does not hold is reported as well. The same table stands on the report page of every XAI-TRIS run. Made by
-`python docs/generate/findings.py RUN8 RUN64`.
+this page. Each is a number with its 95 % interval ([over all that was drawn](uncertainty.md)) and a verdict: it *holds*
+where the whole interval lies on the stated side of the bound, and is *undecided* where the bound lies inside. One that
+does not hold is reported as well. The same table stands on the report page of every XAI-TRIS run. Made by
+`python docs/generate/findings.py RUN`, with any run folder.
 """
 
 
-def section(run: RunResults, command: str) -> str:
+def section(run: RunResults) -> str:
     found = claims(run)
     scored = run.scores[run.scores["correct"]]
-    samples = scored.groupby(["scenario", "background"], observed=True)["sample"].nunique()
+    samples = scored.groupby(["scenario", "background", "data_seed"], observed=True)["sample"].nunique()
     counts = f"{samples.min()} to {samples.max()}" if samples.min() < samples.max() else f"{samples.min()}"
-    parts = [f"\n## {run.title}\n\n    {command}\n"]
-    parts.append(f"\nScored: {counts} samples a data set, those that all its networks classify correctly.\n")
-    parts += [
-        f"\n### {part.label}\n\n{CARDS.format(verdicts(run, found, name))}\n"
-        for name, part in run.metrics.items()
-        if not part.skill_of  # the papers speak of scores
-    ]
+    names = [name for name, part in run.metrics.items() if not part.skill_of]  # the papers speak of scores
+    parts = [f"\n## {run.title}\n\n    xaibench run {run.suite}\n"]
+    parts.append(f"\nScored: {counts} samples a data set, those that all its networks classify correctly. ")
+    parts.append(" ".join(promises(run)) + "\n")
+    parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(run, found, name))}\n" for name in names]
     parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")
     parts += [
-        f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n"
-        for name in run.metrics
+        f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n" for name in names
     ]
     return "".join(parts)
 
@@ -80,16 +83,24 @@ def means(run: RunResults, metric: str) -> str:
     return table(["", *heads], rows)
 
 
-def page(small: RunResults, large: RunResults) -> str:
-    notes = NOTES.read_text(encoding="utf-8")
-    return (
-        HEAD
-        + "\n"
-        + notes
-        + section(small, "xaibench run xai-tris-8x8")
-        + section(large, "xaibench run xai-tris-64x64")
-    )
+def sections(page: str) -> dict[str, str]:
+    """What stands on the page, by suite."""
+    found = {}
+    for name in SUITES:
+        _, begun, rest = page.partition(BEGIN.format(name))
+        if begun:
+            found[name] = rest.partition(END.format(name))[0]
+    return found
+
+
+def page(before: str, runs: list[RunResults]) -> str:
+    new = {run.suite: section(run) for run in runs}
+    if unknown := new.keys() - set(SUITES):
+        raise SystemExit(f"No section for a run of {', '.join(unknown)}; there are those of {', '.join(SUITES)}.")
+    found = sections(before) | new
+    parts = [f"{BEGIN.format(name)}{found[name]}{END.format(name)}\n" for name in SUITES if name in found]
+    return "\n".join([HEAD, NOTES.read_text(encoding="utf-8"), *parts])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(read_run(Path(sys.argv[1])), read_run(Path(sys.argv[2]))), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), [read_run(Path(run)) for run in sys.argv[1:]]), "utf-8")

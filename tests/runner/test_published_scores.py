@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from xaibench.explainers import EXPLAINERS
 from xaibench.report import best_methods, write_report
 from xaibench.runner import RunRequest, SuiteError, estimate, run
 from xaibench.runner.published_scores import FOLDER, find_published, write_published
@@ -12,12 +13,12 @@ from xaibench.runner.published_scores import FOLDER, find_published, write_publi
 SUITE = """
 name = "shared"
 title = "Shared"
-data = { parameters = { n_samples = 100 } }
-training = { seeds = [0], epochs = 20 }
-explaining = { samples = 8 }
-cells = [{ datasets = ["xai-tris/lin-white-8x8", "xai-tris/xor-white-8x8"], models = ["llr"] }]
+data = { seeds = [0, 1], parameters = { n_samples = 200, alpha = 0.9 } }
+training = { seeds = [0, 1], epochs = 60, lr = 0.02 }
+explaining = { samples = 8, trainings = "all" }
+cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr", "mlp"] }]
 explainers = { saliency = {}, lime = { n_samples = 10 }, uniform = {}, sobel = {} }
-metrics = { topk_precision = {}, iou = { threshold = 0.5 } }
+metrics = { topk_precision = {}, precision_skill = {}, iou = { threshold = 0.5 } }
 quick = { data = { parameters = { n_samples = 60 } } }
 """
 MINE = ["oracles.simple_explainers:saliency"]
@@ -48,17 +49,23 @@ def beside(suite, published, tmp_path):
 
 def scores_of(folder):
     scores = pd.read_parquet(folder / "scores.parquet")
-    keys = ["dataset", "model", "data_seed", "sample", "explainer", "metric"]
+    keys = ["dataset", "model", "data_seed", "seed", "sample", "explainer", "metric"]
     return scores[scores["correct"]].set_index(keys)["value"].sort_index()
 
 
-def test_published_scores_stand_beside_ones_own(beside, suite):
+def test_published_scores_stand_beside_ones_own(beside, suite, published):
     result = beside()
     found, whole = scores_of(result.folder), scores_of(suite.parent / "whole")
     assert set(found.index.get_level_values("explainer")) == {*MINE, "uniform", "sobel", "saliency", "lime"}
-    pd.testing.assert_series_equal(found.drop(MINE, level="explainer"), whole, atol=1e-4)
+    pd.testing.assert_series_equal(found.drop(MINE, level="explainer"), whole, atol=1.5e-3)
+    assert set(zip(*map(whole.index.get_level_values, ("data_seed", "seed")), strict=True)) == {
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    }
     own = found.xs(MINE[0], level="explainer")
-    pd.testing.assert_series_equal(own, whole.xs("saliency", level="explainer"), atol=1e-4)  # it is the same method
+    pd.testing.assert_series_equal(own, whole.xs("saliency", level="explainer"), atol=1.5e-3)  # it is the same method
     parts = json.loads((result.folder / "parts.json").read_text())["explainers"]
     assert parts["lime"]["label"] == "LIME (published)"
     assert not parts["uniform"].get("label", "").endswith("(published)")  # made here
@@ -66,7 +73,13 @@ def test_published_scores_stand_beside_ones_own(beside, suite):
     assert result.beside[0].startswith("Beside the published scores of shared: xaibench ")
     assert "Saliency (published)" in write_report(result.folder).read_text(encoding="utf-8")
     assert len(best_methods(result.folder)) == 3
-    assert result.jobs == 2 * (2 + 3 * 3)
+    pairs = pd.read_csv(result.folder / "comparisons.csv")
+    same = pairs[pairs[["first", "second"]].isin(["saliency", MINE[0]]).all(axis=1)]
+    assert (same["difference"].abs() < 1e-3).all()
+    sizes = own.groupby(["model", "metric"]).count()
+    assert sorted(same["n_valid"]) == sorted(sizes)  # its twin, on the same samples of the same four networks
+    assert sizes.min() > 16
+    assert len(pd.read_parquet(published).query("explainer in ('uniform', 'sobel')")) == 0  # they are made in every run
 
 
 def test_what_is_not_as_published_is_said(beside):
@@ -78,13 +91,27 @@ def test_what_is_not_as_published_is_said(beside):
 
 
 def test_other_networks_and_measures_are_said(beside, suite, tmp_path):
-    other = SUITE.replace("epochs = 20", "epochs = 21").replace("threshold = 0.5", "threshold = 0.4")
+    other = SUITE.replace("epochs = 60", "epochs = 61").replace("threshold = 0.5", "threshold = 0.4")
     (tmp_path / "other.toml").write_text(other.replace('"shared"', '"other"'))
     with RunRequest(tmp_path / "other.toml", against=suite.parent / "shared.parquet").opened() as opened:
         said = opened.beside
     assert "This run is of other, which is another suite." in said
-    assert any(line.startswith("Trained otherwise than published: xai-tris/lin-white-8x8 llr, ") for line in said)
+    assert any(
+        line.startswith("Trained otherwise than published: llr on xai-tris/lin-white-8x8 (seed 0), ") for line in said
+    )
     assert "Unlike the published metrics: iou (measured otherwise; left out)." in said
+
+
+def test_only_what_was_drawn_in_both_counts(beside, suite, published, tmp_path):
+    """Other data sets and trainings than were published have nothing to be compared with."""
+    other = SUITE.replace("[0, 1], parameters", "[1, 7], parameters").replace("[0, 1], epochs", "[1, 5], epochs")
+    (tmp_path / "other.toml").write_text(other)
+    result = run(tmp_path / "other.toml", tmp_path / "run", engine="serial", explainers=MINE, against=published)
+    found = scores_of(result.folder)
+    assert {(data, seed) for _, _, data, seed, *_ in found.index} == {(1, 1)}
+    of_each = found.groupby(["explainer", "metric"]).size()
+    assert of_each.nunique() == 1
+    assert any(line.startswith("Not published: xai-tris/lin-white-8x8 (seed 7).") for line in result.beside)
 
 
 def test_an_older_revision_is_said(published, suite, monkeypatch):
@@ -113,7 +140,7 @@ def test_an_unfinished_run_is_not_published(suite, published, tmp_path):
     result = run(suite, tmp_path / "some", engine="serial", explainers=["saliency"])
     file = result.folder / "suite.toml"
     file.write_text(SUITE)  # which has more
-    with pytest.raises(SuiteError, match="lacks 4 scores of its suite as it would run now"):
+    with pytest.raises(SuiteError, match="lacks 24 scores of its suite as it would run now"):
         write_published(result.folder, tmp_path / "x.parquet")
 
 
@@ -121,7 +148,11 @@ def test_an_unfinished_run_is_not_published(suite, published, tmp_path):
 def test_what_comes_with_the_library_is_whole_and_small(file):
     with RunRequest(file.removesuffix(".parquet"), against="published").opened() as opened:
         published = find_published("published", opened.suite)
-        assert set(published.scores["explainer"]) == {part.name for part in opened.suite.explainers}
+        methods = {part.name for part in opened.suite.explainers if not EXPLAINERS.resolve(part.use).info.control}
+        assert set(published.scores["explainer"]) == methods
+        assert set(published.scores["metric"]) == {part.name for part in opened.suite.metrics}
+        drawn = published.scores[["data_seed", "seed"]].drop_duplicates()
+        assert len(drawn) == len(opened.suite.data.seeds) * len(opened.suite.training.seeds)
         assert {"commit", "finished", "machine", "versions"} <= published.about.keys()
         assert opened.beside
     assert (FOLDER / file).stat().st_size < 300_000

@@ -1,8 +1,10 @@
 """Scores that come with the library, to rank a method of one's own among methods that need not be run again.
 
-They are those of an ordinary run of a built-in suite, sample by sample, so that a run beside them is one folder with
-one leaderboard and paired tests. They stand beside scores of the same images and the same metrics only: both are known
-by the keys of the jobs, in which all that decides them has a part.
+They are those of an ordinary run of a built-in suite, sample by sample, training by training and data set by data set,
+so that a run beside them is one folder with one leaderboard and paired tests over the same draws. They stand beside
+scores of the same images and the same metrics only: both are known by the keys of the jobs, in which all that decides
+them has a part. What follows from other scores is not kept: the controls are made in every run, and a skill is
+worked out from the metric that it reads against chance.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from xaibench.core.atomic_files import whole_file
 from xaibench.core.messages import listed
 from xaibench.runfolder.descriptions import PARTS, PartWords, read_environment, read_parts
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.plan.part_facts import revision
+from xaibench.runner.plan.part_facts import part_info, revision, skill_of
 from xaibench.runner.plan.planning import CellPlan, Plan, make_plan
 from xaibench.runner.stages.merged_scores import set_name
 from xaibench.runner.store.result_store import Store
@@ -33,7 +35,10 @@ FOLDER = resources.files("xaibench.suites") / "published"
 
 _KEYS = ["dataset", "model", "seed", "data_seed", "explainer", "metric", "sample"]
 #: Decimals that are kept: what they leave out no interval of a few hundred samples can tell.
-_DECIMALS = 4
+_DECIMALS = 3
+#: What identifies an image among those of a run, and a row of scores.
+_IMAGE = ["dataset", "data_seed", "sample"]
+_ROW = ["dataset", "model", "data_seed", "seed", "sample"]
 _ABOUT = b"xaibench"
 
 
@@ -87,11 +92,14 @@ class Published:
 
     def shared(self, plan: Plan) -> pd.DataFrame:
         """The scores of the same images by the same metrics, of methods that the run does not have itself."""
+        import pandas as pd
+
         mine, scores = _known(plan), self.scores
         same = {what: [name for name, key in mine[what].items() if self.about[what].get(name) == key] for what in _SAME}
         own = [part.name for part in plan.suite.explainers]
         models = list(dict.fromkeys(cell.model for cell in plan.cells))
-        kept = scores["dataset"].isin(same["data"]) & scores["metric"].isin(same["metrics"])
+        sets = pd.Series([_drawn_set(*pair) for pair in zip(scores["dataset"], scores["data_seed"], strict=True)])
+        kept = sets.isin(same["data"]).to_numpy() & scores["metric"].isin(same["metrics"])
         return scores[kept & scores["model"].isin(models) & ~scores["explainer"].isin(own)]
 
 
@@ -125,13 +133,13 @@ def find_published(against: str | Path, suite: Suite) -> Published:
             f"against is {str(against)!r}: there are no published scores of {name}. Scores are published of: "
             f"{listed(there, 9)}; a file of your own is given as a path that ends in .parquet."
         ) from error
-    return Published(about["suite"], table.to_pandas(), about)
+    return Published(about["suite"], _with_skills(table.to_pandas(), about), about)
 
 
 def add_published(published: Published, plan: Plan, folder: Path) -> None:
     """Put the published scores into the tables of a run folder, under labels that say so.
 
-    Only samples that count in both, because the networks there and here classify them correctly, count.
+    Only samples of trainings that count in both, because the networks there and here classify them correctly, count.
 
     Args:
         published: The scores.
@@ -145,12 +153,12 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     text = list(SCORES.text)
     mine = SCORES.read(folder).astype(dict.fromkeys(text, object))
     theirs = published.shared(plan)
-    cell, sample = ["dataset", "model"], ["data_seed", "sample"]
-    counted = mine.loc[mine["correct"], [*cell, *sample]].drop_duplicates()
-    theirs = theirs.merge(counted, on=[*cell, *sample])
-    both = pd.MultiIndex.from_frame(theirs[[*cell, *sample]].drop_duplicates())
-    beside = mine["dataset"].isin(theirs["dataset"]) & mine["model"].isin(theirs["model"])
-    mine["correct"] &= ~beside | pd.MultiIndex.from_frame(mine[[*cell, *sample]]).isin(both)
+    counted = mine.loc[mine["correct"], _ROW].drop_duplicates()
+    theirs = theirs.merge(counted, on=_ROW)
+    both = pd.MultiIndex.from_frame(theirs[_ROW].drop_duplicates())
+    # Of a cell that is published, only what was drawn in both: else its means were over other draws than the others'.
+    cells = [pd.MultiIndex.from_frame(rows[["dataset", "model"]]) for rows in (mine, theirs)]
+    mine["correct"] &= ~cells[0].isin(cells[1]) | pd.MultiIndex.from_frame(mine[_ROW]).isin(both)
     places = mine[["dataset", "scenario", "background"]].drop_duplicates("dataset")
     directions = mine[["metric", "higher_is_better"]].drop_duplicates("metric")
     theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(correct=True, reason="")
@@ -187,8 +195,12 @@ def write_published(folder: Path, file: Path) -> None:
             f"{folder} lacks {len(lacking)} scores of its suite as it would run now ({listed(lacking, 2)}). Run it to "
             "the end with this version, and then publish it."
         )
+    controls = [part.name for part in suite.explainers if getattr(part_info("explainer", part.use), "control", False)]
     rows = SCORES.read(folder, [*_KEYS, "value", "correct"])
-    rows = rows[rows["correct"]].drop(columns="correct").sort_values(_KEYS, kind="stable")
+    rows = rows.astype({key: object for key in _KEYS if key in SCORES.text})
+    rows = rows[rows["correct"] & ~rows["explainer"].isin(controls)].drop(columns="correct")
+    skills = _skills(suite)
+    rows = _without_skills(rows, skills).sort_values(_KEYS, kind="stable")
     rows["value"] = rows["value"].round(_DECIMALS).astype("float32")
     known, ran = read_parts(folder), read_environment(folder)
     where = {name: ran.get(name) for name in ("xaibench", "commit", "finished", "python", "versions", "machine")}
@@ -200,7 +212,9 @@ def write_published(folder: Path, file: Path) -> None:
             "words": known.explainers[part.name].plain(),
         }
         for part in suite.explainers
+        if part.name not in controls
     }
+    about["skills"] = skills
     table = pa.Table.from_pandas(rows, preserve_index=False)
     table = table.replace_schema_metadata({_ABOUT: json.dumps(about).encode()})
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -215,17 +229,59 @@ def _known(plan: Plan) -> dict[str, dict[str, str]]:
         "data": dict(_per_set(plan)),
         "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings},
         "trainings": {
-            f"{set_name(cell)} {cell.model}": _joined(job.key for job in cell.trainings) for cell in plan.cells
+            f"{cell.model} on {_drawn_set(set_name(cell), cell.data.seed)}": _joined(job.key for job in cell.trainings)
+            for cell in plan.cells
         },
         "metrics": {part.name: _metric(part, plan) for part in plan.suite.metrics},
     }
 
 
 def _per_set(plan: Plan) -> Iterator[tuple[str, str]]:
-    sets: dict[str, dict[str, None]] = {}
-    for cell in plan.cells:
-        sets.setdefault(set_name(cell), {})[cell.data.key] = None
-    yield from ((name, _joined(keys)) for name, keys in sets.items())
+    """Each data set of each seed, which a run may have some of."""
+    yield from dict.fromkeys((_drawn_set(set_name(cell), cell.data.seed), cell.data.key) for cell in plan.cells)
+
+
+def _drawn_set(name: str, seed: int) -> str:
+    return f"{name} (seed {seed})"
+
+
+def _skills(suite: Suite) -> dict[str, str]:
+    """The metrics of a suite that read another one of it against chance, and which."""
+    names = {part.use: part.name for part in suite.metrics}
+    return {part.name: names[raw] for part in suite.metrics if (raw := skill_of(part.use)) in names}
+
+
+#: In place of an explainer: what chance scores by the metric that a skill is of.
+_CHANCE = ""
+
+
+def _without_skills(rows: pd.DataFrame, skills: Mapping[str, str]) -> pd.DataFrame:
+    """Each image's chance in place of the scores of a skill, which follow from it: (score - chance) / (1 - chance)."""
+    import pandas as pd
+
+    found = [rows[~rows["metric"].isin(skills)]]
+    for name, raw in skills.items():
+        keys = [key for key in _KEYS if key != "metric"]
+        both = rows[rows["metric"] == name].merge(rows[rows["metric"] == raw], on=keys, suffixes=("", "_raw"))
+        both = both[both["value"] < 0.99]  # beside 1 nothing is left of chance
+        chance = (both["value_raw"] - both["value"]) / (1 - both["value"])
+        each = both.assign(value=chance).groupby(_IMAGE, observed=True, as_index=False)["value"].median()
+        found.append(each.assign(model="", seed=0, explainer=_CHANCE, metric=name))
+    return pd.concat(found, ignore_index=True)[[*_KEYS, "value"]]
+
+
+def _with_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFrame:
+    """The scores of skills again."""
+    import pandas as pd
+
+    chance, scores = (rows[(rows["explainer"] == _CHANCE) == of] for of in (True, False))
+    found = [scores]
+    for name, raw in about.get("skills", {}).items():
+        levels = chance[chance["metric"] == name][[*_IMAGE, "value"]].rename(columns={"value": "chance"})
+        skill = scores[scores["metric"] == raw].merge(levels, on=_IMAGE)
+        value = (skill["value"] - skill["chance"]) / (1 - skill["chance"])
+        found.append(skill.assign(value=value, metric=name)[list(scores)])
+    return pd.concat(found, ignore_index=True)
 
 
 def _metric(part: NamedPart, plan: Plan) -> str:
