@@ -204,6 +204,33 @@ def test_neither_threads_nor_memory_change_the_maps(explainer, images, targets, 
     torch.testing.assert_close(method(model, images, targets), expected, rtol=0, atol=1e-14)
 
 
+def test_in_inference_mode_the_passes_are_plain(images, targets, always):
+    model, method = network(), EXPLAINERS["occlusion"]
+    expected = method(model, images, targets)
+    with torch.inference_mode():
+        torch.testing.assert_close(method(model, images, targets), expected, rtol=0, atol=1e-12)
+        made_here = images.clone()
+    torch.testing.assert_close(method(model, made_here, targets), expected, rtol=0, atol=1e-12)
+
+
+def test_compiled_networks_are_left_as_they_are(images, always):
+    inside, place = network(), network()
+    inside[0] = torch.compile(inside[0], backend="eager")
+    place.compile(backend="eager")
+    for model in (torch.compile(network(), backend="eager"), inside, place):
+        assert IncrementalPasses.find(model, images, 1) is None
+
+
+def test_one_relu_may_stand_in_several_places(images, targets, monkeypatch, always):
+    relu = nn.ReLU()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Network(nn.Conv2d(2, 4, 3), relu, nn.Conv2d(4, 4, 3), relu, *end(100)).double().eval()
+    assert len(IncrementalPasses.find(model, images, 1).stages) == 3
+    expected = plainly(monkeypatch, EXPLAINERS["pfi"], model, images, targets)
+    torch.testing.assert_close(EXPLAINERS["pfi"](model, images, targets), expected, rtol=0, atol=1e-12)
+
+
 def test_the_front_door_gives_the_same(images, targets, monkeypatch, always):
     model, parameters = network(), {"n_samples": 2, "device": "cpu", "output": "margin"}
     maps = explain("shapley_sampling", model, images, targets, **parameters)

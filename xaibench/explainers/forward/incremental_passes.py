@@ -83,6 +83,8 @@ class IncrementalPasses:
         """
         there = images.device.type == "cpu" and images.dtype in _TOLERANCE and not torch.is_autocast_enabled("cpu")
         parameters = list(model.parameters())
+        # What is made in inference mode does not say whether it was written to.
+        there = there and not torch.is_inference_mode_enabled() and not images.is_inference()
         if not there or any(each.dtype != images.dtype or each.device != images.device for each in parameters):
             return None
         if sum(each.numel() for each in parameters) + images[0].numel() > MOST_WEIGHTS:

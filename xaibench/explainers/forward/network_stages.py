@@ -149,8 +149,8 @@ class _Row:
 
 def _in_a_row(network: nn.Module, image: Tensor) -> list[tuple[nn.Module, tuple[int, ...]]] | None:
     """The layers and the shapes of what they get, if each gets what the one before returned, and nothing else runs."""
-    leaves = [layer for layer in network.modules() if not any(layer.children())]
-    if not all(map(_plain, leaves)):
+    leaves = [layer for layer in network.modules() if next(layer.children(), None) is None]
+    if not all(map(_plain, leaves)) or any(map(_compiled, network.modules())):
         return None
     image = image.contiguous()
     row = _Row(image, image._version)
@@ -171,6 +171,11 @@ def _plain(layer: nn.Module) -> bool:
     known = (nn.Conv2d, nn.Linear, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.ReLU, nn.MaxPool2d, *_IDLE)
     idle = not layer.training or not isinstance(layer, nn.Dropout | nn.Dropout2d)
     return type(layer) in known and not hooked and idle
+
+
+def _compiled(layer: nn.Module) -> bool:
+    """Whether ``torch.compile`` made it: looking into what it runs would have it compiled again."""
+    return hasattr(layer, "_orig_mod") or getattr(layer, "_compiled_call_impl", None) is not None
 
 
 def _gated(stage: Stage, layer: nn.ReLU | nn.MaxPool2d) -> Stage | None:
