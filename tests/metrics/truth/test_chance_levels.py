@@ -121,7 +121,22 @@ def test_noise_has_no_score_where_nothing_is_to_be_found():
             assert chance_level(name, empty[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize("name", ["emd_skill", "insertion"])
-def test_what_has_no_chance_level_says_which_have(name):
-    with pytest.raises(ValueError, match=f"'{name}' states no chance level; expected one of emd_perf, emd, topk"):
-        chance_level(name, np.ones((2, 2)))
+def signed_share(maps, masks, *, power=1.0, reduction="mean"):
+    """One of a user's own, without a formula."""
+    shares = (np.abs(maps) ** power * masks).sum((1, 2)) / (np.abs(maps) ** power).sum((1, 2))
+    return shares.mean() if reduction == "mean" else shares
+
+
+def test_a_metric_without_a_formula_is_averaged_over_maps_of_noise():
+    mask = np.zeros((4, 4), dtype=bool)
+    mask[0] = True
+    for power in (1.0, 2.0):
+        (level,) = chance_level(f"{__name__}:signed_share", mask, {"power": power})
+        assert level == pytest.approx(0.25, abs=0.02)
+    assert level == chance_level(f"{__name__}:signed_share", mask, {"power": 2.0})[0]
+    assert abs(chance_level("emd_skill", mask)[0]) < 0.1
+
+
+def test_what_has_no_ground_truth_says_which_have():
+    with pytest.raises(ValueError, match="'insertion' has no ground truth; expected one of emd_perf, emd, topk"):
+        chance_level("insertion", np.ones((2, 2)))

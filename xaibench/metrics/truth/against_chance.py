@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Mapping
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.shared.map_inputs import Scores, check_pair, reduce_scores
+from xaibench.metrics.shared.map_inputs import Scores, check_pair, mean_of_defined, reduce_scores
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
+
+#: Maps of noise over which a metric without a formula is averaged.
+_DRAWS = 256
 
 
 def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None = None) -> Scores:
@@ -29,11 +33,12 @@ def chance_level(metric: str, masks: Array, parameters: Mapping[str, Any] | None
     Returns:
         ``[N]`` float64, in the kind of the masks and the units of the metric; ``nan`` where noise has no score, such as
         for an empty mask. Exact (:mod:`xaibench.metrics.truth.chance_levels`), but for the earth mover's distance,
-        which is integrated (:mod:`xaibench.metrics.truth.noise_distance`, which states its error).
+        which is integrated (:mod:`xaibench.metrics.truth.noise_distance`, which states its error), and for a metric
+        that states no formula: the mean over 256 fixed maps of noise, whose standard error is a sixteenth of a map's.
 
     Raises:
         UnknownNameError: If there is no such metric.
-        ValueError: If it states no chance level, or masks are not binary.
+        ValueError: If it is no metric with a ground truth, or masks are not binary.
         TypeError: For anything but a numpy array or a torch tensor.
 
     Example:
@@ -62,7 +67,7 @@ def skill_scores(
 
     Raises:
         UnknownNameError: If there is no such metric.
-        ValueError: If it states no chance level, or masks are not binary.
+        ValueError: If it is no metric with a ground truth, or masks are not binary.
         TypeError: For anything but numpy arrays and torch tensors.
     """
     from xaibench.metrics.metric_table import METRICS
@@ -80,10 +85,19 @@ def skill_scores(
 def _level(metric: str, masks: NDArray[np.bool_], parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     from xaibench.metrics.metric_table import METRICS
 
-    level = getattr(getattr(METRICS.resolve(metric), "info", None), "chance_level", None)
-    if level is None:
-        known = [name for name in METRICS if METRICS.resolve(name).info.chance_level]
-        raise ValueError(f"{metric!r} states no chance level; expected one of {', '.join(known)}.")
-    taken = inspect.signature(level).parameters
+    function = METRICS.resolve(metric)
+    info = getattr(function, "info", None)
+    if getattr(info, "kind", "ground-truth") != "ground-truth":
+        known = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
+        raise ValueError(f"{metric!r} has no ground truth; expected one of {', '.join(known)}.")
+    level = getattr(info, "chance_level", None) or functools.partial(_integrated, function)
+    taken = inspect.signature(getattr(info, "chance_level", None) or function).parameters
     found: NDArray[np.float64] = level(masks, **{name: value for name, value in parameters.items() if name in taken})
     return found
+
+
+def _integrated(function: Any, masks: NDArray[np.bool_], **parameters: Any) -> NDArray[np.float64]:
+    """The mean over fixed draws, for a metric that states no formula."""
+    noise = np.random.default_rng(0).uniform(-1, 1, (_DRAWS, *masks.shape[1:]))
+    scored = [function(noise, np.broadcast_to(mask, noise.shape), reduction="none", **parameters) for mask in masks]
+    return np.array([mean_of_defined(np.asarray(scores, dtype=np.float64)) for scores in scored], dtype=np.float64)
