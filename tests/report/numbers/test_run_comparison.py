@@ -146,3 +146,47 @@ def test_runs_that_each_score_all_alike(tmp_path, step):
         )
     table = compare_runs([one, other])
     assert list(table["better"]) == ([True] * 2 if step == 0.5 else [None] * 2)
+
+
+def patients(folder, groups):
+    rows = {"dataset": "d", "data_seed": 0, "sample": range(len(groups)), "id": "", "group": groups, "file": ""}
+    pd.DataFrame(rows).to_csv(folder / "samples.csv", index=False)
+
+
+@pytest.mark.parametrize("images", [range(1000), None])
+def test_slices_of_a_patient_are_no_patients(tmp_path, images):
+    """Four slices of each of fifteen patients: a test over sixty slices is surer than one over fifteen patients."""
+    folders = [
+        write(tmp_path / name, shift=shift, seed=shift > 0, images=images) for name, shift in (("a", 0), ("b", 0.1))
+    ]
+    table = pd.read_parquet(folders[1] / "scores.parquet")
+    table["value"] += np.random.default_rng(3).normal(0, 0.3, 15)[table["sample"] // 4]  # patients change alike
+    table.to_parquet(folders[1] / "scores.parquet")
+    alone = compare_runs(folders).set_index("explainer")
+    for folder in folders:
+        patients(folder, np.arange(60) // 4)
+    grouped = compare_runs(folders).set_index("explainer")
+    width, narrow = (found["high"] - found["low"] for found in (grouped, alone))
+    assert (grouped["difference"] - alone["difference"]).abs().max() < 1e-12
+    if images is not None:
+        assert (width / narrow > 1.6).all()
+        values = [
+            pd.read_parquet(folder / "scores.parquet").query("explainer == 'lime'")["value"] for folder in folders
+        ]
+        means = (values[1] - values[0]).to_numpy().reshape(15, 4).mean(axis=1)
+        assert grouped.loc["lime", "p"] == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    else:
+        assert (width / narrow > 1.1).all()
+
+
+def test_a_sample_without_a_group_is_one_by_itself(tmp_path):
+    folders = [write(tmp_path / "a"), write(tmp_path / "b", shift=0.1, seed=1)]
+    alone = compare_runs(folders)
+    for folder in folders:
+        patients(folder, [None] * 60)
+    pd.testing.assert_frame_equal(compare_runs(folders), alone)
+    patients(folders[0], np.arange(60) // 4)
+    (folders[1] / "samples.csv").unlink()
+    one_knows = compare_runs(folders)
+    patients(folders[1], np.arange(60) // 4)
+    pd.testing.assert_frame_equal(compare_runs(folders), one_knows)

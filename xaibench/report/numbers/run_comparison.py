@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
+from xaibench.runfolder.tables import IMAGES, SAMPLES, SCORES, RunFolderError
 from xaibench.statistics import Drawn, NestedMeans, holm, nested_means, unpaired_difference
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
@@ -26,8 +26,9 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
     the data set. A data set of which the runs share less than half of the images of the smaller, or of which a folder
     does not say which images they are, is compared without pairs: all scores of one run with all of the other, by
     Welch's t-test. Undefined scores are left out. Intervals and tests are over what was drawn: data sets, or else
-    trainings and samples (:mod:`xaibench.statistics.nested_draws`); trainings are paired where both runs have the same
-    seeds, and are averaged where they have not.
+    trainings and samples, or the patients and images that these belong to by ``samples.csv``
+    (:mod:`xaibench.statistics.nested_draws`); trainings are paired where both runs have the same seeds, and are
+    averaged where they have not.
 
     Args:
         folders: Two or more run folders.
@@ -58,7 +59,9 @@ def _scores(folder: Path) -> pd.DataFrame:
     table = table.astype(dict.fromkeys(_KEYS, object)).dropna(subset=["value"])
     images = IMAGES.read(folder).astype({"dataset": object, "image": "Int64"})
     images["copy"] = images.groupby(["dataset", "data_seed", "image"], observed=True).cumcount()
-    return table.merge(images, on=["dataset", *_SAMPLE], how="left")
+    groups = SAMPLES.read(folder).astype({"dataset": object})[["dataset", *_SAMPLE, "group"]]
+    groups["group"] = pd.to_numeric(groups["group"]).astype("Float64")
+    return table.merge(images, on=["dataset", *_SAMPLE], how="left").merge(groups, on=["dataset", *_SAMPLE], how="left")
 
 
 def _compare(first: pd.DataFrame, second: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -106,7 +109,9 @@ def _paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     )
     table = table.reindex(wide.columns).assign(paired=True)
     differences = wide.to_numpy(dtype=np.float64)
-    drawn = _drawn(wide.index.to_frame(index=False))
+    known = both["group_first"].fillna(both["group_second"])  # the first run's, which are the same in each of its sets
+    groups = known.groupby([both[name] for name in row]).first().reindex(wide.index)
+    drawn = _drawn(wide.index.to_frame(index=False).assign(group=groups.to_numpy()))
     found = nested_means(differences, drawn)
     table["difference"] = found.mean
     table[["low", "high"]] = found.intervals()
@@ -118,14 +123,16 @@ def _paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 def _over_trainings(scores: pd.DataFrame) -> pd.DataFrame:
     """Each sample once, with its mean over the trainings of a network."""
     first = scores.groupby([*_KEYS, *_IMAGE], observed=True, sort=False)
-    means: pd.DataFrame = first.agg(value=("value", "mean"), higher_is_better=("higher_is_better", "first"))
+    kept = {name: (name, "first") for name in ("higher_is_better", "group")}
+    means: pd.DataFrame = first.agg(value=("value", "mean"), **kept)
     return means.reset_index().assign(seed=0)
 
 
 def _drawn(rows: pd.DataFrame) -> Drawn:
-    """What was drawn for each row; an image of another data set is another one."""
+    """What was drawn for each row; an image of another data set is another one, and without a group its own."""
     images = rows[[name for name in (*_IMAGE, "sample") if name in rows]].apply(tuple, axis=1)
-    groups = pd.factorize(images)[0]
+    named = rows["group"].notna().to_numpy()
+    groups = np.where(named, rows["group"].fillna(0).to_numpy(np.int64), -1 - pd.factorize(images)[0])
     return Drawn.of(len(rows), data_sets=rows["data_seed"], trainings=rows["seed"], groups=groups)
 
 
@@ -137,7 +144,7 @@ def _unpaired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
         if key not in later:
             continue
         values = [run["value"].to_numpy(dtype=np.float64) for run in (before, later[key])]
-        drawn = [_drawn(run[["data_seed", "sample", "seed"]]) for run in (before, later[key])]
+        drawn = [_drawn(run[["data_seed", "sample", "seed", "group"]]) for run in (before, later[key])]
         means = [nested_means(*run) for run in zip(values, drawn, strict=True)]
         scale = max(np.abs(run).mean() for run in values)
         row = {"first": means[0].mean[0], "second": means[1].mean[0], "n": min(map(len, values)), "scale": scale}
