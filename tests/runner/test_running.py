@@ -172,6 +172,7 @@ def test_accuracies_stand_beside_the_papers(tiny_run):
     found = {(row["scenario"], row["model"]): row for row in rows(tiny_run / "accuracy.csv")}
     assert found["lin", "llr"]["paper"] == "88.9"
     assert found["rigid", "cnn"]["paper"] == "88.8"
+    assert {row["test_samples"] for row in found.values()} == {"20"}
     assert all(row["trainings"] == "3" for row in found.values())
     trainings = rows(tiny_run / "trainings.csv")
     assert len(trainings) == 9

@@ -200,8 +200,8 @@ def emd_perf(
         meaning="One minus the earth mover’s distance between the map and the ground truth, both scaled to sum one, "
         "divided by the largest distance of two pixels. 1: all importance lies on the ground truth.",
         pitfalls="Mass that lies near counts nearly as much as mass that hits, so that whatever is spread over the "
-        "image scores high, and the gaps between methods are small: read it beside the controls, not beside 1. The "
-        'released code divides by √(2HW) and so lifts every score (`diameter="released"`).',
+        "image scores high, and the gaps between methods are small: read it beside the controls or as `emd_skill`, not "
+        'beside 1. The released code divides by √(2HW) and so lifts every score (`diameter="released"`).',
         chance="About that of a constant map: some 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
         chance_level=expected_performance,
         picture="cheapest plan, turned",

@@ -147,11 +147,12 @@ def _accuracy_rows(
     """One row for each scenario, background and model, over data seeds and training seeds; in percent."""
     import statistics
 
-    groups: dict[tuple[str, str, str], list[float]] = {}
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in trainings:
-        groups.setdefault((row["scenario"], row["background"], row["model"]), []).append(row["test_accuracy"])
+        groups.setdefault((row["scenario"], row["background"], row["model"]), []).append(row)
     places = {(*place_of(cell), cell.model): cell for cell in cells}
-    for (scenario, background, model), reached in groups.items():
+    for (scenario, background, model), mine in groups.items():
+        reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
         cell = places[scenario, background, model]
         paper = _published(cell, store)
         alpha = store.load_meta("data", cell.data.key)["parameters"].get("alpha")
@@ -166,7 +167,7 @@ def _accuracy_rows(
             "learned": sum(accuracy >= LEARNED for accuracy in reached),
             "paper": "" if paper is None else paper,
             "difference": "" if paper is None else round(mean - paper, 6),
-            "test_samples": len(read_correct(store, Network(cell.trainings, "best"))),
+            "test_samples": sets * len(read_correct(store, Network(cell.trainings, "best"))),
         }
 
 
