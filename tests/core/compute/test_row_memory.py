@@ -1,4 +1,7 @@
+import importlib.util
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -57,6 +60,23 @@ def test_halving_begins_at_the_rows_there_are(caplog):
         "out of memory with 9 rows in a pass; going on with 4",
         "out of memory with 4 rows in a pass; going on with 2",
     ]
+
+
+def test_the_benchmark_of_a_gpu_hears_of_it():
+    path = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
+    if not path.exists():
+        pytest.skip("the benchmarks are not part of an installation")
+    pytest.importorskip("torchvision")
+    spec = importlib.util.spec_from_file_location("benchmark_of_a_gpu", path)
+    benchmark = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    heard = benchmark.Heard()
+    logging.getLogger("xaibench").addHandler(heard)
+    try:
+        Rows(4).each(4, narrow(2, []))
+    finally:
+        logging.getLogger("xaibench").removeHandler(heard)
+    assert heard.count == 1
 
 
 def test_what_was_too_many_once_is_not_tried_again():
