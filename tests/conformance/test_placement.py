@@ -223,7 +223,13 @@ SUITE = {
     "training": {"seeds": [0, 1], "epochs": 2, "batch_size": 64},
     "explaining": {"samples": 5},
     "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["mlp", "cnn"]}],
-    "explainers": {"saliency": {}, "pattern_net": {}, "smoothgrad": {"n_samples": 3}, "uniform": {}},
+    "explainers": {
+        "saliency": {},
+        "pattern_net": {},
+        "pattern_attribution": {},
+        "smoothgrad": {"n_samples": 3},
+        "uniform": {},
+    },
     "metrics": {"iou": {}, "deletion": {}, "sensitivity_max": {"n_samples": 2}},
 }
 
@@ -234,8 +240,8 @@ def test_a_suite_runs_on_the_device(tmp_path):
     with pretended() as seen:
         for job in jobs:
             execute(job, store, "pretend")
-    # What the trained networks make of the test samples is asked there, too.
-    assert {"network_training", "api"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
+    # What the trained networks make of the test samples is asked there, too, and patterns are fitted there.
+    assert {"network_training", "api", "pattern_methods"} <= {Path(line.partition(":")[0]).stem for line in seen.sent}
     here = Store(tmp_path / "here")
     for job in jobs:
         execute(job, here, "cpu")
