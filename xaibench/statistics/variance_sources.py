@@ -76,7 +76,9 @@ def _components(column: Floats, drawn: Drawn) -> tuple[float, float, float, floa
     if not parts:
         return (np.nan,) * 4
     between = max(float(np.var(means, ddof=1) - np.mean(errors)), 0.0) if len(means) > 1 else np.nan
-    trainings, samples, rest = (max(float(np.mean(part)), 0.0) for part in zip(*parts, strict=True))
+    # A data set of one training cannot tell samples from the rest: it says nothing where others can.
+    able = [part for part in parts if not np.isnan(part[0])] or parts
+    trainings, samples, rest = (max(float(np.mean(part)), 0.0) for part in zip(*able, strict=True))
     return between, trainings, samples, rest
 
 
