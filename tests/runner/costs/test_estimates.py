@@ -1,6 +1,7 @@
 """What a run will cost: counted exactly, timed by trial, and learned from the runs that were made."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,22 @@ def test_an_estimate_is_within_a_factor_of_the_truth(tiny_suite, fresh_cache, tm
     assert said == []
     assert (found.seconds - START) / 2 <= again.seconds - START < found.seconds - START
     assert json.loads(fresh_cache.read_text())
+
+
+def test_what_the_first_job_compiles_is_no_work(tiny_suite, fresh_cache, monkeypatch):
+    """In a fresh checkout the first training compiles for seconds: taken for work, a whole run was to take days."""
+    really, seen = module.run_job, set()
+
+    def cold(job, store, device):
+        outcome = really(job, store, device)
+        first = job.kind(device) not in seen
+        seen.add(job.kind(device))
+        return replace(outcome, cpu_seconds=outcome.cpu_seconds + 5.0 * (first and job.stage == "train"))
+
+    monkeypatch.setattr(module, "run_job", cold)
+    plan = make_plan(load_suite(tiny_suite)[0])
+    costs = module.calibrate(plan)
+    assert all(costs[job.kind()].of(job) < 2 for job in plan.jobs if job.stage == "train")
 
 
 def test_what_is_there_costs_nothing(tiny_suite, tiny_run):

@@ -28,6 +28,9 @@ log = logging.getLogger("xaibench")
 #: Seconds that the measurement of one kind of job should take; more where a single sample takes longer.
 _ENOUGH = 0.1
 
+#: Seconds that loading and compiling may take: a first job below that says nothing, and is run again.
+_COLD = 20.0
+
 #: The fewest and the most epochs or samples of a small job; of other stages, samples.
 _SIZES = {"data": (SMALL_SAMPLES, SMALL_SAMPLES), "train": (1, 50)}
 
@@ -168,9 +171,9 @@ class _Calibration:
         return Cost(max(0.0, again - each * large.amount), each, large.amount)
 
     def _warm(self, job: Job) -> float | None:
-        """Seconds of the job once everything is loaded; where it takes long, that does not matter."""
+        """Seconds of the job once everything is loaded and compiled; where it takes long, that does not matter."""
         first = self._seconds(job)
-        return self._seconds(job, fresh=True) if first is not None and first < 20 * _ENOUGH else first
+        return self._seconds(job, fresh=True) if first is not None and first < _COLD else first
 
     def _seconds(self, job: Job, fresh: bool = False) -> float | None:
         """Run the job, and before it those it needs; None if it cannot be run."""
