@@ -106,3 +106,26 @@ def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(ti
     accuracy = pd.read_csv(folder / "accuracy.csv").query("model == 'llr'")
     assert accuracy["trainings"].item() == 3
     assert accuracy["learned"].item() == (reached == reached.max()).sum()
+
+
+def test_a_data_set_of_which_no_training_has_learned_counts_in_no_score_where_another_has(tmp_path, monkeypatch):
+    (tmp_path / "sets.toml").write_text("""
+name = "sets"
+title = "Sets"
+data = { seeds = [0, 1], parameters = { n_samples = 200 } }
+training = { seeds = [0, 1], epochs = 3, batch_size = 64 }
+explaining = { samples = 6, trainings = "all" }
+cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr"] }]
+explainers = { saliency = {}, uniform = {} }
+metrics = { topk_precision = {} }
+""")
+    folder = run(tmp_path / "sets.toml", tmp_path / "run", engine="serial").folder
+    reached = pd.read_csv(folder / "trainings.csv").groupby("data_seed")["test_accuracy"].max()
+    better = reached.idxmax()
+    assert reached.nunique() == 2
+    monkeypatch.setattr(gathering, "LEARNED", reached.max())
+    collect(make_plan(load_suite(tmp_path / "sets.toml")[0]), Store(folder / "store"), folder, {})
+    scores = pd.read_parquet(folder / "scores.parquet")
+    assert set(scores.loc[scores["correct"], "data_seed"]) == {better}
+    assert set(scores["data_seed"]) == {0, 1}  # which is shown
+    assert pd.read_csv(folder / "trainings.csv")["explained"].all()
