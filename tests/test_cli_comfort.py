@@ -32,7 +32,7 @@ def invoke(tmp_path, monkeypatch):
         ("xaibench ru", ["run"]),
         ("xaibench run xai-tris-8x8-p", ["xai-tris-8x8-paper"]),
         ("xaibench run x --explainers mine:f,gradcam", ["mine:f,gradcam", "mine:f,gradcam++"]),
-        ("xaibench score m.npy --metrics io", ["iou"]),
+        ("xaibench score m.npy --metrics io", ["iou", "iou_skill"]),
         ("xaibench score m.npy --dataset xai-tris/lin-white-8", ["xai-tris/lin-white-8x8"]),
     ],
 )
