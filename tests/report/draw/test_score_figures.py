@@ -98,3 +98,9 @@ def test_a_dollar_sign_in_a_label_is_a_dollar_sign(fresh_run):
 def test_many_scores_draw_as_few_shapes(run, summary):
     many = pd.concat([summary]).assign(outliers=[tuple(np.linspace(0, 0.2, 16))] * len(summary))
     assert len(save(score_figure(run, many, "emd_perf"), "svg")) < 2_000_000
+
+
+def test_models_of_their_own_for_each_scenario_stand_in_rows():
+    panels = [(scenario, f"{scenario}-{form}") for scenario in ("and", "or", "xor") for form in ("mlp", "cnn")]
+    grid = panel_grid(panels, ["and", "or", "xor"], [model for _, model in panels])
+    assert grid == [panels[:2], panels[2:4], panels[4:]]

@@ -27,6 +27,10 @@ Style: TypeAlias = Literal["box", "mean"]
 STYLES: tuple[Style, ...] = ("box", "mean")
 
 
+#: Panels beside one another, of which each has room for its labels.
+_MOST_COLUMNS = 4
+
+
 def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequence[str]) -> list[list[Panel | None]]:
     """Lay out the panels: a row for each scenario, a column for each model that occurs in most scenarios.
 
@@ -38,6 +42,11 @@ def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequen
     """  # noqa: E501
     count = {model: sum((scenario, model) in panels for scenario in scenarios) for model in models}
     columns = [model for model in models if 2 * count[model] > len(scenarios)] or [m for m in models if count[m]]
+    if len(columns) > _MOST_COLUMNS:  # models of their own for each scenario: a column for each leaves no room
+        alone = [[(s, m) for m in models if (s, m) in panels] for s in scenarios]
+        width = min(_MOST_COLUMNS, max(map(len, alone)))
+        cut = [row[start : start + width] for row in alone for start in range(0, len(row), width)]
+        return [[*row, *[None] * (width - len(row))] for row in cut]
     others: list[Panel | None] = [
         (scenario, model)
         for scenario in scenarios
