@@ -2,8 +2,8 @@
 
     python benchmarks/variance.py RUN [--metric emd_perf]
 
-RUN is the folder of a run of several data sets with several trainings each, all of them explained: a copy of
-``xai-tris-8x8`` with ``seeds = [0, 1, 2]`` under ``[data]`` and ``trainings = "all"``.
+RUN is the folder of a run of several data sets with several trainings each, all of them explained, as ``xai-tris-8x8``
+has them.
 """
 
 import argparse
