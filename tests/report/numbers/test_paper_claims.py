@@ -94,6 +94,13 @@ def claim(value, low, high, *, bound=0.5, above=True):
     return Claim("s", "p", "m", "q", 3, value, low, high, bound, above)
 
 
+def test_a_source_is_a_paper_and_a_place():
+    stated = Claim(
+        "s", "Clark, Wilming, Haufe 2024, section 4; Figures 13 and 14", "m", "q", 3, 0.7, 0.6, 0.8, 0.5, True
+    )
+    assert (stated.paper, stated.place) == ("Clark, Wilming, Haufe 2024", "section 4; Figures 13 and 14")
+
+
 def test_a_verdict_needs_the_whole_interval():
     assert claim(0.7, 0.6, 0.8).verdict == "holds"
     assert claim(0.7, 0.4, 0.8).verdict == "undecided"

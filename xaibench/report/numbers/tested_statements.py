@@ -7,6 +7,7 @@ whose cells the run does not have is left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -50,11 +51,27 @@ class Claim:
     above: bool
 
     @property
+    def paper(self) -> str:
+        """The authors of the source, and the year."""
+        return self.source[: _year(self.source)]
+
+    @property
+    def place(self) -> str:
+        """Where in the paper."""
+        return self.source[_year(self.source) :].removeprefix(", ")
+
+    @property
     def verdict(self) -> Verdict:
         """``"holds"`` where the whole interval is on the stated side, ``"undecided"`` where the bound is inside it."""
         if self.low <= self.bound <= self.high:
             return "undecided"
         return "holds" if (self.value > self.bound) == self.above else "does not hold"
+
+
+def _year(source: str) -> int:
+    """Where the year ends, the first four digits of a source."""
+    found = re.search(r"\b\d{4}\b", source)
+    return found.end() if found else len(source)
 
 
 @dataclass(frozen=True)
