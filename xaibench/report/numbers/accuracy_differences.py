@@ -4,6 +4,10 @@ The paper's is one number, and how much it would vary is not known. So it is tak
 many trainings, whose spread is ours, measured on as many test samples. A few trainings tell little of how much they
 vary (of eight of one cell, three may be alike and five far apart), so that the trainings of the same architecture in
 all cells tell it together where they vary more than those of the cell.
+
+And a training fails at times, which is no matter of spread: it ends near 50 % where its like end at 97. Where trainings
+of an architecture fail in the run, the paper's mean may hold some that did, as many as our trainings of the cell do not
+exclude.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL
 
+#: What a training that failed reaches, in percent: the paper's sets have two classes.
+_FAILED = 50.0
 #: Test samples where a run folder does not say how many there were: as many as make no difference.
 _UNKNOWN = math.inf
 
@@ -37,12 +43,15 @@ def margins(run: RunResults) -> dict[tuple[str, str, str], float]:
 
     Returns:
         Scenario, background and model to percent: Student's quantile times the standard error of the difference of two
-        means, each of as many trainings as the cell has; ``nan`` where no architecture was trained twice.
+        means, each of as many trainings as the cell has; where ours is the larger mean and trainings of the
+        architecture failed, also what the share of failures takes from it that ours do not exclude (Clopper, Pearson
+        1934). ``nan`` where no architecture was trained twice.
     """
     from scipy.stats import t
 
     found = {}
     groups = {cell: _within(group) for cell, group in run.trainings.groupby(list(CELL), observed=True)}
+    failing = _failing(run.accuracy)
     for _, row in run.accuracy.iterrows():
         cell = (row["scenario"], row["background"], row["model"])
         spread = _spread(groups, cell)
@@ -52,7 +61,24 @@ def margins(run: RunResults) -> dict[tuple[str, str, str], float]:
             continue
         variance = 2 * spread.variance / trainings + _binomial(row, "mean") + _binomial(row, "paper")
         found[cell] = float(t.ppf(1 - LEVEL / 2, spread.freedom)) * math.sqrt(variance)
+        if cell[2] in failing and float(row["mean"]) > float(row["paper"]):
+            found[cell] += _most_failures(row) * max(0.0, float(row["mean"]) - _FAILED)
     return found
+
+
+def _failing(accuracy: pd.DataFrame) -> set[str]:
+    """The architectures of which a training failed, in whatever cell."""
+    if "learned" not in accuracy:
+        return set()
+    return set(accuracy.loc[accuracy["learned"] < accuracy["trainings"], "model"])
+
+
+def _most_failures(row: pd.Series) -> float:
+    """The largest share of trainings of the cell that may fail, given how many of ours did."""
+    from scipy.stats import beta
+
+    trainings, learned = int(row["trainings"]), int(row["learned"])
+    return float(beta.ppf(1 - LEVEL / 2, trainings - learned + 1, learned)) if learned else 1.0
 
 
 def _within(trainings: pd.DataFrame) -> Spread:
