@@ -196,7 +196,7 @@ def iou_skill(
     Example:
         >>> import numpy as np
         >>> round(iou_skill(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]])), 3)
-        0.478
+        0.484
     """
     scores = iou(maps, masks, threshold=threshold, reduction="none")
     return _skill("iou", scores, maps, masks, {"threshold": threshold, "scaled": scaled}, reduction)
@@ -243,7 +243,7 @@ def average_precision_skill(maps: Array, masks: Array, *, reduction: Reduction =
     Example:
         >>> import numpy as np
         >>> round(average_precision_skill(np.array([[0.9, 0.2, 0.5, 0.1]]), np.array([[1, 1, 0, 0]])), 3)
-        0.484
+        0.478
     """
     scores = average_precision(maps, masks, reduction="none")
     return _skill("average_precision", scores, maps, masks, {}, reduction)

@@ -42,7 +42,7 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
     Example:
         >>> suite, _ = load_suite("xai-tris-8x8")
         >>> suite.training.epochs, suite.explaining.samples
-        (500, 200)
+        (500, 100)
     """
     text, origin = _read(source)
     source_text = text
