@@ -32,7 +32,7 @@ def test_the_numbers_are_those_by_hand():
 
 def test_correlations_are_those_of_scipy(annotated_run):
     run = read_run(annotated_run)
-    found = {(claim.statement, claim.metric): claim for claim in correlations(run, 50, 0)}
+    found = {(claim.statement, claim.metric): claim for claim in correlations(run, list(cell_matrices(run)), 50, 0)}
     signs = {name: 1.0 if part.higher_is_better else -1.0 for name, part in run.metrics.items()}
     for words, pair, method in (
         ("The pointing game and IoU agree (", ("hit", "iou"), "gradcam"),

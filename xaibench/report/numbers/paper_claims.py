@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xaibench.report.numbers import saliency_bench_statements, xai_tris_statements
+from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.numbers.tested_statements import Claim, hold_against
 from xaibench.report.read.run_results import RunResults
 
@@ -21,5 +22,6 @@ def claims(run: RunResults, *, resamples: int = RESAMPLES, seed: int = 0) -> lis
         The claims, metric by metric; last those on pairs of metrics. Empty for a run of other data sets.
     """
     statements = (*xai_tris_statements.STATEMENTS, *saliency_bench_statements.STATEMENTS)
-    found = hold_against(run, statements, resamples, seed)
-    return found + saliency_bench_statements.correlations(run, resamples, seed)
+    matrices = list(cell_matrices(run))
+    found = hold_against(run, matrices, statements, resamples, seed)
+    return found + saliency_bench_statements.correlations(run, matrices, resamples, seed)

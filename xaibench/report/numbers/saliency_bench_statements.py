@@ -5,11 +5,11 @@ About the eight explainers of that paper, on annotated sets of photographs and s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
+from xaibench.report.numbers.inference import Floats, Matrices
 from xaibench.report.numbers.ranks_and_agreement import coefficient
 from xaibench.report.numbers.tested_statements import Cells, Claim, Statement, below, spread
 from xaibench.report.numbers.xai_tris_statements import SCENARIOS
@@ -119,22 +119,23 @@ _CORRELATIONS = (
 )
 
 
-def correlations(run: RunResults, resamples: int, seed: int) -> list[Claim]:
+def correlations(run: RunResults, matrices: Sequence[Matrices], resamples: int, seed: int) -> list[Claim]:
     """The paper's statements on pairs of metrics: mean correlation over the samples of each cell.
 
     Args:
         run: The run.
+        matrices: The scores of its cells.
         resamples: How many, of groups of samples, for the intervals; no more than 500 are drawn.
         seed: Of their draw.
 
     Returns:
         A claim for each statement whose metrics and explainer the run has.
     """
-    matrices = [cell for cell in cell_matrices(run) if cell.cell[0] not in SCENARIOS]
+    annotated = [cell for cell in matrices if cell.cell[0] not in SCENARIOS]
     up = {name: part.higher_is_better for name, part in run.metrics.items()}
     found = []
     for statement, pair, name, bound, above in _CORRELATIONS:
-        mine = [c for c in matrices if set(pair) <= set(c.metrics) and name in c.methods]
+        mine = [c for c in annotated if set(pair) <= set(c.metrics) and name in c.methods]
         values = [_resampled(cell, pair, name, up, min(resamples, _RESAMPLES), seed) for cell in mine]
         values = [each for each in values if np.isfinite(each).all()]
         if values:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices, resampled_means
+from xaibench.report.numbers.inference import Floats, Matrices, resampled_means
 from xaibench.report.read.run_results import RunResults
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -123,11 +123,14 @@ class Statement:
     metrics: tuple[str, ...] = ()
 
 
-def hold_against(run: RunResults, statements: Sequence[Statement], resamples: int, seed: int) -> list[Claim]:
+def hold_against(
+    run: RunResults, matrices: Sequence[Matrices], statements: Sequence[Statement], resamples: int, seed: int
+) -> list[Claim]:
     """The statements that the run has the cells for, metric by metric.
 
     Args:
         run: The run.
+        matrices: The scores of its cells.
         statements: To be held against it.
         resamples: How many, for the intervals.
         seed: Of their draw.
@@ -135,7 +138,6 @@ def hold_against(run: RunResults, statements: Sequence[Statement], resamples: in
     Returns:
         A claim for each metric of the run that a statement is about; none for skills.
     """
-    matrices = list(cell_matrices(run))
     resampled = resampled_means(matrices, resamples, seed)
     methods, controls = (
         tuple(name for name, part in run.explainers.items() if part.control is which) for which in (False, True)
@@ -145,8 +147,6 @@ def hold_against(run: RunResults, statements: Sequence[Statement], resamples: in
     means = {name: _means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
     found = []
     for metric, mine in means.items():
-        if run.metrics[metric].skill_of:  # the papers speak of scores, and mean skills order nearly as mean scores do
-            continue
         cells = Cells(mine, methods, controls, means)
         found += [
             claim
