@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from xaibench.core.part_info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
 from xaibench.core.registry import Registry, UnknownNameError
+from xaibench.core.truths import Truth
 from xaibench.core.vocabulary import Output, Reduction
 
 if TYPE_CHECKING:  # it speaks of torch, which this module does without
@@ -17,6 +18,7 @@ __all__ = [
     "Output",
     "Reduction",
     "Registry",
+    "Truth",
     "UnknownNameError",
     "described",
 ]

@@ -63,6 +63,17 @@ def test_a_missing_column_of_the_scores_is_named(tmp_path):
     assert SCORES.read(tmp_path, ["dataset", "sample"])["sample"].tolist() == [3]
 
 
+def test_scores_of_a_folder_from_before_the_kinds_of_truth_are_of_none_that_is_known(tmp_path):
+    write_scores(tmp_path)
+    frame = pd.read_parquet(tmp_path / SCORES.name)
+    frame.drop(columns=["truth"]).to_parquet(tmp_path / SCORES.name)
+    found = SCORES.read(tmp_path)
+    assert list(found) == list(SCORES.columns)
+    assert found["truth"].cat.categories.tolist() == [""]
+    assert found["truth"].tolist() == [""]
+    assert SCORES.read(tmp_path, ["truth", "metric"])["truth"].tolist() == [""]
+
+
 @pytest.mark.parametrize(
     ("column", "value", "got"),
     [("seed", "one", "string"), ("value", "0.5", "string"), ("correct", 1, "int64"), ("sample", 0.5, "double")],

@@ -31,7 +31,7 @@ TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "pa
 TABLES = (*TABLES, "images.parquet")
 
 COLUMNS = ["dataset", "scenario", "background", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
-COLUMNS += ["higher_is_better", "reason", "data_seed"]
+COLUMNS += ["higher_is_better", "reason", "data_seed", "truth"]
 
 
 def same_tables(a, b):
@@ -57,6 +57,7 @@ def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
     assert len(counted) == (5 + 5 + 6) * 2
     assert (counted == 6).all()
     assert scores["higher_is_better"].all()
+    assert set(scores["truth"]) == {"data"}
     assert ((scores["reason"] == "") == scores["value"].notna()).all()
     assert set(scores["scenario"]) == {"lin", "rigid"}
 

@@ -5,9 +5,12 @@ This module imports neither torch nor anything else that is slow to load.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from xaibench.core.checks import check_choice
+from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -30,7 +33,12 @@ class DatasetInfo:
         background: Second key, such as ``"white"``; empty likewise.
         published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
         benchmark_size: Images in today's table of Saliency-Bench (April 2025); 0 for what is not in it.
+        truth: What its masks are the truth of (:data:`xaibench.types.Truth`): ``"human"``, what people marked, unless
+            it says that they are of the ``"data"`` or of what a network has in ``"use"``.
         revision: Bumped whenever the same parameters give other samples.
+
+    Raises:
+        ValueError: If there is no such kind of truth (did you mean).
     """
 
     name: str
@@ -46,7 +54,11 @@ class DatasetInfo:
     background: str = ""
     published: tuple[tuple[str, int], ...] = ()
     benchmark_size: int = 0
+    truth: Truth = "human"
     revision: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("truth", self.truth, TRUTHS)
 
 
 @dataclass(frozen=True)
@@ -94,7 +106,12 @@ class MetricInfo:
         picture: The drawing that shows what it measures, by its name in ``docs/generate``; empty: the one of its kind.
         class_name: Its class in :mod:`xaibench.metrics.torchmetrics`; empty: its name in capitals, ``MassAccuracy``.
         citation: The publication to cite.
+        truth: The kind of truth that its scores are of on whatever data set, as ``"use"`` of one that reads masks of
+            what a network uses. None: as its kind has it (:attr:`own_truth`).
         revision: Bumped whenever the same input gives another score.
+
+    Raises:
+        ValueError: If there is no such kind of truth (did you mean).
     """
 
     label: str
@@ -111,7 +128,27 @@ class MetricInfo:
     picture: str = ""
     class_name: str = ""
     citation: str = ""
+    truth: Truth | None = None
     revision: int = 1
+
+    def __post_init__(self) -> None:
+        if self.truth is not None:
+            check_choice("truth", self.truth, TRUTHS)
+
+    @property
+    def own_truth(self) -> Truth | Literal["none"] | None:
+        """The kind of truth, as far as the metric decides it; None for one that takes that of the masks it is given.
+
+        A metric that asks the model or the explainer tries something (``"intervention"``); one of the map alone asks
+        for no truth (``"none"``).
+        """
+        return self.truth or _OF_KIND[self.kind]
+
+
+_OF_KIND: Mapping[str, Truth | Literal["none"] | None] = {
+    **{"ground-truth": None, "map": NO_TRUTH},
+    **{"model": "intervention", "explainer": "intervention"},
+}
 
 
 @dataclass(frozen=True)

@@ -140,13 +140,15 @@ class Table:
         return typed if columns is None else typed[list(columns)]
 
     def _read_parquet(self, file: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+        import pandas as pd
         import pyarrow.parquet as pq
 
-        wanted = list(self.columns if columns is None else columns)
-        text = [name for name in wanted if self.columns[name] == "text"]
+        asked = list(self.columns if columns is None else columns)
         try:
             schema = pq.read_schema(file)
-            self._check_names(file, schema.names, wanted)
+            self._check_names(file, schema.names, asked)
+            wanted = [name for name in asked if name in schema.names]
+            text = [name for name in wanted if self.columns[name] == "text"]
             for name in wanted:
                 if not _fits(schema.field(name).type, self.columns[name]):
                     raise _unlike(file, name, str(schema.field(name).type), self.columns[name])
@@ -161,7 +163,11 @@ class Table:
             names = {one: legible(one) for one in found.cat.categories}
             changed = any(shown != one for one, shown in names.items())
             frame[name] = found.map(names).astype("category") if changed else found
-        return frame.astype({name: _ARROW[self.columns[name]] for name in wanted if name not in text})
+        frame = frame.astype({name: _ARROW[self.columns[name]] for name in wanted if name not in text})
+        for name in asked:
+            if name not in wanted:  # text: a number of a Parquet file is never optional
+                frame[name] = pd.Series("", index=frame.index, dtype=pd.CategoricalDtype([""]))
+        return frame[asked]
 
     def _check_names(self, file: Path, there: Sequence[object], wanted: Iterable[str] | None = None) -> None:
         wanted = self.columns if wanted is None else wanted
@@ -219,8 +225,9 @@ SCORES = Table(
     {
         **{"dataset": "text", "scenario": "text", "background": "text", "model": "text", "seed": "whole"},
         **{"explainer": "text", "sample": "whole", "correct": "truth", "metric": "text", "value": "number"},
-        **{"higher_is_better": "truth", "reason": "text", "data_seed": "whole"},
+        **{"higher_is_better": "truth", "reason": "text", "data_seed": "whole", "truth": "text"},
     },
+    optional=frozenset({"truth"}),  # of which kind (core/truths.py); folders of before do not say
 )
 TRAININGS = Table(
     "trainings.csv",

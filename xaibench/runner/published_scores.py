@@ -22,7 +22,7 @@ from xaibench.runfolder.descriptions import PARTS, PartWords, read_environment, 
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.plan.part_facts import part_info, revision, skill_of
 from xaibench.runner.plan.planning import CellPlan, Plan, make_plan
-from xaibench.runner.stages.merged_scores import set_name
+from xaibench.runner.stages.merged_scores import score_truth, set_name
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_files import load_suite
 from xaibench.runner.suites.suite_tables import NamedPart, Suite, SuiteError
@@ -162,6 +162,10 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     places = mine[["dataset", "scenario", "background"]].drop_duplicates("dataset")
     directions = mine[["metric", "higher_is_better"]].drop_duplicates("metric")
     theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(correct=True, reason="")
+    truths = {
+        (set_name(cell), job.metric.name): score_truth(cell, job) for cell in plan.cells for _, job in cell.scores
+    }
+    theirs["truth"] = [truths[pair] for pair in zip(theirs["dataset"], theirs["metric"], strict=True)]
     rows = pd.concat([mine, theirs[mine.columns]], ignore_index=True)
     table = pa.Table.from_pandas(rows, SCORES.arrow_schema(), preserve_index=False)
     with whole_file(folder / SCORES.name) as stream:

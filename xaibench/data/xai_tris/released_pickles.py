@@ -166,6 +166,7 @@ def _from_record(key: str, record: DataRecord) -> Dataset:
         image_shape=(1, side, side),
         citation=CITATION,
         licence="as the file's authors say; XAI-TRIS is released under the GPL",
+        truth="data",
     )
     parameters = {"alpha": float(named[2])} if named else {}
     return Dataset(splits["train"], splits["val"], splits["test"], info=info, parameters=parameters, batch_size=512)

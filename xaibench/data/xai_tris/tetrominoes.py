@@ -85,6 +85,7 @@ split=(0.8, 0.1, 0.1))
             else "",
             scenario=self.scenario,
             background=self.background,
+            truth="data",
             revision=2 if images else 1,
         )
 

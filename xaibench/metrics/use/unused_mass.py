@@ -41,6 +41,7 @@ def _chance_leak(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         chance_level=_chance_leak,
         citation="Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "
         "arXiv 2104.14403",
+        truth="use",
     )
 )
 def leak(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
@@ -100,6 +101,7 @@ def _leak(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.flo
         chance="The share of the mosaic that the cell covers.",
         chance_level=marked_share,
         citation="Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022, arXiv 2205.10435",
+        truth="use",
     )
 )
 def grid_pointing(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:

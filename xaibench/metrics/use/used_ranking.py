@@ -42,6 +42,7 @@ _ZHOU = (
         chance_level=half,
         class_name="UseAUC",
         citation=_ZHOU,
+        truth="use",
     )
 )
 def use_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
@@ -94,6 +95,7 @@ def _by_magnitude_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> ND
         chance_level=expected_average_precision,
         class_name="UseAP",
         citation=_ZHOU,
+        truth="use",
     )
 )
 def use_ap(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:

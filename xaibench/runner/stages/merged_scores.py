@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xaibench.core.truths import truth_of
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.plan.jobs import Network
 from xaibench.runner.plan.part_facts import part_info
@@ -36,6 +37,11 @@ def place_of(cell: CellPlan) -> tuple[str, str]:
     info = part_info("dataset", cell.data.name)
     scenario = cell.label or getattr(info, "scenario", "") or cell.data.name
     return scenario, getattr(info, "background", "") or "-"
+
+
+def score_truth(cell: CellPlan, score: ScoreJob) -> str:
+    """The kind of truth that the scores of a job of a cell are of (:mod:`xaibench.core.truths`)."""
+    return truth_of(part_info("metric", score.metric.use), part_info("dataset", cell.data.name))
 
 
 def cell_scores(
@@ -89,6 +95,7 @@ def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) 
         "metric": score.metric.name,
         "higher_is_better": bool(info.higher_is_better) if info else True,
         "data_seed": cell.data.seed,
+        "truth": score_truth(cell, score),
     }
     return [constants[name] for name in _CONSTANT]
 

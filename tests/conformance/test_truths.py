@@ -1,0 +1,53 @@
+"""Every registered data set and metric says which kind of truth it is of, and a score takes one of them."""
+
+import typing
+
+import pytest
+
+from xaibench.core.part_info import DatasetInfo, MetricInfo
+from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth, truth_of
+from xaibench.data import DATASETS
+from xaibench.data.annotated import AnnotatedSet
+from xaibench.metrics import METRICS
+
+#: Metrics of these modules read a mask, whatever it is of; those of the others decide it themselves.
+OF_MODULE = {"truth": None, "use": "use", "map": NO_TRUTH, "model": "intervention", "explainer": "intervention"}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_is_of_the_truth_that_its_folder_says(name):
+    info, folder = METRICS.resolve(name).info, METRICS.target(name).split(".")[2]
+    assert info.own_truth == OF_MODULE[folder]
+    assert info.truth in (None, "use")  # the kind says the rest
+    for truth in TRUTHS:
+        of_set = DatasetInfo("mine", ("a", "b"), (1, 8, 8), truth=truth)
+        assert truth_of(info, of_set) == (OF_MODULE[folder] or truth)
+
+
+@pytest.mark.parametrize("name", [*DATASETS, "certified:xor"])
+def test_a_data_set_is_of_the_truth_of_its_masks(name):
+    part = DATASETS.resolve(name)
+    expected = "data" if name.startswith("xai-tris/") else "use" if name.startswith("certified:") else "human"
+    assert part.info.truth == expected
+    assert (expected == "human") == isinstance(part, AnnotatedSet)
+
+
+def test_what_says_nothing_of_itself_is_of_maps_and_the_masks_of_people():
+    assert DatasetInfo("mine", ("a", "b"), (1, 8, 8)).truth == truth_of(None, None) == "human"
+    assert truth_of(None, DatasetInfo("mine", ("a", "b"), (1, 8, 8), truth="use")) == "use"
+    own = MetricInfo("Mine", "model", higher_is_better=True, range=(0.0, 1.0), truth="use")
+    assert truth_of(own, None) == "use"
+
+
+def test_each_kind_is_a_question_with_what_a_low_score_means_and_what_it_cannot_tell():
+    assert tuple(TRUTHS) == typing.get_args(Truth)
+    for words in TRUTHS.values():
+        assert words.question.endswith("?")
+        assert all(text.endswith(".") for text in (words.source, words.low, words.silent))
+
+
+def test_an_unknown_truth_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"truth='usage': expected one of 'data', 'use', 'human', 'intervention'"):
+        DatasetInfo("mine", ("a", "b"), (1, 8, 8), truth="usage")
+    with pytest.raises(ValueError, match=r"truth='humans': expected one of"):
+        MetricInfo("Mine", "map", higher_is_better=True, range=(0.0, 1.0), truth="humans")
