@@ -58,7 +58,7 @@ def verdicts(run: RunResults, found: list[Claim], metric: str) -> str:
     rows = [
         [
             each.statement,
-            f"{each.quantity} ({each.cells} comparisons)",
+            f"{each.quantity} ({each.cells} {'comparison' if each.cells == 1 else 'comparisons'})",
             f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})",
             f"{'>' if each.above else '<'} {each.bound:g}",
             f"**{each.verdict}**",

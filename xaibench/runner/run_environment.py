@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -56,15 +57,25 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of a source checkout; an installed package has none."""
+    """The commit of a source checkout, or the one that pip installed from; of a release there is none."""
     root = Path(xaibench.__file__).resolve().parent.parent
     if not (root / ".git").exists():
-        return None
+        return _installed_commit()
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _installed_commit() -> str | None:
+    """What pip noted of ``pip install git+https://...`` (PEP 610)."""
+    try:
+        noted = metadata.distribution("xaibench").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return None
+    commit = json.loads(noted or "{}").get("vcs_info", {}).get("commit_id")
+    return None if commit is None else str(commit)
 
 
 def processor() -> str:
