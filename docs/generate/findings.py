@@ -3,6 +3,7 @@
 xaibench run xai-tris-8x8 && python docs/generate/findings.py runs/xai-tris-8x8
 
 Any number of run folders; each has a section by the name of its suite, and sections of other suites stay as they are.
+A run of 8×8 and one of 64×64 pixels together have one more, of both sizes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from papers import accuracies, table
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.size_statements import across_sizes
 from xaibench.report.numbers.tested_statements import Claim
 from xaibench.report.read.run_results import RunResults, place, read_run
 
@@ -24,7 +26,8 @@ PAGE = Path(__file__).parents[1] / "findings.md"
 CARDS, WIDE = (f'<div class="{name}" markdown>\n\n{{}}\n\n</div>' for name in ("cards", "wide"))
 NOTES = Path(__file__).parent / "findings-notes.txt"
 #: The sections on the page, in their order; of the suites that come with the library.
-SUITES = ("xai-tris-8x8", "xai-tris-8x8-paper", "xai-tris-64x64", "xai-tris-64x64-paper", "saliency-bench")
+SIZES = "sizes"
+SUITES = ("xai-tris-8x8", "xai-tris-8x8-paper", "xai-tris-64x64", "xai-tris-64x64-paper", SIZES, "saliency-bench")
 BEGIN, END = "<!-- begin of {} -->", "<!-- end of {} -->"
 
 HEAD = """# What the runs found
@@ -46,7 +49,7 @@ def section(run: RunResults) -> str:
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite}\n"]
     parts.append(f"\nScored: {counts} samples a data set, those that all its networks classify correctly. ")
     parts.append(" ".join(promises(run)) + "\n")
-    parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(run, found, name))}\n" for name in names]
+    parts += [f"\n### {run.metrics[name].label}\n\n{CARDS.format(verdicts(found, name))}\n" for name in names]
     parts.append(f"\n### Test accuracy\n\n{accuracies(run)}\n")
     parts += [
         f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n" for name in names
@@ -54,7 +57,21 @@ def section(run: RunResults) -> str:
     return "".join(parts)
 
 
-def verdicts(run: RunResults, found: list[Claim], metric: str) -> str:
+def both_sizes(runs: list[RunResults]) -> str:
+    """The statements about both sizes, of the last run of each; nothing without one of each."""
+    last = {size: run for run in runs for size in ("8x8", "64x64") if f"-{size}" in run.suite}
+    if len(last) < 2:
+        return ""
+    small, large = last["8x8"], last["64x64"]
+    found = across_sizes(small, large)
+    parts = [f"\n## Both sizes beside each other\n\nThe runs of `{small.suite}` and `{large.suite}` above. "]
+    parts.append("Skills: how far a score is from chance at its size (0) towards the ground truth itself (1).\n")
+    for name in dict.fromkeys(claim.metric for claim in found):
+        parts.append(f"\n### {small.metrics[name].label}, both sizes\n\n{CARDS.format(verdicts(found, name))}\n")
+    return "".join(parts)
+
+
+def verdicts(found: list[Claim], metric: str) -> str:
     rows = [
         [
             each.statement,
@@ -97,6 +114,8 @@ def page(before: str, runs: list[RunResults]) -> str:
     new = {run.suite: section(run) for run in runs}
     if unknown := new.keys() - set(SUITES):
         raise SystemExit(f"No section for a run of {', '.join(unknown)}; there are those of {', '.join(SUITES)}.")
+    if sizes := both_sizes(runs):
+        new[SIZES] = sizes
     found = sections(before) | new
     parts = [f"{BEGIN.format(name)}{found[name]}{END.format(name)}\n" for name in SUITES if name in found]
     return "\n".join([HEAD, NOTES.read_text(encoding="utf-8"), *parts])

@@ -155,7 +155,7 @@ def page(run: RunResults, head: RunResults) -> str:
     parts += [BESIDE, "\n", WIDE.format(beside(run, summary)), "\n"]
     parts += [AGREEMENT, "\n", agreement(run), "\n", trained(head), VERDICTS]
     for metric in dict.fromkeys(claim.metric for claim in found):
-        parts.append(f"\n### {run.metrics[metric].label}\n\n{CARDS.format(verdicts(run, found, metric))}\n")
+        parts.append(f"\n### {run.metrics[metric].label}\n\n{CARDS.format(verdicts(found, metric))}\n")
     return "".join(parts)
 
 

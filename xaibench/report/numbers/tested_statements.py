@@ -144,19 +144,20 @@ def hold_against(
     )
     # The papers speak of scores; their skills would say it again.
     scores = {name: part for name, part in run.metrics.items() if not part.skill_of}
-    means = {name: _means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
+    means = {name: cell_means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
     found = []
     for metric, mine in means.items():
         cells = Cells(mine, methods, controls, means)
         found += [
             claim
             for each in statements
-            if metric in (each.metrics or (metric,)) and (claim := _claim(each, metric, cells)) is not None
+            if metric in (each.metrics or (metric,)) and (claim := claim_of(each, metric, cells)) is not None
         ]
     return found
 
 
-def _claim(stated: Statement, metric: str, cells: Cells) -> Claim | None:
+def claim_of(stated: Statement, metric: str, cells: Cells) -> Claim | None:
+    """The statement as worked out on the cells; none where they have nothing to compare."""
     compared = list(stated.compare(cells))
     if not compared:
         return None
@@ -176,7 +177,7 @@ def _claim(stated: Statement, metric: str, cells: Cells) -> Claim | None:
     )
 
 
-def _means(
+def cell_means(
     matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], metric: str, up: bool
 ) -> Means:
     """By cell the ``[1 + R]`` means of each method that has a score there, larger = better."""
