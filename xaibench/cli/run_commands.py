@@ -62,7 +62,7 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Instead of the suite's, such as resnet50.",
+            help="Instead of the suite's, such as resnet50; mosaic and photographs need one.",
             show_default=False,
             autocompletion=completer("models", several=True),
         ),

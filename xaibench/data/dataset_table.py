@@ -51,6 +51,8 @@ DATASETS = Registry(
     schemes={
         "published": "xaibench.data.photographs.saliency_bench_release:Published",
         "folder": "xaibench.data.photographs.own_folder:Folder",
+        "photographs": "xaibench.data.photographs.labelled_photographs:Photographs",
+        "mosaic": "xaibench.data.certified.photo_mosaics:PhotoMosaics",
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",
         "certified": "xaibench.data.certified.known_images:KnownImages",

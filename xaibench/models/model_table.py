@@ -16,7 +16,8 @@ _IMAGENET = (
 )
 
 #: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm,
-#: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly.
+#: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly, ``"disconnected:<name>"`` a copy of
+#: a network for each cell of a mosaic.
 MODELS = Registry(
     "model",
     {
@@ -28,5 +29,6 @@ MODELS = Registry(
     schemes={
         "timm": "xaibench.models.networks.timm_networks:Timm",
         "certified": "xaibench.models.certified.hand_set:HandSet",
+        "disconnected": "xaibench.models.certified.cell_networks:DisconnectedCopies",
     },
 )

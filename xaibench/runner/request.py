@@ -15,7 +15,7 @@ from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.narrowing import IMAGES, narrowed, narrowed_text, without_missing
 from xaibench.runner.suites.suite_files import load_suite, suite_file
-from xaibench.runner.suites.suite_tables import Suite, check_variables
+from xaibench.runner.suites.suite_tables import Suite, check_variables, with_folders
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RunRequest:
         images: The folder of photographs that IMAGENET sets lie on; default the environment variable
             ``XAIBENCH_IMAGES``.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
-        models: These instead of the suite's.
+        models: These instead of the suite's, or in the place that it leaves open for them.
         explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
             the suite has too keep the parameters it states.
         metrics: These instead of the suite's, likewise.
@@ -111,7 +111,7 @@ class RunRequest:
         with _variables(folders), _beside(suite_file(self.suite)):
             suite = narrowed(loaded, **self.choices)
             text = narrowed_text(text, suite, changed=bool(self.choices))
-            suite, missing = without_missing(suite)
+            suite, missing = without_missing(with_folders(suite))
             check_variables(suite)
             folder = Path(self.out) if self.out is not None else Path("runs") / suite.name
             store = Store(self.store if self.store is not None else folder / "store")

@@ -26,6 +26,7 @@ from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RunRequest
 from xaibench.runner.run_environment import environment
 from xaibench.runner.stages.gathering import collect
+from xaibench.runner.stages.merged_scores import set_name
 from xaibench.runner.stages.sample_data import notes_of_sets
 from xaibench.runner.store.job_records import Records
 from xaibench.runner.store.result_store import CorruptResultError, Store
@@ -135,7 +136,7 @@ def run(
         images: The folder of photographs that IMAGENET sets lie on; default the environment variable
             ``XAIBENCH_IMAGES``. Where it has fewer than a set needs, each is repeated, and the page says how often.
         datasets: Only these of the suite's data sets, by name or by their cell's label.
-        models: These instead of the suite's.
+        models: These instead of the suite's, or in the place that it leaves open for them.
         explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
             the suite has too keep the parameters it states.
         metrics: These instead of the suite's, likewise.
@@ -188,7 +189,7 @@ def run(
         if opened.published is not None:
             add_published(opened.published, opened.plan, opened.folder)
         failed, inapplicable = _in_words(done.failures), _in_words(done.inapplicable)
-        notes = notes_of_sets(opened.store, {cell.data.name: cell.data for cell in opened.plan.cells})
+        notes = notes_of_sets(opened.store, {set_name(cell): cell.data for cell in opened.plan.cells})
         conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
     return Run(

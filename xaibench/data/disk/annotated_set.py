@@ -39,6 +39,7 @@ class AnnotatedSet(ABC):
         marker: A file or folder that must be in it, ``*`` likewise.
         aliases: Other spellings of its classes.
         default_classes: What ``classes=None`` stands for; None = all.
+        shows_all: Whether there must be a sample of each class.
     """
 
     info: DatasetInfo
@@ -46,6 +47,7 @@ class AnnotatedSet(ABC):
     marker: ClassVar[str]
     aliases: ClassVar[Mapping[str, str]] = {}
     default_classes: ClassVar[Sequence[str] | None] = None
+    shows_all: ClassVar[bool] = True
 
     @abstractmethod
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
@@ -243,7 +245,7 @@ class AnnotatedSet(ABC):
             )
         counts = np.bincount(source.targets[kept], minlength=len(source.classes))
         for name, of_class, count in zip(source.classes, range(len(counts)), counts, strict=True):
-            if count == 0:
+            if count == 0 and self.shows_all:
                 listed_, found = (np.count_nonzero(source.targets[part] == of_class) for part in (slice(None), there))
                 if found:
                     reason = f"its {found} images have no annotation; include_unannotated=True loads them as they are."

@@ -106,6 +106,11 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
     """
     if isinstance(name, nn.Module):
         name = layer_name(owner, model, name)
+    if getattr(network_of(model), "sees_in_parts", False):
+        raise UnsupportedModelError(
+            f"{owner}: each layer of {type(network_of(model)).__name__} sees a part of the image, so that none has a "
+            "feature map of it. Explain the network of one part, on that part."
+        )
     runs = run_layers(model, images)
     size = (images.shape[-2], images.shape[-1])
     if name is not None:

@@ -8,12 +8,18 @@ network looks at the whole mosaic, which any network that takes images of that s
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.compute.model_probe import check_module
+from xaibench.core.part_info import ModelInfo
+from xaibench.models.building import as_it_comes, build
+from xaibench.models.model_table import MODELS
 
 
 class Disconnected(nn.Module):
@@ -25,8 +31,11 @@ class Disconnected(nn.Module):
     Attributes:
         cells: The copies, row by row of the mosaic.
         side: Cells along a side.
+        sees_in_parts: No layer sees the whole mosaic, so none has a feature map of it.
         explain_dtype: That of the network, if it states one.
     """
+
+    sees_in_parts = True
 
     def __init__(self, network: nn.Module, side: int) -> None:
         super().__init__()
@@ -96,3 +105,54 @@ def disconnected(network: nn.Module, side: int = 2) -> Disconnected:
     check_module(network)
     check_count("side", side)
     return Disconnected(network, side)
+
+
+@dataclass(frozen=True)
+class DisconnectedCopies:
+    """What :func:`disconnected` makes of a network that is known by name: ``"disconnected:efficientnet_lite0"``.
+
+    Attributes:
+        copied: Name of the network (:func:`xaibench.models.build`).
+    """
+
+    copied: str
+
+    @property
+    def info(self) -> ModelInfo:
+        """What tables print."""
+        of = getattr(MODELS.resolve(self.copied), "info", None) or ModelInfo(self.copied)
+        return ModelInfo(f"{of.label}, a copy for each cell", of.citation, of.revision)
+
+    def __call__(
+        self,
+        in_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        side: int = 2,
+        network: Mapping[str, Any] | None = None,
+    ) -> nn.Module:
+        """The copies, in evaluation mode; of a pretrained network with the last layer that its weights come with.
+
+        Args:
+            in_shape: ``(C, H, W)`` of the mosaics.
+            num_classes: Outputs of all copies together.
+            side: Cells along a side.
+            network: Parameters of the network.
+
+        Returns:
+            From mosaics ``[N, C, H, W]`` to logits ``[N, num_classes]``; a :class:`Disconnected`.
+
+        Raises:
+            ValueError: If sides or outputs are no multiples of the cells', or the network refuses its share.
+        """
+        check_count("side", side)
+        channels, height, width = in_shape
+        if height % side or width % side or num_classes % side**2:
+            raise ValueError(
+                f"disconnected:{self.copied}: in_shape is {tuple(in_shape)} and num_classes {num_classes}, expected "
+                f"sides that are multiples of {side} and as many outputs for each of {side**2} cells; lay mosaics of "
+                f"{side}×{side} cells, or state another side."
+            )
+        shape = (channels, height // side, width // side)
+        stated = as_it_comes(self.copied, network or {})
+        return disconnected(build(self.copied, shape, num_classes // side**2, **stated), side).eval()

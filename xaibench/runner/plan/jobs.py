@@ -19,7 +19,10 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class DataJob(Job):
-    """Make or load one data set; of one on disk only a ``few`` samples of each split, where jobs are tried."""
+    """Make or load one data set; of one on disk only a ``few`` samples of each split, where jobs are tried.
+
+    A set that is made for a network has that one's name, parameters and revision.
+    """
 
     stage: ClassVar[Stage] = "data"
     name: str
@@ -27,6 +30,7 @@ class DataJob(Job):
     parameters: Frozen
     revision: str
     few: int = 0
+    network: tuple[str, Frozen, str] | None = None
 
     @property
     def needs(self) -> tuple[Job, ...]:

@@ -98,9 +98,12 @@ def takes_n_samples(dataset: str) -> bool:
 def split_sizes(dataset: str, parameters: Frozen, seed: int) -> tuple[int, int, int]:
     """Samples of the training, validation and test split, as far as can be known beforehand.
 
-    A set that lies on disk is opened, which reads its lists and no image; of one that does not open, the size is the
-    published one.
+    A set that says so itself is asked (``sizes``). One that lies on disk is opened, which reads its lists and no image;
+    of one that does not open, the size is the published one.
     """
+    if sizes := getattr(registry("dataset").resolve(dataset), "sizes", None):
+        found: tuple[int, int, int] = sizes(parameters)
+        return found
     if not takes_n_samples(dataset) and (opened := _opened_sizes(dataset, parameters, seed)) is not None:
         return opened
     info = part_info("dataset", dataset)
@@ -154,6 +157,25 @@ def class_count(dataset: str, parameters: Frozen) -> int | None:
     return len(chosen)
 
 
+def built_with(model: str, build: Frozen, method: str) -> Frozen:
+    """The parameters of a network that is trained by ``method``: one that is not keeps its own last layer."""
+    from xaibench.models.building import as_it_comes
+
+    return Frozen(as_it_comes(model, build)) if method == "none" else build
+
+
+def asked_network(dataset: str, model: str, build: Frozen) -> tuple[str, Frozen, str] | None:
+    """The network, with its parameters and revision, that a data set is made for; None of a set that asks none.
+
+    Of the copies of a network for the cells of a mosaic it is that network.
+    """
+    if "network" not in _taken(registry("dataset").resolve(dataset)):
+        return None
+    if copied := getattr(registry("model").resolve(model), "copied", ""):
+        model, build = copied, built_with(copied, Frozen(build.get("network", {})), "none")
+    return model, build, revision("model", model)
+
+
 @dataclass(frozen=True)
 class NetworkFacts:
     """What the untrained network tells.
@@ -179,6 +201,8 @@ def network_facts(model: str, dataset: str, parameters: Frozen, build: Frozen) -
 
     import xaibench.models
 
+    if copied := getattr(registry("model").resolve(model), "copied", ""):
+        return network_facts(copied, dataset, parameters, built_with(copied, Frozen(build.get("network", {})), "none"))
     classes = class_count(dataset, parameters)
     if classes is None:
         return NetworkFacts(0, True)  # whose shapes are not known is built in its job

@@ -13,7 +13,7 @@ from xaibench.core.frozen import Frozen
 from xaibench.core.messages import unknown
 from xaibench.core.registry import UnknownNameError
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.runner.plan.part_facts import network_facts, part_info, registry, takes_n_samples
+from xaibench.runner.plan.part_facts import built_with, network_facts, part_info, registry, takes_n_samples
 from xaibench.runner.plan.value_types import in_words, is_of, stated_types
 from xaibench.runner.suites.entry_places import Place
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError
@@ -30,7 +30,11 @@ _GIVEN = {
         **dict.fromkeys(("maps", "masks", "model", "images", "targets", "explainer"), "the jobs give it"),
         "reduction": "the scores of all samples are kept",
     },
-    "dataset": {"seed": "it is stated as seeds in [data]", "name": "it is stated as datasets"},
+    "dataset": {
+        "seed": "it is stated as seeds in [data]",
+        "name": "it is stated as datasets",
+        "network": "it is that of the cell",
+    },
     "model": {
         **dict.fromkeys(("in_shape", "num_classes"), "the data set decides it"),
         "seed": "it is stated as seeds in [training]",
@@ -113,7 +117,8 @@ def _check_model(name: str, dataset: str, cell: Cell, suite: Suite) -> None:
     place = suite.origin.place(words, "cells", cell.number, "build")
     with _named(place, cell.build):
         _check_given("model", name, cell.build, stated_types(part), place)
-        network_facts(name, dataset, Frozen.keywords(suite.data.parameters, cell.data), cell.build)
+        build = built_with(name, cell.build, suite.training_of(cell).method)
+        network_facts(name, dataset, Frozen.keywords(suite.data.parameters, cell.data), build)
 
 
 def _check_given(kind: str, name: str, parameters: Mapping[str, Any], types: Mapping[str, Any], place: Place) -> None:

@@ -11,6 +11,8 @@ from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
 from xaibench.runner.plan.part_facts import (
+    asked_network,
+    built_with,
     is_fitted,
     metric_kind,
     network_facts,
@@ -92,8 +94,10 @@ def _add(job: Job, jobs: dict[Job, None]) -> None:
 
 def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
     made = Frozen.keywords(suite.data.parameters, cell.data)
-    data = DataJob(dataset, data_seed, made, revision("dataset", dataset))
     training = suite.training_of(cell)
+    build = built_with(model, cell.build, training.method)
+    asked = asked_network(dataset, model, build)
+    data = DataJob(dataset, data_seed, made, revision("dataset", dataset), network=asked)
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
     parameters = Frozen(
         {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
@@ -101,7 +105,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
         | ({"precision": training.precision} if training.precision != Training.precision else {})
     )
     revised = f"{revision('model', model)}.{TRAINING_REVISION}"
-    trainings = tuple(TrainJob(data, model, seeds, parameters, cell.build, revised) for seeds in stacks)
+    trainings = tuple(TrainJob(data, model, seeds, parameters, build, revised) for seeds in stacks)
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
@@ -109,7 +113,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
         (network, score)
         for network in networks
         for explain in _explain_jobs(suite, data, network)
-        for score in _plan_scores(suite, network, explain)
+        for score in _plan_scores(suite, cell, network, explain)
     )
     return CellPlan(data, model, trainings, scores, cell.label)
 
@@ -146,8 +150,8 @@ def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: Named
     )
 
 
-def _plan_scores(suite: Suite, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
-    for metric in suite.metrics:
+def _plan_scores(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
+    for metric in suite.metrics_of(cell):
         asked = network if metric_kind(metric.use) in ("model", "explainer") else None
         yield _score_job(suite, explain, asked, metric)
 

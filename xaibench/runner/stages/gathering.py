@@ -21,7 +21,7 @@ from xaibench.runner.plan.planning import CellPlan, Plan
 from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_training
 from xaibench.runner.stages.merged_scores import cell_scores, place_of, set_name
 from xaibench.runner.stages.sample_data import sample_rows
-from xaibench.runner.stages.sample_pictures import picture_cell
+from xaibench.runner.stages.sample_pictures import picture_cell, without_images
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.suite_tables import NamedPart
@@ -57,6 +57,8 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / PARTS, _parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
     pictures = list(_pictures(cells, store, correct, unlearned, out / MERGED))
+    if not plan.suite.explaining.pictures:
+        pictures = [without_images(cell) for cell in pictures]
     write_atomic(out / PICTURES, to_safetensors(pictures))
     if samples := list(_sample_rows(cells, store)):
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))

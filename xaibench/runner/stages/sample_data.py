@@ -6,15 +6,16 @@ import dataclasses
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.plan.part_facts import part_info
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.suite_tables import with_variables
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from xaibench.data import Dataset, Split
 
@@ -143,7 +144,28 @@ def _few(dataset: Dataset, count: int) -> Dataset:
 def _load(job: DataJob) -> Dataset:
     from xaibench.data import load
 
-    return load(job.name, seed=job.seed, **with_variables(dict(job.parameters)))
+    asked = {} if job.network is None else {"network": _network(job)}
+    return load(job.name, seed=job.seed, **with_variables(dict(job.parameters)), **asked)
+
+
+def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
+    """The network that a set is made for, on the CPU; built for images of the size that it is first asked about."""
+    from xaibench.models import build
+
+    assert job.network is not None
+    name, parameters, _ = job.network
+    classes = len(part_info("dataset", job.name).classes)
+
+    @functools.cache
+    def of_size(shape: tuple[int, int, int]) -> nn.Module:
+        return build(name, shape, classes, **parameters).eval()
+
+    def network(images: Tensor) -> Tensor:
+        channels, height, width = images.shape[1:]
+        logits: Tensor = of_size((channels, height, width))(images)
+        return logits
+
+    return network
 
 
 def _open(job: DataJob, identity: str) -> Dataset:

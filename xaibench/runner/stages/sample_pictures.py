@@ -6,6 +6,7 @@ the figures: of a generated set the first sample that counts, of photographs som
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -86,6 +87,12 @@ def picture_cell(
         maps=maps,
         means=means,
     )
+
+
+def without_images(cell: SampleCell) -> SampleCell:
+    """The cell with blank images and without the names of their files: maps alone can be passed on."""
+    labels = tuple(f"Sample {sample}" for sample in cell.samples)
+    return dataclasses.replace(cell, labels=labels, images=np.full_like(cell.images, 255))
 
 
 def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BROWSED) -> list[int]:

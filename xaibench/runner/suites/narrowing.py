@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from xaibench.runner.plan.part_facts import Kind, part_info, registry
-from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError, with_variables
+from xaibench.runner.suites.suite_tables import MODEL, Cell, NamedPart, Suite, SuiteError, with_variables
 from xaibench.runner.suites.toml_writing import to_toml
 
 #: The variable of the environment that names the folder of photographs.
@@ -32,7 +32,7 @@ def narrowed(
     Args:
         suite: As written.
         datasets: Names or labels of the sets to keep; None = all.
-        models: Instead of each cell's own; None = those.
+        models: Instead of each cell's own, or in the place that it leaves open for them; None = those.
         explainers: Instead of the suite's own, whose parameters they have where they are among them; its controls stay,
             since maps are judged beside them. None = those.
         metrics: Instead of the suite's own, likewise; None = those.
@@ -41,7 +41,8 @@ def narrowed(
         protocol: How maps are cut, ``"scaled"`` or ``"published"``.
 
     Raises:
-        SuiteError: If a set is not in the suite, or its networks are not pretrained ones.
+        SuiteError: If a set is not in the suite, its networks are not pretrained ones, or it leaves the network open
+            and none is given.
     """
     lists = {"datasets": datasets, "models": models, "explainers": explainers, "metrics": metrics}
     for what, given in lists.items():
@@ -51,7 +52,12 @@ def narrowed(
     if datasets is not None:
         cells = _chosen(suite, [registry("dataset").canonical(name) for name in datasets])
     if models is not None:
-        cells = [dataclasses.replace(cell, models=tuple(models)) for cell in cells]
+        cells = [dataclasses.replace(cell, models=_models(cell, models)) for cell in cells]
+    elif any(MODEL in model for cell in cells for model in cell.models):
+        raise SuiteError(
+            f"{suite.name} leaves the network open; give one with --model NAME (models=[...] in Python), such as "
+            "efficientnet_lite0 or one of your own, mine:network."
+        )
     training, explaining = suite.training, suite.explaining
     if samples is not None:
         if samples != "all" and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
@@ -70,14 +76,30 @@ def narrowed(
         if protocol not in ("scaled", "published"):
             raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
         explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
+    kept = _parts("metric", suite.metrics, metrics)
     return dataclasses.replace(
         suite,
-        cells=tuple(cells),
+        cells=tuple(_of_metrics(cells, [metric.name for metric in kept], suite)),
         training=training,
         explaining=explaining,
         explainers=_parts("explainer", suite.explainers, explainers),
-        metrics=_parts("metric", suite.metrics, metrics),
+        metrics=kept,
     )
+
+
+def _models(cell: Cell, given: Sequence[str]) -> tuple[str, ...]:
+    """The given models, in the place that the cell leaves open or instead of its own."""
+    left_open = [own for own in cell.models if MODEL in own]
+    return tuple(own.replace(MODEL, model) for model in given for own in left_open or [MODEL])
+
+
+def _of_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
+    """The cells that some of the metrics score; of those that a cell names, what is left."""
+    left = [(cell, tuple(name for name in cell.metrics if name in kept)) for cell in cells]
+    found = [dataclasses.replace(cell, metrics=own) for cell, own in left if own or not cell.metrics]
+    if not found:
+        raise SuiteError(f"{suite.name} has no cell that is scored by {', '.join(kept)}; name other metrics.")
+    return found
 
 
 def _parts(kind: Kind, own: Sequence[NamedPart], wanted: Sequence[str] | None) -> tuple[NamedPart, ...]:
@@ -131,6 +153,7 @@ def _part_table(kind: Kind, part: NamedPart) -> dict[str, Any]:
 def _cell_table(cell: Cell) -> dict[str, Any]:
     table: dict[str, Any] = {"label": cell.label} if cell.label else {}
     table |= {"datasets": list(cell.datasets), "models": list(cell.models)}
+    table |= {"metrics": list(cell.metrics)} if cell.metrics else {}
     return table | {name: dict(values) for name in ("data", "training", "build") if (values := getattr(cell, name))}
 
 

@@ -29,6 +29,7 @@ _IN_WORDS = {
     "str": "a text",
     "int": "a whole number",
     "float": "a number",
+    "bool": "true or false",
     "tuple[int, ...]": "a list of whole numbers",
     "tuple[str, ...]": "a list of texts",
 }
@@ -99,6 +100,10 @@ def _check(suite: Suite) -> None:
     for cell in suite.cells:
         place = origin.place(f"[[cells]] number {cell.number + 1}", "cells", cell.number, "training")
         _check_training(suite.training_of(cell), place)
+        named = [metric.name for metric in suite.metrics]
+        if strange := [name for name in cell.metrics if name not in named]:
+            of_metrics = origin.place(place.words, "cells", cell.number, "metrics")
+            raise SuiteError(unknown(f"{of_metrics}: [metrics] has no", strange[0], named))
 
     def refuse(name: str, expected: str, more: str = "") -> NoReturn:
         given = f"explaining.{name} is {getattr(explaining, name)!r}{more}"
@@ -182,12 +187,17 @@ def _typed(value: Any, annotation: str, where: str) -> Any:
         "str": str,
         "int": int,
         "float": (int, float),
+        "bool": bool,
         "tuple[int, ...]": (list, tuple),
         "tuple[str, ...]": (list, tuple),
     }.get(annotation)
     of = {"tuple[int, ...]": int, "tuple[str, ...]": str}.get(annotation)
     wrong = bool(expected) and not isinstance(value, expected)  # type: ignore[arg-type]
-    if wrong or isinstance(value, bool) or (of and not all(type(item) is of for item in value)):
+    if (
+        wrong
+        or isinstance(value, bool) != (annotation == "bool")
+        or (of and not all(type(item) is of for item in value))
+    ):
         raise SuiteError(f"{where} is {value!r}; expected {_IN_WORDS.get(annotation, annotation)}.")
     if annotation.startswith("int | Literal") and value != "all" and not isinstance(value, int):
         raise SuiteError(f'{where} is {value!r}; expected a whole number or "all".')

@@ -46,6 +46,9 @@ from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
 from xaibench.runner.suites.entry_places import Origin
 
+#: What stands in a suite for the networks that are given with ``--model``.
+MODEL = "$MODEL"
+
 #: How a network comes to its weights.
 METHODS = ("fit", "head", "all", "none")
 
@@ -110,6 +113,8 @@ class Explaining:
     jobs for many workers (0 = one job); what an explainer draws, it draws anew in each, and ``pfi`` permutes within
     one. ``precision`` is in what maps are made, and in what metrics ask the model: ``"float32"``, ``"tf32"``,
     ``"bfloat16"`` or ``"float64"``; ``"own"`` is that of each network (ours: float64), with float32 multiplied exactly.
+    ``pictures=False`` keeps the images themselves out of the page and of what it is made from: of photographs that must
+    not be passed on it shows numbers and maps alone.
     """
 
     samples: int | Literal["all"] = 200
@@ -120,15 +125,19 @@ class Explaining:
     scored: Literal["correct", "all"] = "correct"
     protocol: Protocol = SUITE_DEFAULT
     precision: str = "own"
+    pictures: bool = True
 
 
 @dataclass(frozen=True)
 class Cell:
     """Data sets and models that are combined, and what is different about their making and their training.
 
+    The name of a data set may hold a variable of the environment, as ``"photographs:$XAIBENCH_DATA"`` does, and that of
+    a model may be left open: ``"$MODEL"``, ``"disconnected:$MODEL"`` (:data:`MODEL`).
     A text in ``data`` may name variables of the environment, as ``images_dir = "$XAIBENCH_IMAGES"`` does. ``build``
     holds parameters of the models, such as ``fold = "pet"``; ``label`` names the cell's set in tables, where the same
-    set stands in two cells; ``number`` counts the cells of the file from 0.
+    set stands in two cells; ``metrics`` are those of the suite's that score it, where not all do; ``number`` counts the
+    cells of the file from 0.
     """
 
     datasets: tuple[str, ...]
@@ -137,6 +146,7 @@ class Cell:
     training: Frozen = field(default_factory=Frozen)
     build: Frozen = field(default_factory=Frozen)
     label: str = ""
+    metrics: tuple[str, ...] = ()
     number: int = field(default=0, compare=False, repr=False)
 
 
@@ -182,6 +192,17 @@ class Suite:
         }
         return replace(self.training, **own)
 
+    def metrics_of(self, cell: Cell) -> tuple[NamedPart, ...]:
+        """What scores the maps of a cell.
+
+        Args:
+            cell: One of its cells.
+
+        Returns:
+            Those that the cell names, of the suite's; all of them where it names none.
+        """
+        return tuple(metric for metric in self.metrics if metric.name in (cell.metrics or (metric.name,)))
+
 
 def check_variables(suite: Suite) -> None:
     """Look whether the variables of the environment that the suite's data name are set.
@@ -199,6 +220,25 @@ def check_variables(suite: Suite) -> None:
                         f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
                         f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
                     )
+
+
+def with_folders(suite: Suite) -> Suite:
+    """The suite with the variables of the environment in the names of its data sets replaced.
+
+    Raises:
+        SuiteError: If one is not set; says how to give it.
+    """
+    cells = []
+    for cell in suite.cells:
+        for variable in re.findall(r"\$\{?(\w+)", " ".join(cell.datasets)):
+            if variable not in os.environ:
+                option = "--root DIR (root= in Python), or " if variable == "XAIBENCH_DATA" else ""
+                raise SuiteError(
+                    f"{suite.name} is about a folder of yours, {', '.join(cell.datasets)}, but the environment has no "
+                    f"{variable}. Give {option}{variable}=... xaibench run {suite.name}."
+                )
+        cells.append(replace(cell, datasets=tuple(map(os.path.expandvars, cell.datasets))))
+    return replace(suite, cells=tuple(cells))
 
 
 def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
