@@ -19,6 +19,7 @@ NAMES = {
     **{name: name for name in DATASETS if isinstance(DATASETS.resolve(name), AnnotatedSet)},
     "published": "published:{root}",
     "folder": "folder:{root}",
+    "photographs": "photographs:{root}",
 }
 
 #: Parameters with which all that the tree holds is loaded.

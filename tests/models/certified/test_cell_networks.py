@@ -51,3 +51,25 @@ def test_rise_does_not(mosaic):
 def test_images_that_cannot_be_cut_are_refused(mosaic):
     with pytest.raises(ValueError, match=r"images are \[1, 1, 15, 16\], which cannot be cut into 2×2 cells"):
         mosaic[0](torch.zeros(1, 1, 15, 16))
+
+
+def test_copies_are_made_by_name():
+    model = build("disconnected:cnn", (1, 16, 16), 20, side=2, seed=3)
+    images = torch.rand(5, 1, 16, 16)
+    alone = model.cells[0](images[..., :8, 8:])
+    assert model(images)[:, 5:10].equal(alone)
+    assert not model.training
+    assert build("disconnected:cnn", (1, 24, 24), 45, side=3)(torch.rand(2, 1, 24, 24)).shape == (2, 45)
+
+
+@pytest.mark.parametrize(("shape", "outputs"), [((1, 15, 16), 20), ((1, 16, 16), 18)])
+def test_shares_that_do_not_come_out_even_are_refused(shape, outputs):
+    with pytest.raises(ValueError, match=r"disconnected:cnn: in_shape is .*expected sides that are multiples of 2"):
+        build("disconnected:cnn", shape, outputs)
+
+
+def test_a_map_of_one_cells_features_is_no_map_of_the_mosaic(mosaic):
+    model, split, columns = mosaic
+    for name in ("gradcam", "eigencam", "guided_gradcam"):
+        with pytest.raises(xb.explainers.UnsupportedModelError, match="each layer of Disconnected sees a part of the"):
+            xb.explain(name, model, split.images, columns, device="cpu")

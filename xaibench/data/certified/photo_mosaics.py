@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 
@@ -38,9 +39,10 @@ class PhotoMosaics:
         self.info = DatasetInfo(
             f"mosaic:{os.fspath(directory)}",
             classes=self._photographs.info.classes,
-            image_shape=(3, 256, 256),
+            image_shape=(3, 224, 224),
             citation=_CITATION,
             licence="that of your photographs",
+            truth="use",
         )
 
     def sizes(self, parameters: Mapping[str, int]) -> tuple[int, int, int]:
@@ -61,7 +63,7 @@ class PhotoMosaics:
         network: Callable[[Tensor], Tensor] | None = None,
         seed: int = 0,
         side: int = 2,
-        size: int = 256,
+        size: int = 224,
         count: int = 25,
         least: float = 0.9,
         among: int = 1000,
@@ -111,7 +113,7 @@ class PhotoMosaics:
         if disconnected:
             numbers = test.cells * len(classes) + test.targets
             names = tuple(f"{name}, cell {cell + 1}" for cell in range(side**2) for name in classes)
-        info = DatasetInfo(self.info.name, names, (3, size, size), self.info.citation, self.info.licence)
+        info = dataclasses.replace(self.info, classes=names, image_shape=(3, size, size))
         return Dataset(
             Split(*other[:: side**2]),
             Split(*test[:0]),

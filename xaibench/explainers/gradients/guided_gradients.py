@@ -20,7 +20,7 @@ from xaibench.explainers.backward.layer_operations import NORMALISING, Operation
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
-from xaibench.explainers.shared.layer_activations import layer_name, run_layers
+from xaibench.explainers.shared.layer_activations import check_sees_whole, layer_name, run_layers
 
 #: What a ReLU passes back, from what comes back and its input.
 _Rule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
@@ -115,6 +115,7 @@ class GuidedGradCAM(Attribution):
         return self.by_chunk(attribute, images, targets)
 
     def _choose(self, model: nn.Module, images: Tensor) -> Layer:
+        check_sees_whole("guided_gradcam", model)
         runs = [run for run in run_layers(model, images) if isinstance(run.output, Tensor) and run.output.ndim == 4]
         if self.layer is None:
             convolutions = [run for run in runs if isinstance(run.module, nn.Conv2d)]

@@ -85,6 +85,19 @@ def with_layer_named(part: object, owner: str, model: nn.Module) -> Any:
     return replace(part, layer=layer_name(owner, model, layer))
 
 
+def check_sees_whole(owner: str, model: nn.Module) -> None:
+    """Refuse a network that cuts the image up before its first layer (its attribute ``sees_in_parts``).
+
+    Raises:
+        UnsupportedModelError: If it does.
+    """
+    if getattr(network_of(model), "sees_in_parts", False):
+        raise UnsupportedModelError(
+            f"{owner}: each layer of {type(network_of(model)).__name__} sees a part of the image, so that none has a "
+            "feature map of it. Explain the network of one part, on that part."
+        )
+
+
 def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Module | None = None) -> Layer:
     """The layer of that name, or the last that still knows where it looks.
 
@@ -106,11 +119,7 @@ def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Modu
     """
     if isinstance(name, nn.Module):
         name = layer_name(owner, model, name)
-    if getattr(network_of(model), "sees_in_parts", False):
-        raise UnsupportedModelError(
-            f"{owner}: each layer of {type(network_of(model)).__name__} sees a part of the image, so that none has a "
-            "feature map of it. Explain the network of one part, on that part."
-        )
+    check_sees_whole(owner, model)
     runs = run_layers(model, images)
     size = (images.shape[-2], images.shape[-1])
     if name is not None:

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from generators.photographs import COLOURS, EACH, coloured, write
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import MissingDataError
+from xaibench.data.photographs.labelled_photographs import class_of, ordered_classes
+
+WHOLE = {"size": 16, "splits": (0.0, 0.0, 1.0)}
+
+
+def save(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    for name in names:
+        Image.fromarray(coloured(rng, (90, 120, 30))).save(folder / name)
+
+
+def test_folders_are_classes_and_a_name_in_two_of_them_is_two_photographs(tmp_path):
+    write(tmp_path)
+    test = load(f"photographs:{tmp_path}", **WHOLE).test
+    assert len(test) == EACH * len(COLOURS)
+    assert len(set(test.groups.tolist())) == len(test)
+    assert not test.masks.any()
+    assert {one["annotated"] for one in test.meta} == {False}
+    names = list(COLOURS)
+    for image, target, known in zip(test.images, test.targets, test.meta, strict=True):
+        assert known["file"].partition("/")[0] == names[target]
+        assert (image.mean((1, 2)) * 255).numpy() == pytest.approx(COLOURS[names[target]], abs=6)
+
+
+def test_without_folders_the_names_say_the_class(tmp_path):
+    save(tmp_path, "cat_1.png", "cat.2.png", "great_dane_10.png")
+    (tmp_path / "notes.txt").write_text("no image")
+    data = load(f"photographs:{tmp_path}", **WHOLE)
+    assert data.classes == ("cat", "great_dane")
+    assert sorted(data.test.targets.tolist()) == [0, 0, 1]
+    assert class_of("n01440764.jpg") == "n01440764"
+    assert class_of("ILSVRC2012_val_00000293.JPEG") == "ILSVRC2012_val"
+
+
+def test_photographs_of_some_of_imagenets_classes_have_the_numbers_of_all(tmp_path):
+    save(tmp_path, "n02123045_1.png", "n15075141.png", "n01440764_tench.png")
+    data = load(f"photographs:{tmp_path}", **WHOLE)
+    assert len(data.classes) == len(set(data.classes)) == 1000
+    assert sorted(data.test.targets.tolist()) == [0, 281, 999]
+    assert ordered_classes({"n02123045", "cat"}) == ("cat", "n02123045")
+
+
+def test_the_seed_decides_the_order(tmp_path):
+    save(tmp_path, *(f"cat_{number}.png" for number in range(20)), "dog_1.png")
+    one, again, other = (load(f"photographs:{tmp_path}", seed=seed, **WHOLE).test.ids[:] for seed in (0, 0, 1))
+    assert one == again
+    assert one != other
+    assert sorted(one) == sorted(other)
+
+
+def test_a_folder_without_photographs_is_refused(tmp_path):
+    for folder in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(MissingDataError, match=r"photographs: .*Expected <class>/<any name>\.jpg"):
+            load(f"photographs:{folder}")

@@ -1,0 +1,105 @@
+"""The suite of mosaics: a folder and a network that it does not know, and a page without the folder's pictures."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from generators.photographs import COLOURS, write
+
+from xaibench.runfolder.sample_file import read_samples
+from xaibench.runner import SuiteError, load_suite, run
+from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.suites.narrowing import narrowed
+from xaibench.runner.suites.suite_tables import with_folders
+
+NETWORK = "generators.photographs:Colours"
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photographs")
+    write(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def folder(photographs, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XAIBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        asked = {"root": photographs, "models": [NETWORK], "explainers": ["saliency", "gradcam"]}
+        done = run("mosaic", tmp_path_factory.mktemp("run"), engine="serial", device="cpu", quick=True, **asked)
+    assert done.failures == {}
+    assert all("DiFull" in job or "disconnected" in job for job in done.inapplicable), "Grad-CAM of copies"
+    assert done.inapplicable
+    assert "mosaics of 24 photographs of 6 classes" in done.notes["GridPG 2×2"]
+    return done.folder
+
+
+def test_gridpg_is_scored_by_where_it_points_and_difull_by_leaks_too(folder):
+    scores = pd.read_parquet(folder / "scores.parquet")
+    asked = scores.groupby("dataset", observed=True)["metric"].unique().map(set).to_dict()
+    assert asked == {"GridPG 2×2": {"grid_pointing"}, "DiFull 2×2": {"grid_pointing", "leak", "use_auc"}}
+    assert set(scores["truth"]) == {"use"}
+    saliency = scores[(scores["explainer"] == "saliency") & (scores["dataset"] == "DiFull 2×2")]
+    means = saliency.groupby("metric", observed=True)["value"].mean()
+    assert means["leak"] == 0, "a gradient knows that the other cells cannot matter"
+    assert means["grid_pointing"] == 1
+    uniform = scores[(scores["explainer"] == "uniform") & (scores["metric"] == "leak")]
+    assert uniform["value"].to_numpy() == pytest.approx(np.ones(len(uniform)), abs=0.1)
+    samples = pd.read_csv(folder / "samples.csv")
+    assert (samples.groupby(["dataset", "group"]).size() == 4).all(), "the samples of one mosaic are a group"
+
+
+def test_no_picture_of_the_folder_is_kept_for_the_page(folder):
+    cells = read_samples(folder)
+    assert len(cells) == 2
+    for cell in cells:
+        assert (cell.images == 255).all()
+        assert cell.maps.max() == 1
+        assert not any(name in label for name in COLOURS for label in cell.labels)
+
+
+def test_the_network_and_the_folder_must_be_given(monkeypatch, photographs):
+    monkeypatch.delenv("XAIBENCH_DATA", raising=False)
+    with pytest.raises(SuiteError, match=r"mosaic leaves the network open; give one with --model NAME"):
+        run("mosaic", root=photographs)
+    with pytest.raises(SuiteError, match=r"about a folder of yours, mosaic:\$XAIBENCH_DATA.*Give --root DIR"):
+        run("mosaic", models=["efficientnet_lite0"])
+    assert "XAIBENCH_DATA" not in os.environ
+
+
+def test_another_network_is_another_data_set(monkeypatch, photographs):
+    monkeypatch.setenv("XAIBENCH_DATA", str(photographs))
+    suite, _ = load_suite("mosaic", quick=True)
+
+    def asked(name):
+        plan = make_plan(with_folders(narrowed(suite, models=[name], explainers=["saliency"])))
+        return {cell.label: cell.data for cell in plan.cells}
+
+    one, other = asked(NETWORK), asked("generators.networks:Small")
+    assert one["GridPG 2×2"].network[0] == one["DiFull 2×2"].network[0] == NETWORK
+    assert one["GridPG 2×2"].key != other["GridPG 2×2"].key
+    assert one["DiFull 2×2"].sizes == (2, 0, 8)
+
+
+def test_a_pretrained_network_comes_with_its_own_last_layer(monkeypatch, tmp_path):
+    from generators.photographs import coloured
+    from PIL import Image
+
+    Image.fromarray(coloured(np.random.default_rng(0), (9, 9, 9))).save(tmp_path / "n01440764.png")
+    monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path))
+    suite = with_folders(narrowed(load_suite("mosaic", quick=True)[0], models=["resnet18"], explainers=["saliency"]))
+    trained = [dict(training.build) for cell in make_plan(suite).cells for training in cell.trainings]
+    assert trained == [{"head": "pretrained"}, {"side": 2}]
+
+
+def test_a_cell_names_metrics_that_the_suite_has():
+    suite, _ = load_suite("mosaic")
+    assert {cell.label for cell in narrowed(suite, models=["cnn"], metrics=["leak"]).cells} == {
+        "DiFull 2×2",
+        "DiFull 3×3",
+    }
+    grid = narrowed(suite, models=["cnn"], datasets=["GridPG 2×2"])
+    with pytest.raises(SuiteError, match="mosaic has no cell that is scored by"):
+        narrowed(grid, models=["cnn"], metrics=["leak"])
