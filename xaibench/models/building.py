@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from xaibench.core.compute.random_state import isolated_rng
@@ -67,6 +68,11 @@ def _shape(in_shape: object) -> tuple[int, int, int]:
     if len(sides) == 3 and all(isinstance(side, int | np.integer) and side > 0 for side in sides):
         return int(sides[0]), int(sides[1]), int(sides[2])
     raise ValueError(f"in_shape={in_shape!r}: expected (C, H, W), three whole numbers above 0.")
+
+
+def drawn_seed() -> int:
+    """A seed for a network inside of another, drawn from the state that :func:`build` has seeded for that one."""
+    return int(torch.randint(2**31, ()))
 
 
 def as_it_comes(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

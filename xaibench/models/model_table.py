@@ -16,8 +16,8 @@ _IMAGENET = (
 )
 
 #: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm,
-#: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly, ``"disconnected:<name>"`` a copy of
-#: a network for each cell of a mosaic.
+#: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly, ``"blind:<name>"`` a network that
+#: reads some pixels only, ``"disconnected:<name>"`` a copy of a network for each cell of a mosaic.
 MODELS = Registry(
     "model",
     {
@@ -29,6 +29,7 @@ MODELS = Registry(
     schemes={
         "timm": "xaibench.models.networks.timm_networks:Timm",
         "certified": "xaibench.models.certified.hand_set:HandSet",
+        "blind": "xaibench.models.certified.blinding:BlindNetwork",
         "disconnected": "xaibench.models.certified.cell_networks:DisconnectedCopies",
     },
 )

@@ -9,7 +9,7 @@ from torch import nn
 
 import xaibench as xb
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
-from xaibench.models import blind, build, fit_many
+from xaibench.models import MODELS, blind, build, fit_many
 
 #: Of those that explain a small network: where a pixel has no effect, they say exactly zero.
 PROMISE_ZERO = {
@@ -118,3 +118,20 @@ def test_other_images_and_what_is_no_network_are_refused(visible):
         blind(nn.Flatten(), visible)(images(1, 1, 4, 4))
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
         blind(lambda x: x, visible)
+
+
+def test_a_blind_network_is_made_by_name_and_knows_what_it_sees_without_its_weights():
+    model = build("blind:mlp", (1, 8, 8), 2, rows=[2, 5], columns=[0, 4], seed=1)
+    images = torch.rand(3, 1, 8, 8)
+    changed = images.clone()
+    changed[:, :, ~MODELS.resolve("blind:mlp").visible((1, 8, 8), rows=[2, 5], columns=[0, 4])] = torch.nan
+    assert model(changed).equal(model(images))
+    assert int(model.visible.sum()) == 12
+    assert bool(model.visible[2:5, :4].all())
+    assert build("blind:llr", (1, 8, 8), 2).visible.all()
+
+
+@pytest.mark.parametrize("span", [[4, 4], [0, 9], [-1, 3], [2]])
+def test_a_span_that_is_none_of_the_image_is_refused(span):
+    with pytest.raises(ValueError, match=r"columns are \[.*\]; expected two numbers, the first that is read and"):
+        build("blind:mlp", (1, 8, 8), 2, columns=span)

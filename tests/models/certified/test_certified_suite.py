@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 
+import xaibench as xb
+from xaibench.data import load
 from xaibench.explainers import EXPLAINERS
+from xaibench.models import build
 from xaibench.models.certified.hand_set import HAND_SET
 from xaibench.runner import load_suite
 from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.stages.execution import execute
+from xaibench.runner.stages.execution import execute, read_maps
 from xaibench.runner.store.result_store import Store
 
 
@@ -18,8 +22,9 @@ def jobs():
 
 def test_all_networks_and_every_explainer_that_can_treat_one_are_in_it():
     suite, _ = load_suite("certified")
-    assert {f"certified:{name}" for name in HAND_SET} == {model for cell in suite.cells for model in cell.models}
-    assert all(model.startswith(f"{cell.datasets[0]}-") for cell in suite.cells for model in cell.models)
+    certified = [cell for cell in suite.cells if cell.datasets[0].startswith("certified:")]
+    assert {f"certified:{name}" for name in HAND_SET} == {model for cell in certified for model in cell.models}
+    assert all(model.startswith(f"{cell.datasets[0]}-") for cell in certified for model in cell.models)
     # These need global average pooling, attention, or stand in it under another name.
     assert set(EXPLAINERS) - {part.use for part in suite.explainers} == {"cam", "attention_rollout", "lrp"}
 
@@ -37,4 +42,35 @@ def test_its_jobs_score_what_the_network_uses(jobs, tmp_path):
     assert np.nanmax(leaks["saliency"]) == 0
     assert 0.8 < np.nanmean(leaks["rise"]) < 1.2
     trained = [store.load_meta("train", key) for job in jobs if job.stage == "train" for key in job.results]
-    assert [record["test_accuracy"] for record in trained] == [1.0, 1.0]
+    assert [record["test_accuracy"] for record in trained[:2]] == [1.0, 1.0]
+    assert len(trained) == 3
+
+
+def test_blind_networks_see_all_half_or_none_of_the_pattern():
+    cells = [cell for cell in load_suite("certified")[0].cells if cell.models == ("blind:cnn",)]
+    assert len(cells) == 6
+    for cell in cells:
+        masks = load(cell.datasets[0], seed=0, n_samples=100).test.masks.float()
+        seen = build(*cell.models, (1, 8, 8), 2, **cell.build).visible
+        share = masks[:, seen].sum() / masks.sum()
+        assert share == {"all seen": 1, "half seen": 0.5, "none seen": 0}[cell.label.partition(", ")[2]]
+
+
+def test_one_map_is_held_to_what_the_network_sees_and_to_what_the_data_tell(jobs, tmp_path):
+    store = Store(tmp_path)
+    blind = [job for job in jobs if job.about()["model"] == "blind:cnn" or job.about()["dataset"].startswith("xai")]
+    wanted = {"": {""}, "saliency": {"", "leak", "emd_perf"}, "sobel": {"", "leak"}}
+    done = [job for job in blind if job.about()["metric"] in wanted.get(job.about()["explainer"], ())]
+    for job in done:
+        execute(job, store, "cpu")
+    test = load("xai-tris/lin-white-8x8", seed=0, n_samples=1000).test
+    left = torch.zeros(10, 8, 8, dtype=torch.bool)
+    left[..., :4] = True
+    scored = {(job.about()["explainer"], job.about()["metric"]): job for job in done if job.stage == "score"}
+    for (explainer, metric), job in scored.items():
+        maps, masks = read_maps(store, job.explain), left if metric == "leak" else test.masks[:10]
+        expected = getattr(xb, metric)(maps, masks, reduction="none")
+        assert store.load_table("score", job.key)["value"].to_numpy() == pytest.approx(np.asarray(expected)), explainer
+    assert len(scored) == 3
+    assert store.load_table("score", scored["saliency", "leak"].key)["value"].max() == 0
+    assert store.load_table("score", scored["sobel", "leak"].key)["value"].mean() > 0.8

@@ -7,6 +7,9 @@ the network, not about the data.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from xaibench.core.compute.model_probe import check_module
+from xaibench.core.part_info import ModelInfo
+from xaibench.models.building import build, drawn_seed
+from xaibench.models.model_table import MODELS
 
 
 class Blind(nn.Module):
@@ -110,3 +116,92 @@ def blind(network: nn.Module, visible: ArrayLike | Tensor) -> Blind:
             "of booleans, or of 0 and 1, that is true somewhere."
         )
     return Blind(copy.deepcopy(network), seen == 1)
+
+
+@dataclass(frozen=True)
+class BlindNetwork:
+    """What :func:`blind` makes of a network that is known by name, before its training: ``"blind:cnn"``.
+
+    Which pixels it reads is a parameter, so that it is known without the network's weights.
+
+    Attributes:
+        blinded: Name of the network (:func:`xaibench.models.build`).
+
+    Example:
+        >>> model = BlindNetwork("cnn")((1, 8, 8), 2, columns=(0, 4))
+        >>> int(model.visible.sum()), bool(model.visible[:, :4].all())
+        (32, True)
+    """
+
+    blinded: str
+
+    @property
+    def info(self) -> ModelInfo:
+        """What tables print."""
+        of = getattr(MODELS.resolve(self.blinded), "info", None) or ModelInfo(self.blinded)
+        return ModelInfo(f"{of.label}, blinded", of.citation, of.revision)
+
+    def visible(
+        self,
+        in_shape: tuple[int, int, int],
+        *,
+        rows: Sequence[int] | None = None,
+        columns: Sequence[int] | None = None,
+        network: Mapping[str, Any] | None = None,
+    ) -> Tensor:
+        """The pixels that the network reads.
+
+        Args:
+            in_shape: ``(C, H, W)``.
+            rows: As in a call; so are the others.
+            columns: Likewise.
+            network: Likewise; they decide nothing here.
+
+        Returns:
+            ``[H, W]`` bool, ``True`` = read.
+
+        Raises:
+            ValueError: If rows or columns are no span of the image.
+        """
+        seen = torch.zeros(in_shape[1:], dtype=torch.bool)
+        spans = [_span(*one) for one in (("rows", rows, in_shape[1]), ("columns", columns, in_shape[2]))]
+        seen[spans[0], spans[1]] = True
+        return seen
+
+    def __call__(
+        self,
+        in_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        rows: Sequence[int] | None = None,
+        columns: Sequence[int] | None = None,
+        network: Mapping[str, Any] | None = None,
+    ) -> nn.Module:
+        """The network, to be trained as any other.
+
+        Args:
+            in_shape: ``(C, H, W)``.
+            num_classes: Number of logits.
+            rows: The first that it reads, and the one after the last; None = all.
+            columns: Likewise.
+            network: Parameters of the network.
+
+        Returns:
+            From images ``[N, C, H, W]`` to logits ``[N, num_classes]``; a :class:`Blind`.
+
+        Raises:
+            ValueError: If rows or columns are no span of the image, or the network refuses shape or classes.
+        """
+        seen = self.visible(in_shape, rows=rows, columns=columns)
+        return blind(build(self.blinded, in_shape, num_classes, seed=drawn_seed(), **(network or {})), seen)
+
+
+def _span(name: str, given: Sequence[int] | None, length: int) -> slice:
+    if given is None:
+        return slice(0, length)
+    if len(given) != 2 or not 0 <= given[0] < given[1] <= length:
+        raise ValueError(
+            f"{name} are {list(given)}; expected two numbers, the first that is read and the one after the last, from "
+            f"0 to {length}."
+        )
+    return slice(*given)

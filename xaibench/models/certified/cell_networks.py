@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.compute.model_probe import check_module
 from xaibench.core.part_info import ModelInfo
-from xaibench.models.building import as_it_comes, build
+from xaibench.models.building import as_it_comes, build, drawn_seed
 from xaibench.models.model_table import MODELS
 
 
@@ -155,4 +155,5 @@ class DisconnectedCopies:
             )
         shape = (channels, height // side, width // side)
         stated = as_it_comes(self.copied, network or {})
-        return disconnected(build(self.copied, shape, num_classes // side**2, **stated), side).eval()
+        network_of_one = build(self.copied, shape, num_classes // side**2, seed=drawn_seed(), **stated)
+        return disconnected(network_of_one, side).eval()

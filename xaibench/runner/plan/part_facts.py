@@ -77,6 +77,21 @@ def metric_kind(metric: str) -> str:
     return getattr(part_info("metric", metric), "kind", "ground-truth")
 
 
+def is_of_use(metric: str) -> bool:
+    """Whether the metric's masks are of what a network uses, whatever the data set's are."""
+    return getattr(part_info("metric", metric), "own_truth", None) == "use"
+
+
+def is_blind(model: str) -> bool:
+    """Whether the model reads some pixels only, which it tells without its weights (``visible``)."""
+    return callable(getattr(registry("model").resolve(model), "visible", None))
+
+
+def visible_pixels(model: str, shape: tuple[int, int, int], build: Frozen) -> Any:
+    """``[H, W]`` bool: the pixels of an image that a blind model reads."""
+    return registry("model").resolve(model).visible(shape, **build)
+
+
 def skill_of(metric: str) -> str:
     """The metric that this one reads against chance; empty for one that has its own scores."""
     return str(getattr(part_info("metric", metric), "skill_of", ""))

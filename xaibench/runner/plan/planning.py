@@ -13,7 +13,9 @@ from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
 from xaibench.runner.plan.part_facts import (
     asked_network,
     built_with,
+    is_blind,
     is_fitted,
+    is_of_use,
     metric_kind,
     network_facts,
     part_info,
@@ -153,10 +155,19 @@ def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: Named
 def _plan_scores(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
     for metric in suite.metrics_of(cell):
         asked = network if metric_kind(metric.use) in ("model", "explainer") else None
-        yield _score_job(suite, explain, asked, metric)
+        # The data set's masks say what the data tell; what a blind network can use are the pixels that it reads.
+        training = network.trainings[0]
+        blind = (training.model, training.build) if is_of_use(metric.use) and is_blind(training.model) else None
+        yield _score_job(suite, explain, asked, metric, blind)
 
 
-def _score_job(suite: Suite, explain: ExplainJob, asked: Network | None, metric: NamedPart) -> ScoreJob:
+def _score_job(
+    suite: Suite,
+    explain: ExplainJob,
+    asked: Network | None,
+    metric: NamedPart,
+    blind: tuple[str, Frozen] | None = None,
+) -> ScoreJob:
     """The job of a metric; that of one that reads another against chance stands behind that of the other.
 
     The other is the suite's own where it has the same parameters; else it is scored too, and not shown.
@@ -167,7 +178,7 @@ def _score_job(suite: Suite, explain: ExplainJob, asked: Network | None, metric:
         parameters = shared_parameters("metric", use, metric.parameters)
         same = [part for part in suite.metrics if (part.use, part.parameters) == (use, parameters)]
         raw = _score_job(suite, explain, None, next(iter(same), NamedPart(use, use, parameters)))
-    return ScoreJob(explain, asked, metric, suite.explaining.protocol, revised, raw)
+    return ScoreJob(explain, asked, metric, suite.explaining.protocol, revised, raw, blind)
 
 
 def _convolves(network: Network) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from xaibench.core.frozen import Frozen
 from xaibench.runner.plan import part_facts
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network
@@ -21,6 +22,8 @@ class ScoreJob(Job):
     Attributes:
         network: For a metric that asks the model.
         raw: For one that reads another against chance: the job of those scores, from which these follow.
+        blind: Model and parameters of a network that reads some pixels only, for a metric of what the network uses:
+            these pixels are its masks, whatever the data set's are.
     """
 
     stage: ClassVar[Stage] = "score"
@@ -30,6 +33,7 @@ class ScoreJob(Job):
     protocol: str
     revision: str
     raw: ScoreJob | None = None
+    blind: tuple[str, Frozen] | None = None
 
     @property
     def needs(self) -> tuple[Job, ...]:

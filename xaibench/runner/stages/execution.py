@@ -21,6 +21,7 @@ from xaibench.evaluation.placed_networks import placed
 from xaibench.evaluation.protocol import Protocol
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
+from xaibench.runner.plan.part_facts import visible_pixels
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.network_training import WEIGHTS, make_network, train
 from xaibench.runner.stages.sample_data import batches, image_marks, make_data, read_data, read_test_split
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor, nn
 
+    from xaibench.core.frozen import Frozen
     from xaibench.core.vocabulary import Output, Precision
     from xaibench.data import Split
 
@@ -134,12 +136,20 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     tables, start = [], 0
     with _computing(job.explain, device):
         network = placed(read_network(store, job.network), device) if job.network else None
-        for batch in batches(split, 0, len(maps)):
+        for images, masks, targets in batches(split, 0, len(maps)):
+            batch = (images, masks if job.blind is None else _visible(job.blind, images), targets)
             table = metric(maps[start : start + len(batch[2])], batch, network, explainer)
             table["sample"] += start
             tables.append(table)
             start += len(table)
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
+
+
+def _visible(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
+    """``[n, H, W]``: the pixels that a blind network reads, the same in every image."""
+    channels, height, width = images.shape[1:]
+    seen: Tensor = visible_pixels(blind[0], (channels, height, width), blind[1])
+    return seen.expand(len(images), height, width)
 
 
 def _against_chance(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd.DataFrame:
