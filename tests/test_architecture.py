@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "runner": FOUNDATION | PARTS | {"suites", "statistics", "evaluation", "runfolder"},
     "report": FOUNDATION | {"statistics", "runfolder"},
     "hub": FOUNDATION | {"data", "report", "runfolder"},
+    "compat": FOUNDATION | PARTS | {"evaluation"},
     "cli": FOUNDATION | PARTS | {"suites", "statistics", "evaluation", "runner", "report", "hub"},
     "__main__": {"cli"},
     "__init__": FOUNDATION

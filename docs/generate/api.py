@@ -68,7 +68,14 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "explainers": ("Explainers", (Section("xaibench.explainers", paths=_explainers()),)),
         "metrics": ("Metrics", (Section("xaibench.metrics"),)),
         "torchmetrics": ("TorchMetrics", (Section("xaibench.metrics.torchmetrics", _written_by_hand()),)),
-        "evaluation": ("Evaluation", (Section("xaibench.evaluation"), Section("xaibench.statistics"))),
+        "evaluation": (
+            "Evaluation",
+            (
+                Section("xaibench.evaluation"),
+                Section("xaibench.statistics"),
+                Section("xaibench.compat.xaibenchmark", ("load_dataset", "evaluate_method")),
+            ),
+        ),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),

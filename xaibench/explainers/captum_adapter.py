@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import captum.attr
-import numpy as np
 import torch
 from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice
 from xaibench.core.compute.modes import unharmed
-from xaibench.core.compute.random_state import isolated_rng
+from xaibench.core.compute.random_state import seeded_globals
 from xaibench.explainers.shared.interface import Channels, reduce_channels
 
 # Set by explain itself, or not a parameter of the maps.
@@ -77,7 +76,7 @@ class CaptumMethod:
         arguments = {name: _moved(value, x) for name, value in self.arguments.items()}
         own = getattr(method, "forward_func", None)
         guard = unharmed(own) if isinstance(own, nn.Module) else nullcontext()
-        with _seeded(self.seed, x.device), guard, torch.enable_grad():
+        with seeded_globals(self.seed, x.device), guard, torch.enable_grad():
             found = method.attribute(x.detach().clone().requires_grad_(), target=targets.to(x.device), **arguments)
         if not isinstance(found, Tensor) or found.shape[1:] != images.shape[1:]:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
@@ -157,15 +156,3 @@ def _moved(value: Any, images: Tensor) -> Any:
     if isinstance(value, tuple):
         return tuple(_moved(item, images) for item in value)
     return value
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's and NumPy's global generators, and put their state back."""
-    state = np.random.get_state()
-    with isolated_rng(seed, device):
-        np.random.seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(state)

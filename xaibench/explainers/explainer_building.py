@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from xaibench.core.messages import unknown
 from xaibench.explainers.explainer_table import EXPLAINERS
+from xaibench.explainers.shared.exact_template import ExactMethod, is_exact
 from xaibench.explainers.shared.interface import Explainer
 
 
@@ -48,6 +49,8 @@ cell, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     _check_parameters(part, parameters)
     if inspect.isclass(part):
         return cast(Explainer, part(**parameters))
+    if is_exact(part):
+        return ExactMethod(functools.partial(part, **parameters) if parameters else part)
     if not parameters:
         return cast(Explainer, part)
     if dataclasses.is_dataclass(part):
