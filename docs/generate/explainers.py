@@ -46,7 +46,7 @@ FAMILIES = {
         "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
         "explained output by A_k. Their maps are not scaled to [0, 1]."
     ),
-    "Attention": "For transformers made of `nn.MultiheadAttention`.",
+    "Attention": "For transformers, whoever computes their attention: torchvision, timm, `nn.MultiheadAttention`.",
     "Perturbations": (
         "They only run the network forwards, and so explain any. `n_samples=None` takes 2 F + 2048 for F features, "
         "at most 2²² / F and at least 50; the XAI-TRIS suites state the published 50 (LIME) and 25 (Kernel SHAP)."

@@ -115,7 +115,7 @@ class AppliedExplainer:
         Raises:
             ValueError: If the layer is none of its modules.
         """
-        from xaibench.explainers.shared.layer_activations import with_layer_named
+        from xaibench.explainers.shared.layer_runs import with_layer_named
 
         self._part = with_layer_named(self._part, self.name, model)
 

@@ -23,7 +23,7 @@ from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import Channels, Countable, Explainer, UnsupportedModelError
-from xaibench.explainers.shared.layer_activations import with_layer_named
+from xaibench.explainers.shared.layer_runs import with_layer_named
 from xaibench.explainers.shared.memory_retry import within_memory
 from xaibench.explainers.shared.softmax_end import take_logits
 

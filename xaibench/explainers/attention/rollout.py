@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.attention.attention_calls import attending
+from xaibench.explainers.attention.token_places import TokenLayout, Tokens, token_layout
 from xaibench.explainers.shared.interface import UnsupportedModelError, chunks
-from xaibench.explainers.shared.layer_activations import (
-    Resize,
-    forward_rows,
-    network_of,
-    patch_grid,
-    resized,
-    run_layers,
-)
+from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resized
 
 
 @described(
@@ -35,8 +27,12 @@ from xaibench.explainers.shared.layer_activations import (
 class AttentionRollout:
     """The product over the layers of (A + I) / 2, with A the attention, averaged over the heads (section 3).
 
-    The map is the row of the class token (the first), at the patches; where there is no such token, the mean of all
-    rows. Never negative, and the same for every target: it knows nothing of the class.
+    The map is the row of the token that the head reads, at the patches; where it reads several (those of all patches,
+    averaged, or a class and a distillation token), the mean of their rows. Never negative, and the same for every
+    target: it knows nothing of the class.
+
+    Beyond the paper, in a transformer of windows (Swin) A is zero between tokens of different windows, and where
+    patches are merged so are their rows, by their mean.
 
     Attributes:
         resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
@@ -57,61 +53,59 @@ class AttentionRollout:
         """Maps ``[N, H, W]``, or as large as the grid of patches without ``resize``; targets are not looked at.
 
         Raises:
-            UnsupportedModelError: If the network is no transformer of ``nn.MultiheadAttention`` over patches.
+            UnsupportedModelError: If the network has no attention, or its tokens cannot be placed in the image.
         """
-        size = (images.shape[-2], images.shape[-1])
-        runs = run_layers(model, images)
-        last = [run for run in runs if isinstance(run.module, nn.MultiheadAttention)]
-        if not last:
+        layout = token_layout("attention_rollout", model, images)
+        _check_same_tokens(layout)
+        parts = [_roll(model, layout, x) for (x,) in chunks(forward_rows(images, self.batch_size), images)]
+        return resized(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
+
+
+def _roll(model: nn.Module, layout: TokenLayout, images: Tensor) -> Tensor:
+    """``[n, h, w]``: how much of each patch is in the tokens that the head reads."""
+    with attending(model) as seen, torch.no_grad():
+        model(images)
+    first = layout.layers[0]
+    # [n, tokens, tokens of the first layer]: how much of these is in each token.
+    rollout = torch.eye(first.count, dtype=images.dtype, device=images.device).expand(len(images), -1, -1)
+    before = first
+    for tokens, attention in zip(layout.layers, seen, strict=True):
+        if tokens.count != before.count:
+            rollout = _merged(rollout, before.grid, tokens.grid)
+        rollout = _attended(rollout, tokens, attention.weights.mean(1).to(rollout.dtype))
+        before = tokens
+    rows = rollout[:, layout.read.to(rollout.device)].mean(1)
+    return rows[:, first.extra :].reshape(-1, *first.grid)
+
+
+def _attended(rollout: Tensor, tokens: Tokens, attention: Tensor) -> Tensor:
+    """(A + I) / 2 times what came before, window by window; padding holds nothing."""
+    places = tokens.places.to(rollout.device)
+    padded = torch.cat([rollout, torch.zeros_like(rollout[:, :1])], 1)
+    windows = padded[:, places]
+    windows = (attention.reshape(-1, len(places), *attention.shape[1:]) @ windows + windows) / 2
+    there = places.flatten() >= 0
+    return rollout.index_copy(1, places.flatten()[there], windows.flatten(1, 2)[:, there])
+
+
+def _merged(rollout: Tensor, grid: tuple[int, int], coarse: tuple[int, int]) -> Tensor:
+    """The mean of the rows of the patches that become one."""
+    rows = rollout.transpose(1, 2).reshape(len(rollout), -1, *grid)
+    return nn.functional.adaptive_avg_pool2d(rows, coarse).flatten(2).transpose(1, 2)
+
+
+def _check_same_tokens(layout: TokenLayout) -> None:
+    """Refuse tokens that are neither those of the layer before nor these merged."""
+    before = layout.layers[0]
+    for tokens, attention in zip(layout.layers, layout.attentions, strict=True):
+        shape = tuple(attention.weights.shape[-2:])
+        merged = before.extra == tokens.extra == 0 and all(
+            a >= b for a, b in zip(before.grid, tokens.grid, strict=True)
+        )
+        if shape[0] != shape[1] or (tokens.count != before.count and not merged):
             raise UnsupportedModelError(
-                f"attention_rollout: {type(network_of(model)).__name__} runs no nn.MultiheadAttention, whose attention "
-                "it needs. Use a transformer made of it (torchvision's ViT), or gradcam or rise."
+                f"attention_rollout: the attention of layer {attention.name!r} is over {shape} of {tokens.count} "
+                f"tokens, that before over {before.count}; expected self-attention over the same tokens in every "
+                "layer, or over patches that are merged. Use gradcam, or rise."
             )
-        parts = [self._roll(model, x) for (x,) in chunks(forward_rows(images, self.batch_size), images)]
-        rollout = torch.cat(parts)
-        grid = patch_grid(runs, size, rollout)
-        if grid is None or grid[0] * grid[1] > rollout.shape[1]:
-            raise UnsupportedModelError(
-                f"attention_rollout: the attention is over {rollout.shape[1]} tokens, but no layer has a grid of at "
-                "most as many patches. Expected a convolution that cuts the image into patches."
-            )
-        patches = grid[0] * grid[1]
-        rows = rollout[:, 0] if rollout.shape[1] > patches else rollout.mean(1)
-        return resized(rows[:, -patches:].reshape(-1, *grid), size, self.resize)
-
-    def _roll(self, model: nn.Module, images: Tensor) -> Tensor:
-        """``[n, T, T]``: how much of each token's input is in each token's output."""
-        with _attention(model) as attentions, torch.no_grad():
-            model(images)
-        rollout = torch.eye(attentions[0].shape[-1], dtype=images.dtype, device=images.device)
-        for attention in attentions:
-            if attention.shape[1:] != rollout.shape[-2:]:
-                raise UnsupportedModelError(
-                    f"attention_rollout: one attention is over {tuple(attention.shape[1:])} tokens, others over "
-                    f"{tuple(rollout.shape[-2:])}; expected self-attention over the same tokens in every layer."
-                )
-            # (A + I) / 2 times what came before
-            rollout = (attention @ rollout + rollout) / 2
-        return rollout
-
-
-@contextmanager
-def _attention(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Hold the attention ``[N, T, T]`` of every ``nn.MultiheadAttention``, averaged over the heads, as they run."""
-    held: list[Tensor] = []
-
-    def ask(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        call = inspect.signature(module.forward).bind(*args, **kwargs)
-        call.arguments.update(need_weights=True, average_attn_weights=True)
-        return call.args, call.kwargs
-
-    handles = []
-    try:
-        for module in model.modules():
-            if isinstance(module, nn.MultiheadAttention):
-                handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
-                handles.append(module.register_forward_hook(lambda m, inputs, out: held.append(out[1])))
-        yield held
-    finally:
-        for handle in handles:
-            handle.remove()
+        before = tokens

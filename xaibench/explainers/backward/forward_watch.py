@@ -11,8 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from xaibench.core.compute.modes import unharmed
 from xaibench.explainers.backward.layer_operations import Operation, is_rectifier, kind_of, out_of_place, tensors_in
+from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import UnsupportedModelError
-from xaibench.explainers.shared.layer_activations import network_of
 
 
 class Watch(TorchFunctionMode):

@@ -19,6 +19,7 @@ from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
+from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import (
     UnsupportedModelError,
     blocks,
@@ -30,10 +31,9 @@ from xaibench.explainers.shared.layer_activations import (
     fastest_layout,
     find_layer,
     forward_rows,
-    network_of,
     resized,
-    run_layers,
 )
+from xaibench.explainers.shared.layer_runs import run_layers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xaibench.explainers.shared.layer_activations import network_of
+from xaibench.explainers.shared.explained_output import network_of
 
 Pair: TypeAlias = tuple[int, int]
 

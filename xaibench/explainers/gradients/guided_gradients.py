@@ -20,7 +20,7 @@ from xaibench.explainers.backward.layer_operations import NORMALISING, Operation
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
-from xaibench.explainers.shared.layer_activations import check_sees_whole, layer_name, run_layers
+from xaibench.explainers.shared.layer_runs import check_sees_whole, layer_name, run_layers
 
 #: What a ReLU passes back, from what comes back and its input.
 _Rule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]

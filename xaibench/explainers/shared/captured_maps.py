@@ -38,6 +38,7 @@ class Layer:
         name: As in ``network.named_modules()``.
         module: The layer.
         grid: Rows and columns of patches when the output is tokens; ``None`` when it is a feature map.
+        channels_last: Whether a feature map is ``[N, h, w, C]``, as in Swin transformers.
         activated: Whether not the output is meant, but what a function makes of it right after (``F.relu``).
     """
 
@@ -45,11 +46,12 @@ class Layer:
     module: nn.Module
     grid: tuple[int, int] | None = None
     activated: bool = False
+    channels_last: bool = False
 
     def as_maps(self, output: Tensor) -> Tensor:
         """The feature maps ``[N, C, h, w]`` in an output of the layer, or in its gradient."""
         if self.grid is None:
-            return output
+            return output.permute(0, 3, 1, 2) if self.channels_last else output
         patches = output[:, -math.prod(self.grid) :]
         return patches.transpose(1, 2).reshape(len(output), -1, *self.grid)
 

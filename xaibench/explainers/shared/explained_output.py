@@ -78,6 +78,18 @@ class ExplainedOutput(nn.Module):
         return margins(logits) if self.output == "margin" else logits
 
 
+def network_of(model: nn.Module) -> nn.Module:
+    """The classifier itself, without the head that chooses the explained output; layers are named from here.
+
+    Args:
+        model: An :class:`ExplainedOutput`, or any other, which is its own network.
+
+    Returns:
+        The network.
+    """
+    return model.network if isinstance(model, ExplainedOutput) else model
+
+
 class _ExactSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> Tensor:

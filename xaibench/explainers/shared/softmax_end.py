@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from xaibench.core.messages import warn_caller
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.shared.layer_activations import run_layers
+from xaibench.explainers.shared.layer_runs import run_layers
 
 #: How far the sum of probabilities may be from 1, in half and in other precision.
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
