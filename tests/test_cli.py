@@ -12,6 +12,7 @@ import xaibench
 from xaibench.cli import app
 from xaibench.cli.list_command import _readiness
 from xaibench.data import DATASETS
+from xaibench.metrics import METRICS
 
 SUITE = """
 name = "small"
@@ -51,6 +52,10 @@ def test_help_shows_the_way(invoke):
 
 def test_list(invoke):
     assert "integrated_gradients  Integrated Gradients" in invoke("list", "explainers").output
+    lines = invoke("list", "metrics").output.splitlines()[1:]
+    told = {line.split()[0]: line.partition("; truth: ")[2] for line in lines}
+    assert (told["iou"], told["leak"], told["road"]) == ("that of the masks", "use", "intervention")
+    assert (set(told), told["sparseness"]) == (set(METRICS), "none")
     everything = invoke("list")
     assert everything.exit_code == 0
     for name in ("xai-tris/xor-corr-8x8", "cnn", "lime", "emd_perf", "xai-tris-8x8-paper"):
@@ -211,7 +216,8 @@ def test_list_says_which_sets_are_ready(invoke, pets):
     lines = {line.split()[0]: line for line in invoke("list", "datasets", "--root", str(pets[1])).output.splitlines()}
     assert f"ready in {pets[1]}" in lines["pet"]
     assert "missing: xaibench prepare lidc" in lines["lidc"]
-    assert "generated" in lines["xai-tris/lin-white-8x8"]
+    assert "truth: data; generated" in lines["xai-tris/lin-white-8x8"]
+    assert "; truth: human; ready" in lines["pet"]
 
 
 def test_list_says_ready_only_where_there_are_annotated_images(pets, tmp_path, monkeypatch):

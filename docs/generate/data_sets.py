@@ -19,7 +19,10 @@ HEAD = """# Data sets
 Two kinds: the [XAI-TRIS](#xai-tris) sets are generated, and their important pixels known by construction; eight
 [sets of photographs and scans](#the-eight-annotated-sets), whose important pixels people have marked, are read from
 their official downloads. None of these comes with this library; the table says where each is, its section what to do.
-A [folder of your own](#folderdir) does as well.
+A [folder of your own](#folderdir) does as well. What a set holds a map to, its *truth*, is one of
+[four kinds](truths.md): *data* of the generated ones, *human* of those that people marked, a folder of your own among
+them, *use* of images for [networks that are known](certified.md). A set of your own says it in its `DatasetInfo`
+(`truth=`); one that says nothing is taken for *human*.
 
 ## XAI-TRIS
 
@@ -82,8 +85,8 @@ antialiasing, masks by the nearest pixel (an object smaller than that keeps the 
 Samples whose annotation or image is missing are left out and counted in the log; true negatives have an empty mask.
 Patients, and images that show two classes, are never divided between splits.
 
-| name | classes | size in its publication | images in Saliency-Bench, April 2025 | own parameters |
-|---|---|---|---|---|
+| name | classes | truth | size in its publication | images in Saliency-Bench, April 2025 | own parameters |
+|---|---|---|---|---|---|
 """
 
 #: What the sizes in today's table of Saliency-Bench are, where that is known.
@@ -106,7 +109,8 @@ def row(name: str, part: AnnotatedSet) -> str:
     classes = part.info.classes
     shown = ", ".join(classes) if len(classes) < 6 else f"{len(classes)}: {', '.join(classes[:4])}, ..."
     counts = ", ".join(f"{count:,} {what}" for what, count in part.info.published)
-    return f"| [`{name}`](#{name}) | {shown} | {counts} | {part.info.benchmark_size:,} | {own_parameters(part)} |\n"
+    known = f"{counts} | {part.info.benchmark_size:,}"
+    return f"| [`{name}`](#{name}) | {shown} | {part.info.truth} | {known} | {own_parameters(part)} |\n"
 
 
 def prose(part: type[AnnotatedSet]) -> str:

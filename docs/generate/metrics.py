@@ -23,6 +23,7 @@ from metric_notes import CASES
 from pictures import SHOWN_WITH
 from prose import plain, section
 
+from xaibench.core.truths import NO_TRUTH, TRUTHS
 from xaibench.metrics import METRICS, chance_level
 
 PICTURES = Path(__file__).parents[1] / "images" / "metrics"
@@ -37,7 +38,9 @@ KINDS = {
 }
 
 #: The kinds in a word.
-ASKS = {"ground-truth": "the ground truth", "map": "the map", "model": "the model", "explainer": "the explainer"}
+ASKS = {"ground-truth": "the masks", "map": "the map", "model": "the model", "explainer": "the explainer"}
+#: The kinds of truth as the table groups them: first what takes that of the masks it is given.
+TRUTH_ORDER = (None, *TRUTHS, NO_TRUTH)
 #: Maps by chance; what cuts them does so in the middle, for the published thresholds would mark all or half of each.
 CHANCE, THRESHOLD = 30, 0.5
 
@@ -60,6 +63,10 @@ by itself: neither its neighbours nor the size of the batch change it. Nothing h
 threshold or a resize; where a metric takes the magnitude of a map or norms it, this page says so. Undefined is `nan`,
 in its place; `xb.metrics.undefined_reasons(maps, masks, name)` says why. What is no map at all (`nan` in it, a shape
 that does not fit) is an error.
+
+Each is of one of [four kinds of truth](truths.md), and the table is in their order: a score against masks is of that
+which the masks are of (*data*, *use* or *human*), one that changes something is of an *intervention*; what describes
+the map asks for none.
 
 {table}
 
@@ -136,12 +143,13 @@ def interval(low: float, high: float) -> str:
 
 
 def table() -> str:
-    rows = ["| name | | asks | range | better |", "|---|---|---|---|---|"]
-    for name in METRICS:
+    rows = ["| name | | asks | truth | range | better |", "|---|---|---|---|---|---|"]
+    for name in sorted(METRICS, key=lambda name: TRUTH_ORDER.index(METRICS.resolve(name).info.own_truth)):
         metric = METRICS.resolve(name)
         info, summary = metric.info, plain((inspect.getdoc(metric) or "").partition("\n")[0])
         better = "higher" if info.higher_is_better else "lower"
-        cells = [f"[`{name}`](#{name})", summary, ASKS[info.kind], interval(*info.range), better]
+        truth = info.own_truth or "that of the masks"
+        cells = [f"[`{name}`](#{name})", summary, ASKS[info.kind], truth, interval(*info.range), better]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 

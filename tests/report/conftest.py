@@ -253,6 +253,10 @@ def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws nothing: for pages of which only words, tables and maps are asked."""
+    draw_nothing(monkeypatch)
+
+
+def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = {comparison_figures: ("ranking_figure", "agreement_figure"), page: ("band_figure", "overlay_figure")}
     drawn |= {sample_figures: ("map_figure",), score_figures: ("score_figure",)}
     for module, names in drawn.items():

@@ -44,7 +44,7 @@ def test_methods_are_ranked_by_the_skills_alone(skilled):
     by_score = board[[f"mean_rank:{name}" for name in SKILLS.values()]].mean(axis=1)
     assert board["mean_rank"].corr(by_score) < -0.9
     assert list(best_methods(skilled).columns[3:]) == ["Skill of EMD_perf", "Skill of Precision"]
-    assert {"EMD_perf", "Skill of EMD_perf"} <= set(ranked_methods(skilled).columns)
+    assert {"EMD_perf", "Skill of EMD_perf"} <= set(ranked_methods(skilled)[""].columns)
 
 
 def test_where_something_has_the_score_alone_all_are_ranked_by_that(skilled):

@@ -14,7 +14,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root
-from xaibench.core.part_info import DatasetInfo
+from xaibench.core.part_info import DatasetInfo, MetricInfo
 
 
 class Kind(enum.StrEnum):
@@ -34,7 +34,7 @@ def list_parts(
 ) -> None:
     """List the data sets, models, explainers, metrics and suites that a suite or a call can name.
 
-    Of the annotated data sets it says which are ready.
+    Of the annotated data sets it says which are ready, and of data sets and metrics of which kind of truth they are.
     """
     from xaibench.runner import SUITES, load_suite
 
@@ -55,12 +55,14 @@ _PACKAGE = {Kind.datasets: "data", Kind.models: "models", Kind.explainers: "expl
 
 def _label(part: object, root: Path | None) -> str:
     info = getattr(part, "info", None)
+    if isinstance(info, MetricInfo):
+        return f"{info.label}; truth: {info.own_truth or 'that of the masks'}"
     if not isinstance(info, DatasetInfo):
         return str(getattr(info, "label", ""))
     shape = "×".join(map(str, info.image_shape))
     chosen = getattr(part, "default_classes", None) or info.classes
     classes = " or ".join(chosen) if len(chosen) < 4 else f"{len(chosen)} classes"
-    return f"{classes}, {shape}; {_readiness(part, root)}"
+    return f"{classes}, {shape}; truth: {info.truth}; {_readiness(part, root)}"
 
 
 def _readiness(part: object, root: Path | None) -> str:

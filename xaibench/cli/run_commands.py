@@ -16,6 +16,7 @@ from xaibench.cli.terminal import Root, alarm, clear_errors, hint, made_folder_o
 from xaibench.core.atomic_files import written_to
 from xaibench.core.messages import listed
 from xaibench.core.progress import duration
+from xaibench.core.truths import question_of
 
 if TYPE_CHECKING:
     from xaibench.runner import Estimate
@@ -216,7 +217,10 @@ def _finish(folder: Path) -> None:
         from xaibench.report import best_methods, ranked_methods, write_report
 
         page = write_report(folder)
-        for table in (ranked_methods(folder), best_methods(folder)):
-            typer.echo()
+        ranked = ranked_methods(folder)
+        for truth, table in ranked.items():
+            typer.echo(f"\n{question_of(truth)}" if truth else "")
             print_table(table)
+        typer.echo()
+        print_table(best_methods(folder))
         typer.echo(f"\nReport page: {typer.style(page.resolve(), bold=True)}")

@@ -39,7 +39,7 @@ class TruthWords:
 
 
 #: The kinds, in the order in which tables show them.
-TRUTHS: Mapping[Truth, TruthWords] = {
+TRUTHS: Mapping[str, TruthWords] = {
     "data": TruthWords(
         "Does the map lie where the class information is?",
         "The images are generated: which pixels tell the classes apart is decided when they are made.",
@@ -69,6 +69,19 @@ TRUTHS: Mapping[Truth, TruthWords] = {
         "gone, and other ways of changing rank methods otherwise.",
     ),
 }
+
+
+def question_of(truth: str) -> str:
+    """What a kind of truth asks, as a heading; for what asks for none, what it is instead.
+
+    Example:
+        >>> question_of("use"), question_of("none")
+        ('Use: does the map lie on what this network uses?', 'No truth: what the map alone looks like')
+    """
+    if truth not in TRUTHS:
+        return "No truth: what the map alone looks like"
+    question = TRUTHS[truth].question
+    return f"{truth.capitalize()}: {question[0].lower()}{question[1:]}"
 
 
 def truth_of(metric: MetricInfo | None, dataset: DatasetInfo | None) -> Truth | Literal["none"]:

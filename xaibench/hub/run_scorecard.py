@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from xaibench._version import __version__
+from xaibench.core.truths import question_of
 from xaibench.hub.card_text import card, escape, fenced, table, without_folders
-from xaibench.report.numbers.leaderboards import leaderboard
+from xaibench.report.numbers.leaderboards import leaderboards
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL, TABLES
@@ -96,9 +97,10 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
     held = [(name, count, _WHAT[name]) for name, count in rows.items()]
     parts = [
         f"# {escape(run.title)}\n\n{about}" + (f"\n\n{escape(run.citation)}" if run.citation else ""),
-        f"## Leaderboard\n\n{_leaderboard(run, leaderboard(run, summary))}\n\nRanks and medians are over {counted}. "
-        "Mean rank: over all pairs and metrics, 1 is best. Above controls: in how many pairs the method's median is "
-        "better than that of every control. A method without a place was not scored in every pair, or is a control.",
+        f"## Leaderboard\n\n{_leaderboards(run, summary)}\n\nRanks and medians are over {counted}. "
+        "Mean rank: over all pairs and metrics of one kind of truth, 1 is best. Above controls: in how many pairs the "
+        "method's median is better than that of every control. A method without a place was not scored in every pair, "
+        "or is a control.",
         f"## Tables\n\n{table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
         f"## Settings\n\n{fenced(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
         f"## Versions\n\n{table(['what', 'version'], _versions(run.environment))}",
@@ -115,19 +117,25 @@ results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["
 `load_dataset("{repo}", "scores")` of the library `datasets` reads a table as well."""
 
 
-def _leaderboard(run: RunResults, board: pd.DataFrame) -> str:
-    columns = ["place", "method", "mean rank"]
-    for part in run.metrics.values():
+def _leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
+    """One for each kind of truth, below what it asks; of a folder that does not tell them apart, one."""
+    found = {truth: _leaderboard(run, truth, board) for truth, board in leaderboards(run, summary).items()}
+    return "\n\n".join(f"### {question_of(truth)}\n\n{board}" if truth else board for truth, board in found.items())
+
+
+def _leaderboard(run: RunResults, truth: str, board: pd.DataFrame) -> str:
+    columns, metrics = ["place", "method", "mean rank"], run.truths[truth]
+    for part in (run.metrics[name] for name in metrics):
         columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "above controls"]
-    return table(columns, [list(_line(run, row)) for _, row in board.iterrows()])
+    return table(columns, [list(_line(run, metrics, row)) for _, row in board.iterrows()])
 
 
-def _line(run: RunResults, row: pd.Series) -> Iterator[object]:
+def _line(run: RunResults, metrics: Sequence[str], row: pd.Series) -> Iterator[object]:
     part = run.explainers[str(row["explainer"])]
     yield "" if pd.isna(row["place"]) else str(int(row["place"]))
     yield part.label + (" (control)" if part.control else "")
     yield float(row["mean_rank"])
-    for metric in run.metrics:
+    for metric in metrics:
         yield float(row[f"median:{metric}"])
         yield f"{row[f'above:{metric}']}/{row[f'against:{metric}']}" if not part.control else ""
 

@@ -31,6 +31,8 @@ class PartWords:
         parameters: What it was run with: its defaults, and what the suite says in their place.
         own: Whether it is the user's, and not one of the library's.
         range: Smallest and largest possible value of a metric; infinite where there is none, or nothing says.
+        truth: The kind of truth that a metric's scores are of (:mod:`xaibench.core.truths`), as the scores themselves
+            say it; empty where nothing does, as in folders of before.
     """
 
     name: str
@@ -43,6 +45,7 @@ class PartWords:
     parameters: Frozen = field(default_factory=Frozen)
     own: bool = False
     range: tuple[float, float] = (-math.inf, math.inf)
+    truth: str = ""
 
     @classmethod
     def of(cls, name: str, known: Mapping[str, Any], *, label: str = "") -> PartWords:

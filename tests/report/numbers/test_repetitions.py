@@ -63,7 +63,7 @@ def test_who_is_first_is_counted_over_the_repetitions(repeated_run, few_cells_ru
     found = {}
     for folder in (repeated_run, few_cells_run):
         run = read_run(folder)
-        mine = boards(run, infer(run, summarise(run))[0])
+        (mine,) = boards(run, infer(run, summarise(run))[0]).values()
         found[folder] = first_places(mine)
         for k, metric in enumerate(mine.standings.metrics):
             counts = dict.fromkeys(mine.standings.explainers, 0.0)

@@ -173,3 +173,15 @@ def test_types_that_cannot_be_known_are_left_out():
 
     assert stated_types(unknown) == {"y": int}
     assert stated_types(Own)["levels"] == tuple[float, ...]
+
+
+def test_a_metric_of_what_is_used_is_refused_on_masks_of_something_else(tmp_path):
+    text = SUITE.replace("iou = { threshold = 0.5 }", "iou = { threshold = 0.5 }\nleak = {}")
+    message = (
+        r"line 26, \[metrics\] leak: leak asks 'Does the map lie on what this network uses\?', which the masks of "
+        r"xai-tris/lin-white-8x8 cannot answer .*Leave the metric or the data set out\."
+    )
+    with pytest.raises(SuiteError, match=message):
+        planned(tmp_path, text)
+    certified = text.replace("xai-tris/lin-white-8x8", "certified:or").replace('"mlp"', '"certified:or-mlp"')
+    assert planned(tmp_path, certified.replace("epochs = 1", 'method = "none"')).jobs

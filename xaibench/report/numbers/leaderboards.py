@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from xaibench.report.numbers.inference import cell_matrices, resampled_means
+from xaibench.report.numbers.inference import Matrices, cell_matrices, resampled_means
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL
@@ -33,6 +33,7 @@ class Standings:
 
     Attributes:
         run: The run.
+        truth: The kind of truth that all of it is of (:attr:`.RunResults.truths`).
         cells: ``[C]`` scenario, background and model.
         explainers: ``[M]`` names.
         metrics: ``[K]`` names.
@@ -40,23 +41,28 @@ class Standings:
     """
 
     run: RunResults
+    truth: str
     cells: tuple[tuple[str, str, str], ...]
     explainers: tuple[str, ...]
     metrics: tuple[str, ...]
     numbers: dict[str, Floats]
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """The metrics that methods are ranked by."""
+        return tuple(name for name in self.run.leading if name in self.metrics)
 
     def columns(self, cells: Sequence[int], metrics: Sequence[int] | None = None) -> dict[str, NDArray[Any]]:
         """How the explainers stand over some cells, ``[M]`` each, in the order of ``explainers``.
 
         Args:
             cells: Which.
-            metrics: Over which the mean ranks and places are; None = those that lead (:attr:`.RunResults.leading`). All
-                have their own columns.
+            metrics: Over which the mean ranks and places are; None = those that lead. All have their own columns.
 
         Returns:
             The columns of :func:`leaderboard`, ``nan`` where there is no place.
         """
-        over = [self.metrics.index(name) for name in self.run.leading] if metrics is None else list(metrics)
+        over = [self.metrics.index(name) for name in self.leading] if metrics is None else list(metrics)
         chosen = {name: array[list(cells)] for name, array in self.numbers.items()}
         ranked: NDArray[np.bool_] = np.any(~np.isnan(chosen["rank"][:, over]), axis=1)  # [c, M]
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
@@ -115,18 +121,20 @@ def _median(values: Floats) -> Floats:
     return median
 
 
-def standings(run: RunResults, summary: pd.DataFrame) -> Standings:
-    """The standings of a run.
+def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
+    """The standings of a run by the metrics of one kind of truth.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
-        :func:`xaibench.report.numbers.inference.infer`.
+            :func:`xaibench.report.numbers.inference.infer`.
+        truth: The kind, one of :attr:`.RunResults.truths`.
     """
-    ranked = summary[summary["rank"].notna()]
+    metrics = run.truths[truth]
+    ranked = summary[summary["rank"].notna() & summary["metric"].isin(metrics)]
     codes = {}
     names: dict[str, tuple[str, ...]] = {}
-    for key, known in (("explainer", run.explainers), ("metric", run.metrics)):
+    for key, known in (("explainer", run.explainers), ("metric", metrics)):
         there = set(ranked[key].astype(str))
         names[key] = tuple(name for name in known if name in there or key == "metric")
         codes[key] = ranked[key].astype(str).map({name: i for i, name in enumerate(names[key])}).to_numpy(int)
@@ -140,11 +148,22 @@ def standings(run: RunResults, summary: pd.DataFrame) -> Standings:
             table = np.full((len(cells), len(names["metric"]), len(names["explainer"])), np.nan)
             table[where] = ranked[column].astype("Float64").to_numpy(float, na_value=np.nan)
             numbers[column] = table
-    return Standings(run, cells, names["explainer"], names["metric"], numbers)
+    return Standings(run, truth, cells, names["explainer"], names["metric"], numbers)
 
 
-def leaderboard(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
-    """The explainers over all cells, best first.
+def leaderboards(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The leaderboard of each kind of truth (:attr:`.RunResults.truths`), as :func:`leaderboard` gives it."""
+    return {truth: leaderboard(run, summary, truth) for truth in run.truths}
+
+
+def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None) -> pd.DataFrame:
+    """The explainers over all cells by the metrics of one kind of truth, best first.
+
+    Args:
+        run: The run.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
+            :func:`xaibench.report.numbers.inference.infer`.
+        truth: The kind; None where the run has only one.
 
     Returns:
         One row for each explainer:
@@ -153,16 +172,23 @@ def leaderboard(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
           that were not (an explainer of convolutions only, or one whose jobs failed), since a mean over other cells is
           another quantity.
         - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
-        - ``mean_rank``: mean of the ranks over cells and leading metrics (:attr:`.RunResults.leading`).
-        - for each metric, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's median),
-          ``mean:METRIC`` (mean over the cells of the cell's mean),
-          ``best:METRIC`` (cells in which no explainer, control or not, has a better rank), ``above:METRIC`` (cells in
-          which its rank is above every control's) and ``against:METRIC`` (cells in which that can be asked; 0 for
-          controls).
+        - ``mean_rank``: mean of the ranks over cells and those metrics of the kind that lead
+          (:attr:`.RunResults.leading`).
+        - for each metric of the kind, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's
+          median), ``mean:METRIC`` (mean over the cells of the cell's mean), ``best:METRIC`` (cells in which no
+          explainer, control or not, has a better rank), ``above:METRIC`` (cells in which its rank is above every
+          control's) and ``against:METRIC`` (cells in which that can be asked; 0 for controls).
         - where the summary is one of :func:`.inference.infer`, ``sample_rank`` (mean over cells and metrics) and
           ``beats:METRIC`` (cells in which its mean is better than every control's by more than chance).
+
+    Raises:
+        ValueError: If it has several and none is named, or there is no such kind: none is averaged with another.
     """
-    found = standings(run, summary)
+    if truth is None and len(run.truths) == 1:
+        truth = next(iter(run.truths))
+    if truth not in run.truths:
+        raise ValueError(f"truth={truth!r}: expected one of {', '.join(map(repr, run.truths))}, which this run has.")
+    found = standings(run, summary, truth)
     return found.board(range(len(found.cells)))
 
 
@@ -178,7 +204,9 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
         ``"mean rank"``, and of up to three metrics the median over the cells and in how many of them the method beats
         the controls; of more, the mean rank by each.
     """
-    few = len(run.leading) <= 3
+    metrics = {name: part for name, part in run.metrics.items() if f"mean_rank:{name}" in board}
+    leading = [name for name in run.leading if name in metrics]
+    few = len(leading) <= 3
     rows = []
     for row in board.to_dict("records"):
         part = run.explainers[row["explainer"]]
@@ -188,13 +216,13 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
         shown = {"place": "" if pd.isna(row["place"]) else str(row["place"])}
         shown |= {"method": f"{part.label} ({marked})" if marked else part.label}
         shown |= {"mean rank": f"{row['mean_rank']:.2f}"}
-        for name, metric in run.metrics.items():
-            if not few and name not in run.leading:
+        for name, metric in metrics.items():
+            if not few and name not in leading:
                 continue
             number = f"{row[f'median:{name}']:.3f}" if few else f"{row[f'mean_rank:{name}']:.1f}"
             shown[metric.label] = "-" if number == "nan" else number
         if few:
-            beats = [(row[f"beats:{name}"], row[f"against:{name}"]) for name in run.leading]
+            beats = [(row[f"beats:{name}"], row[f"against:{name}"]) for name in leading]
             shown["beats controls in"] = " · ".join(f"{cells}/{of}" for cells, of in beats if of)
         rows.append(shown)
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["place", "method", "mean rank"])
@@ -202,7 +230,7 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
 
 def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     """The best method of each cell and, in the last row, over all cells; a printable column for each leading metric."""
-    board, leading = leaderboard(run, summary), {name: run.metrics[name] for name in run.leading}
+    found, leading = leaderboards(run, summary), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
         scenario, background, model = (str(name) for name in cell)
@@ -212,12 +240,15 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
             row[part.label] = _winner(run, ranked) if len(ranked) else "-"
         rows.append(row)
     columns = [*CELL, *(part.label for part in leading.values())]
-    if len(board.dropna(subset=["place"])):
+    placed = {truth: board.dropna(subset=["place"]) for truth, board in found.items()}
+    if any(len(board) for board in placed.values()):
         rows.append({"scenario": "all", "background": "", "model": ""})
         for metric, part in leading.items():
-            best = board.dropna(subset=["place"]).nsmallest(1, f"mean_rank:{metric}").iloc[0]
-            label = run.explainers[best["explainer"]].label
-            rows[-1][part.label] = f"{label} (mean rank {best[f'mean_rank:{metric}']:.1f})"
+            best = placed[part.truth].nsmallest(1, f"mean_rank:{metric}").to_dict("records")
+            named = [
+                f"{run.explainers[row['explainer']].label} (mean rank {row[f'mean_rank:{metric}']:.1f})" for row in best
+            ]
+            rows[-1][part.label] = named[0] if named else "-"
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -270,15 +301,20 @@ class Boards:
         return np.where(open_ended, np.nan, low), np.where(open_ended, np.nan, high)
 
 
-def boards(run: RunResults, summary: pd.DataFrame) -> Boards:
-    """The leaderboards of a run.
+def boards(run: RunResults, summary: pd.DataFrame) -> dict[str, Boards]:
+    """The leaderboards of a run, by their kind of truth (:attr:`.RunResults.truths`).
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.inference.infer`.
     """
-    found = standings(run, summary)
-    return Boards(found, dict(_choices(run, found.cells)), _means(run, found))
+    matrices = list(cell_matrices(run))
+    resampled = resampled_means(matrices, RESAMPLES)
+    every = {truth: standings(run, summary, truth) for truth in run.truths}
+    return {
+        truth: Boards(found, dict(_choices(run, found.cells)), _means(matrices, resampled, found))
+        for truth, found in every.items()
+    }
 
 
 def _choices(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[Choice, tuple[int, ...]]]:
@@ -296,18 +332,17 @@ def _choices(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator
             yield (first, second, third), fit
 
 
-def _means(run: RunResults, found: Standings) -> Floats:
+def _means(matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], found: Standings) -> Floats:
     """``[R, C, K, M]``; ``nan`` where a cell has no score."""
     shape = (RESAMPLES, len(found.cells), len(found.metrics), len(found.explainers))
     means = np.full(shape, np.nan, dtype=np.float32)
-    matrices = list(cell_matrices(run))
-    resampled = resampled_means(matrices, RESAMPLES)
     for cell in matrices:
         if cell.cell not in found.cells:
             continue
+        mine = [k for k, metric in enumerate(cell.metrics) if metric in found.metrics]
+        metrics = [found.metrics.index(cell.metrics[k]) for k in mine]
         for m, method in enumerate(cell.methods):
             if method in found.explainers:
-                metrics = [found.metrics.index(metric) for metric in cell.metrics]
                 place = found.cells.index(cell.cell), metrics, found.explainers.index(method)
-                means[:, *place] = resampled[cell.cell][1:, :, m]
+                means[:, *place] = resampled[cell.cell][1:, mine, m]
     return means.astype(np.float64)

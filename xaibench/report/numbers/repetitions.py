@@ -105,7 +105,7 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
     control = np.array([standings.run.explainers[name].control for name in standings.explainers], dtype=bool)
     directions = standings.run.metrics
     found = {}
-    for metric in standings.run.leading:
+    for metric in standings.leading:
         k = standings.metrics.index(metric)
         means = boards.means[:, :, k]  # [R, C, M]
         placed = ~control & ~np.isnan(means).any(axis=(0, 1))

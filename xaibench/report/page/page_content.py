@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
+from xaibench.core.truths import NO_TRUTH
 from xaibench.report.draw.sample_figures import palette
 from xaibench.report.numbers.accuracy_differences import margins
 from xaibench.report.numbers.leaderboards import Boards
@@ -100,13 +101,28 @@ def _duration(seconds: Any) -> str:
 _SPELLED_OUT = 3
 
 
-def verdict(run: RunResults, board: pd.DataFrame) -> list[str]:
-    """For each metric, the best method over all cells, and which methods never beat the controls."""
-    placed = records(board.dropna(subset=["place"]))
-    metrics = run.leading if placed else ()
+def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
+    """For each metric, the best method over all cells, and which methods never beat the controls; truth by truth."""
+    found = []
+    for truth, board in boards.items():
+        leading = tuple(name for name in run.leading if name in run.truths[truth])
+        sentences = _of_truth(run, leading, records(board.dropna(subset=["place"])))
+        if sentences and len(boards) > 1:
+            sentences[0] = f"{heading(truth)}: {sentences[0]}"
+        found += sentences
+    return found
+
+
+def heading(truth: str) -> str:
+    """A kind of truth as a heading, ``"Human"``; ``"The map alone"`` for what asks for none."""
+    return "The map alone" if truth == NO_TRUTH else truth.capitalize()
+
+
+def _of_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, Any]]) -> list[str]:
+    metrics = leading if placed else ()
     best = {metric: min(placed, key=lambda row: _or_last(row[f"mean_rank:{metric}"])) for metric in metrics}
     best = {metric: row for metric, row in best.items() if row[f"mean_rank:{metric}"] is not None}
-    if len(run.leading) <= _SPELLED_OUT:
+    if len(leading) <= _SPELLED_OUT:
         return [_sentence(run, metric, row, placed) for metric, row in best.items()]
     if not placed:
         return []
@@ -120,13 +136,13 @@ def verdict(run: RunResults, board: pd.DataFrame) -> list[str]:
         sentences.append(f"Metric by metric, the best are {named}.")
     lost = {
         run.explainers[row["explainer"]].label: sum(
-            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in run.leading
+            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in leading
         )
         for row in placed
     }
     named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
     if named:
-        of = f"of {len(run.leading)} metrics"
+        of = f"of {len(leading)} metrics"
         sentences.append(f"Beating the controls in no cell, by so many {of}: {named}.")
     return sentences
 
@@ -214,14 +230,15 @@ def summary_rows(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]
     return [row | {"codes": " ".join(of)} for row, of in zip(rows, zip(*codes, strict=True), strict=True)]
 
 
-def subject(run: RunResults, boards: Boards) -> str:
-    """Who the page looks at first: the user's own method, else the first of the leaderboard; empty without either."""
-    ranked = [row["explainer"] for row in board_rows(boards)]
-    placed = [row["explainer"] for row in board_rows(boards) if row["place"] is not None]
+def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
+    """Who the page looks at first: the user's own method, else the first of a leaderboard; empty without either."""
+    rows = [row for board in boards.values() for row in board_rows(board)]
+    ranked = [row["explainer"] for row in rows]
+    placed = [row["explainer"] for row in rows if row["place"] is not None]
     return next(iter([*(name for name in ranked if run.explainers[name].own), *placed]), "")
 
 
-def page_values(run: RunResults, boards: Boards) -> dict[str, Any]:
+def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]:
     """What the script must know: names and labels, leaderboards, the cells that have samples, the colours of maps."""
     return {
         "scenarios": [{"name": name, "label": place(name)} for name in run.scenarios],
@@ -236,19 +253,20 @@ def page_values(run: RunResults, boards: Boards) -> dict[str, Any]:
             | ({"raw": list(run.metrics).index(run.raw[part.name])} if part.name in run.raw else {})
             for part in run.metrics.values()
         ],
-        **board_values(boards),
+        "truths": {truth: board_values(board) for truth, board in boards.items()},
         "leader": subject(run, boards),
         "palette": base64.b64encode(palette().tobytes()).decode("ascii"),
     }
 
 
 def board_values(found: Boards) -> dict[str, Any]:
-    """What the page's script needs, as JSON-ready values.
+    """What the page's script needs of the leaderboards of a kind of truth, as JSON-ready values.
 
-    ``boards`` maps a choice (``"1..0"``: second scenario, any background, first model) to the number of its ``cells``;
-    ``over``: for all metrics, then for each, a row ``[place, cells, of, mean rank, rank over samples]`` an explainer;
-    and ``metrics``: for each a row ``[rank, mean, low, high, median, best, above, beats, against]`` an explainer.
-    Rows are in the order of ``ranked``; an explainer without a ranked score has None.
+    ``own`` are its metrics, as places in the run's order; ``boards`` maps a choice (``"1..0"``: second scenario, any
+    background, first model) to the number of its ``cells``; ``over``: for all of the metrics, then for each, a row
+    ``[place, cells, of, mean rank, rank over samples]`` an explainer; and ``metrics``: for each a row ``[rank, mean,
+    low, high, median, best, above, beats, against]`` an explainer. Rows are in the order of ``ranked``; an explainer
+    without a ranked score has None.
     """
     some = found.standings
     scopes: list[int | None] = [None, *range(len(some.metrics))] if len(some.metrics) > 1 else [None]
@@ -261,7 +279,8 @@ def board_values(found: Boards) -> dict[str, Any]:
             "over": [_lines(each, _OVER_METRICS) for each in scoped],
             "metrics": [_lines(columns, [f"{name}:{metric}" for name in _OF_METRIC]) for metric in some.metrics],
         }
-    return {"ranked": list(some.explainers), "boards": chosen}
+    own = [list(some.run.metrics).index(metric) for metric in some.metrics]
+    return {"own": own, "ranked": list(some.explainers), "boards": chosen}
 
 
 _OVER_METRICS = ("place", "cells", "of", "mean_rank", "sample_rank")

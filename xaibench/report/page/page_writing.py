@@ -20,7 +20,7 @@ from xaibench.report.draw.sample_figures import map_figures, overlay_figure, she
 from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
-from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboard, printable
+from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards, printable
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import (
@@ -108,7 +108,7 @@ class _Findings:
 
     summary: pd.DataFrame
     pairs: pd.DataFrame
-    boards: Boards
+    boards: dict[str, Boards]
     ranks: dict[str, Ranking]
     agreements: dict[tuple[str, str, str, str], Agreement]
     curves: dict[tuple[str, str, str], pd.DataFrame]
@@ -148,21 +148,24 @@ def file_names(names: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def ranked_methods(run_dir: Path) -> pd.DataFrame:
-    """The leaderboard over all cells, to print at the end of a run.
+def ranked_methods(run_dir: Path) -> dict[str, pd.DataFrame]:
+    """The leaderboards over all cells, to print at the end of a run.
 
     Args:
         run_dir: Folder that ``xaibench run`` wrote.
 
     Returns:
-        A row of text for each method and control, best mean rank first: its place, mean rank, and what it has reached
-        by each metric. Empty without scores.
+        For each kind of truth that the run's metrics are of (``"data"``, ``"use"``, ``"human"``, ``"intervention"``;
+        ``"none"`` for those that describe the map; ``""`` in a folder from before they were told apart) a row of text
+        for each method and control, best mean rank first: its place, mean rank, and what it has reached by each metric.
+        Empty without scores.
 
     Raises:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return printable(run, leaderboard(run, infer(run, summarise(run))[0]))
+    found = leaderboards(run, infer(run, summarise(run))[0])
+    return {truth: printable(run, board) for truth, board in found.items()}
 
 
 def best_methods(run_dir: Path) -> pd.DataFrame:
@@ -199,21 +202,22 @@ _SAMPLES = "<!-- samples -->"
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -> str:
     templates = environment()
-    board, first = board_rows(found.boards), subject(run, found.boards)
-    pairs = method_pairs(run, found.pairs, first, [row["explainer"] for row in board])
+    tables, first = {truth: board_rows(board) for truth, board in found.boards.items()}, subject(run, found.boards)
+    order = list(dict.fromkeys(row["explainer"] for rows in tables.values() for row in rows))
+    pairs = method_pairs(run, found.pairs, first, order)
     page = templates.get_template("report.html.j2").render(
         run=run,
         facts=facts(run),
-        verdict=verdict(run, leaderboard(run, found.summary)),
+        verdict=verdict(run, leaderboards(run, found.summary)),
         counts=counts(run, found.summary),
-        board=board,
+        boards={truth: rows for truth, rows in tables.items() if rows},
         pairs=pairs,
         pairs_data=json_block(pairs.data) if pairs else "",
         parameters=parameters(run),
         grids=grids(run, found.summary),
         ranks=found.ranks,
         claims=claims(run),
-        firsts=first_places(found.boards),
+        firsts={metric: said for board in found.boards.values() for metric, said in first_places(board).items()},
         reproducibility=reproducibility(run),
         all_scored=run.settings.get("explaining", {}).get("scored") == "all",
         promises=promises(run),
@@ -244,9 +248,9 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         script=script(),
         samples=Markup(_SAMPLES),
     )
-    tables = page_tables(page)
-    _write_tables(run.path, tables)
-    page = with_links(page, tables)
+    files = page_tables(page)
+    _write_tables(run.path, files)
+    page = with_links(page, files)
     return page.replace(_SAMPLES, _samples(templates, run, first, MOST - len(page.encode())), 1)
 
 

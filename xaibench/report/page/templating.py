@@ -13,6 +13,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from xaibench.core.truths import TRUTHS, question_of
 from xaibench.report.read.run_results import place
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -30,6 +31,8 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.filters |= {"number": number, "p": p_value, "place": place, "duration": duration, "memory": memory}
+    templates.filters["question"] = question_of
+    templates.globals["truths"] = TRUTHS
     return templates
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from xaibench.core.truths import TRUTHS
 from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
     Environment,
@@ -89,6 +90,17 @@ class RunResults:
             return {}
 
     @cached_property
+    def truths(self) -> dict[str, tuple[str, ...]]:
+        """The metrics by their kind of truth: nothing is averaged over two of them. In the order to show.
+
+        ``"none"`` are metrics that describe the map; of a folder of before, all are of ``""``.
+        """
+        of = {name: part.truth for name, part in self.metrics.items()}
+        order = (*TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True))  # what is no truth comes last
+        found = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
+        return {truth: names for truth, names in found.items() if names}
+
+    @cached_property
     def leading(self) -> tuple[str, ...]:
         """The metrics that methods are ranked by, in their order: of a score and its skill, the skill.
 
@@ -162,7 +174,7 @@ def read_run(run_dir: Path) -> RunResults:
     seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
     explainers = ordered(parts.explainers, seen["explainer"])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
-    models, metrics = ordered(parts.models, seen["model"]), ordered(parts.metrics, seen["metric"])
+    models, metrics = ordered(parts.models, seen["model"]), _by_truth(scores, parts.metrics)
     scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
     for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
@@ -184,6 +196,30 @@ def read_run(run_dir: Path) -> RunResults:
         environment=read_environment(run_dir),
         suite_toml=read_suite(run_dir),
     )
+
+
+def _by_truth(scores: pd.DataFrame, parts: Mapping[str, PartWords]) -> dict[str, PartWords]:
+    """The metrics with the truth of their scores; one that is of several, as data sets differ, is as many metrics.
+
+    The scores of such a one get its new names, ``"iou (data)"``.
+    """
+    known = ordered(parts, scores["metric"].cat.categories)
+    pairs = scores.groupby(["metric", "truth"], observed=True).size().index
+    of = {name: [truth for metric, truth in pairs if metric == name] for name in known}
+    found = {}
+    for name, part in known.items():
+        if len(of[name]) < 2:
+            found[name] = replace(part, truth="".join(of[name]))
+            continue
+        for truth in of[name]:
+            words = {"name": f"{name} ({truth})", "label": f"{part.label} ({truth})", "truth": truth}
+            if len(of.get(part.skill_of, ())) > 1:
+                words["skill_of"] = f"{part.skill_of} ({truth})"
+            found[words["name"]] = replace(part, **words)
+            rows = (scores["metric"] == name) & (scores["truth"] == truth)
+            scores["metric"] = scores["metric"].cat.add_categories(words["name"])
+            scores.loc[rows, "metric"] = words["name"]
+    return found
 
 
 def _known_first(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:

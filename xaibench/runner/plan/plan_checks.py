@@ -12,6 +12,7 @@ from typing import Any
 from xaibench.core.frozen import Frozen
 from xaibench.core.messages import unknown
 from xaibench.core.registry import UnknownNameError
+from xaibench.core.truths import TRUTHS, truth_of
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.runner.plan.part_facts import built_with, network_facts, part_info, registry, takes_n_samples
 from xaibench.runner.plan.value_types import in_words, is_of, stated_types
@@ -63,6 +64,8 @@ def check_parts(suite: Suite) -> None:
     for cell in suite.cells:
         for dataset in cell.datasets:
             _check_dataset(dataset, cell, suite)
+            for part in suite.metrics:
+                _check_truth(part, dataset, suite)
             for model in cell.models:
                 _check_model(model, dataset, cell, suite)
 
@@ -108,6 +111,18 @@ def _try_dataset(name: str, parameters: Frozen) -> None:
     if takes_n_samples(name) and not getattr(part_info("dataset", name), "how_to_get", ""):
         stated = parameters.get("n_samples")
         load(name, **{**parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
+
+
+def _check_truth(part: NamedPart, dataset: str, suite: Suite) -> None:
+    """Refuse a metric that reads masks of another kind of truth than those of the set are of."""
+    metric, masks = part_info("metric", part.use), truth_of(None, part_info("dataset", dataset))
+    if getattr(metric, "kind", "") == "ground-truth" and metric.own_truth not in (None, masks):
+        place = suite.origin.place(f"[metrics] {part.name}", "metrics", part.name)
+        asks, has = TRUTHS[metric.own_truth].question, TRUTHS[masks].source
+        raise SuiteError(
+            f"{place}: {part.use} asks {asks!r}, which the masks of {dataset} cannot answer ({has}) Leave the metric "
+            "or the data set out."
+        )
 
 
 def _check_model(name: str, dataset: str, cell: Cell, suite: Suite) -> None:

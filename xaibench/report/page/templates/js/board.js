@@ -1,8 +1,26 @@
-// The leaderboard of the reader's choice: all numbers are worked out before, this only puts them in their places.
+// The leaderboards of the reader's choice: all numbers are worked out before, this only puts them in their places.
+function makeBoards(tables) {
+  const output = tables[0].closest("section").querySelector("form[data-filters] output");
+  const boards = tables.map(makeBoard);
+  listeners.push(() => {
+    const wanted = ["scenario", "background", "model"].map(chosen);
+    const key = wanted.map((one, kind) => (one === null || kindsOf(kind) < 2 ? (one === -1 ? -1 : "") : one)).join(".");
+    const metric = chosen("metric");
+    const text = boards.map((show) => show(key, metric)).find(Boolean); // the first that has something to show
+    document.getElementById("board-empty").hidden = Boolean(text);
+    if (output.textContent !== (text || "No cell fits the filters")) output.textContent = text || "No cell fits the filters";
+  });
+
+  function kindsOf(kind) {
+    return page[["scenarios", "backgrounds", "models"][kind]].length;
+  }
+}
+
+// A leaderboard of one kind of truth; gives what shows some cells (by key) and one metric (or null, all) of it.
 function makeBoard(table) {
   const rows = new Map(Array.from(table.tBodies[0].rows, (row) => [row.dataset.e, row]));
-  const section = table.closest("section");
-  const output = section.querySelector("form[data-filters] output");
+  const block = table.closest("[data-truth]");
+  const { own, ranked: names, boards } = page.truths[block.dataset.truth];
   const wide = table.classList.contains("details");
 
   function put(row, key, metric, text, value) {
@@ -55,30 +73,19 @@ function makeBoard(table) {
     table.querySelectorAll("th.group").forEach((head) => (head.colSpan = metric !== null ? 5 : wide ? 6 : 1));
   }
 
-  listeners.push(() => {
-    const wanted = ["scenario", "background", "model"].map(chosen);
-    const metric = chosen("metric");
-    const key = wanted.map((one, kind) => (one === null || kindsOf(kind) < 2 ? (one === -1 ? -1 : "") : one)).join(".");
-    const board = metric === -1 ? undefined : page.boards[key];
-    table.parentElement.hidden = !board;
-    document.getElementById("board-empty").hidden = Boolean(board);
-    let text = "No cell fits the filters";
-    if (board) {
-      text = fill(board, metric) + " methods in " + board.cells + " of " + page.boards[".."].cells + " cells";
-      showColumns(metric);
-    }
-    if (output.textContent !== text) output.textContent = text;
-  });
-
-  function kindsOf(kind) {
-    return page[["scenarios", "backgrounds", "models"][kind]].length;
-  }
+  return (key, metric) => {
+    const board = metric === null || own.includes(metric) ? boards[key] : undefined;
+    block.hidden = !board;
+    if (!board) return "";
+    showColumns(metric);
+    return fill(board, metric) + " methods in " + board.cells + " of " + boards[".."].cells + " cells";
+  };
 
   // Returns how many explainers are shown.
   function fill(board, metric) {
-    const over = board.over[metric === null || board.over.length === 1 ? 0 : metric + 1];
+    const over = board.over[metric === null || board.over.length === 1 ? 0 : own.indexOf(metric) + 1];
     const scales = board.metrics.map(scaleOf);
-    const ranked = page.ranked.map((name, i) => [name, over[i], i]);
+    const ranked = names.map((name, i) => [name, over[i], i]);
     ranked.sort(([, a], [, b]) => (a ? a[3] : Infinity) - (b ? b[3] : Infinity));
     ranked.forEach(([name, line, i], place) => {
       const row = rows.get(name);
@@ -95,8 +102,8 @@ function makeBoard(table) {
       put(row, "sample_rank", null, formatted(sampleRank, 2), sampleRank);
       const nothing = [null, null, null, null, null, null, 0, 0, 0];
       // Beside a skill stands the score that it is of.
-      const median = (k) => (board.metrics[page.metrics[k].raw ?? k][i] || nothing)[4];
-      board.metrics.forEach((lines, k) => putMetric(row, k, lines[i] || nothing, scales[k], median(k)));
+      const median = (k) => (board.metrics[own.indexOf(page.metrics[k].raw ?? k)][i] || nothing)[4];
+      board.metrics.forEach((lines, j) => putMetric(row, own[j], lines[i] || nothing, scales[j], median(own[j])));
     });
     return over.filter(Boolean).length;
   }

@@ -1,10 +1,10 @@
 const themeButton = document.getElementById("theme");
-const boardTable = document.getElementById("board");
+const boardTables = Array.from(document.querySelectorAll("[data-truth] .board"));
 const pairsView = document.getElementById("pairs-view");
 const samplesView = document.getElementById("samples-view");
 makeTheme(themeButton);
 document.querySelectorAll("form[data-filters]").forEach(makeFilters);
-if (boardTable) makeBoard(boardTable);
+if (boardTables.length) makeBoards(boardTables);
 document.querySelectorAll("table[data-filtered]").forEach(makeFiltered);
 document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
 if (samplesView) makeSamples(samplesView);

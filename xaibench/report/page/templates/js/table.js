@@ -47,7 +47,7 @@ function makeSortable(table) {
   let shown = "";
   listeners.push(() => {
     const wanted = choice(name);
-    if (wanted === shown && table.id !== "board") return;
+    if (wanted === shown && !table.classList.contains("board")) return;
     shown = wanted;
     order(table, heads, wanted);
   });

@@ -1,0 +1,161 @@
+"""Scores of several kinds of truth in one run: a leaderboard for each, and no number over two of them."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from report.annotated import VISUAL_METRICS, write_annotated_run
+from report.conftest import draw_nothing, make_scores
+from typer.testing import CliRunner
+
+from xaibench.cli import app
+from xaibench.core.truths import TRUTHS, question_of
+from xaibench.hub.run_scorecard import scorecard
+from xaibench.report import best_methods, ranked_methods, write_report
+from xaibench.report.numbers import leaderboards as numbers
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.page.page_content import verdict
+from xaibench.report.read.run_results import read_run
+
+#: The metrics of the made-up run that ask people; the others change pixels.
+HUMAN = ("iou", "precision", "recall", "f1", "average_precision", "hit")
+OF = {name: "human" if name in HUMAN else "intervention" for name in VISUAL_METRICS}
+
+
+@pytest.fixture(scope="module")
+def mixed_run(tmp_path_factory):
+    """A small run of annotated sets whose scores say of which truth they are."""
+    folder = write_annotated_run(tmp_path_factory.mktemp("mixed") / "run", samples=12)
+    scores = pd.read_parquet(folder / "scores.parquet")
+    scores.assign(truth=scores["metric"].map(OF)).to_parquet(folder / "scores.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def printed(mixed_run):
+    """What ``xaibench report`` says, which writes the page."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        patch.setattr(numbers, "RESAMPLES", 20)
+        result = CliRunner().invoke(app, ["report", str(mixed_run)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def page(mixed_run, printed):
+    return (mixed_run / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_leaderboard_is_over_the_metrics_of_one_truth(mixed_run):
+    run = read_run(mixed_run)
+    assert run.truths == {truth: tuple(name for name in OF if OF[name] == truth) for truth in ("human", "intervention")}
+    summary = summarise(run)
+    found = leaderboards(run, summary)
+    assert list(found) == ["human", "intervention"]
+    for truth, board in found.items():
+        mine = [name for name in OF if OF[name] == truth]
+        assert {str(name).partition(":")[2] for name in board if ":" in str(name)} == set(mine)
+        ranks = summary[summary["metric"].isin(mine)].groupby("explainer", observed=True)["rank"].mean()
+        assert board.set_index("explainer")["mean_rank"].to_dict() == pytest.approx(ranks.to_dict())
+
+
+def test_a_leaderboard_over_several_truths_is_refused(mixed_run):
+    run = read_run(mixed_run)
+    with pytest.raises(ValueError, match=r"truth=None: expected one of 'human', 'intervention', which this run has"):
+        leaderboard(run, summarise(run))
+
+
+def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):
+    monkeypatch.setattr(numbers, "RESAMPLES", 20)
+    run = read_run(mixed_run)
+    found = boards(run, infer(run, summarise(run))[0])
+    for truth, board in found.items():
+        assert board.standings.metrics == run.truths[truth]
+        assert board.means.shape[2] == len(run.truths[truth])
+        middle, means = np.nanmean(board.means, axis=0), board.standings.numbers["mean"]
+        spread = np.nanmax(np.abs(means), axis=(0, 2), keepdims=True)
+        assert np.nanmax(np.abs(middle - means) / spread) < 0.2
+
+
+def test_what_was_found_is_said_truth_by_truth(mixed_run):
+    run = read_run(mixed_run)
+    said = verdict(run, leaderboards(run, infer(run, summarise(run))[0]))
+    starts = [sentence.partition(":")[0] for sentence in said if "ranks best over all cells and metrics" in sentence]
+    assert starts == ["Human", "Intervention"]
+
+
+def test_the_page_has_a_table_for_each_truth_below_its_question(page):
+    tables = re.findall(r'<table class="board.*?</table>', page, re.S)
+    assert len(tables) == 2
+    for truth, table in zip(("human", "intervention"), tables, strict=True):
+        assert f"<h3>{question_of(truth)}</h3>" in page
+        assert TRUTHS[truth].silent in page
+        assert f'id="board-{truth}" data-file="leaderboard-{truth}"' in table
+        heads = re.findall(r'class="group".*?>([^<]+)<span', table)
+        assert heads == [VISUAL_METRICS[name][0] for name in OF if OF[name] == truth]
+    data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])
+    own = {truth: [data["metrics"][k]["name"] for k in found["own"]] for truth, found in data["truths"].items()}
+    assert own == {truth: [name for name in OF if OF[name] == truth] for truth in ("human", "intervention")}
+    assert "nothing is averaged over two of them" in page
+
+
+def test_tables_and_prints_are_each_of_one_truth(mixed_run, printed):
+    for truth in ("human", "intervention"):
+        table = pd.read_csv(mixed_run / "tables" / f"leaderboard-{truth}.csv")
+        assert len(table) == 13
+        assert f"\n{question_of(truth)}\n" in printed
+    assert {truth: set(table.columns[3:]) for truth, table in ranked_methods(mixed_run).items()} == {
+        truth: {VISUAL_METRICS[name][0] for name in OF if OF[name] == truth} for truth in ("human", "intervention")
+    }
+    assert best_methods(mixed_run).iloc[-1].str.contains("mean rank").sum() == len(OF)
+
+
+def test_the_card_of_results_has_a_leaderboard_for_each_truth(mixed_run):
+    text = scorecard(read_run(mixed_run), {}, None, "ann/scores")
+    for truth in ("human", "intervention"):
+        _, _, behind = text.partition(f"### {question_of(truth)}\n\n")
+        head = behind.splitlines()[0]
+        assert [label in head for label, *_ in VISUAL_METRICS.values()] == [OF[name] == truth for name in OF]
+
+
+def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):
+    scores = make_scores(12, [("lin", "white", "mlp"), ("mult", "white", "mlp")])
+    scores["truth"] = np.where(scores["scenario"] == "lin", "data", "use")
+    skill = scores[scores["metric"] == "emd_perf"].assign(metric="emd_skill")
+    pd.concat([scores, skill], ignore_index=True).to_parquet(tmp_path / "scores.parquet")
+    words = {"emd_perf": {"label": "EMD"}, "emd_skill": {"label": "Skill", "skill_of": "emd_perf"}}
+    (tmp_path / "parts.json").write_text(json.dumps({"metrics": words}))
+    run = read_run(tmp_path)
+    names = ("emd_perf", "emd_skill", "topk_precision")
+    assert run.truths == {truth: tuple(f"{name} ({truth})" for name in names) for truth in ("data", "use")}
+    assert run.metrics["emd_skill (use)"].skill_of == "emd_perf (use)"
+    assert run.metrics["emd_perf (data)"].label == "EMD (data)"
+    assert set(run.scores["metric"].cat.categories) == set(run.metrics)
+    counted = run.scores.groupby(["scenario", "metric"], observed=True).size().index
+    assert {(scenario, metric.split("(")[1]) for scenario, metric in counted} == {("lin", "data)"), ("mult", "use)")}
+    assert set(leaderboard(run, summarise(run), "use")["of"]) == {1}
+
+
+def test_a_page_of_one_truth_has_one_table_and_names_it(small_run):
+    scores = pd.read_parquet(small_run / "scores.parquet").assign(truth="data")
+    scores.to_parquet(small_run / "scores.parquet")
+    text = write_report(small_run).read_text(encoding="utf-8")
+    assert len(re.findall('<table class="board', text)) == 1
+    assert 'id="board" data-file="leaderboard"' in text
+    assert question_of("data") in text
+    assert TRUTHS["data"].silent in text
+    assert "nothing is averaged over two" not in text
+
+
+def test_what_describes_the_map_has_a_board_that_says_so(small_run):
+    scores = pd.read_parquet(small_run / "scores.parquet")
+    scores = scores.assign(truth=np.where(scores["metric"] == "emd_perf", "data", "none"))
+    scores.to_parquet(small_run / "scores.parquet")
+    run = read_run(small_run)
+    assert list(run.truths) == ["data", "none"]
+    assert "The map alone: " in " ".join(verdict(run, leaderboards(run, infer(run, summarise(run))[0])))
