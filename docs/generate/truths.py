@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -34,14 +35,14 @@ from xaibench.report.draw.sample_figures import colour_tile
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "truths.md"
 #: Ink, in the site's two themes, and what is marked.
-INK, MARK = {"light": "#333333", "dark": "#d5d7e0"}, "#35c6ff"
+INK, MARK = {"light": "#333333", "dark": "#d5d7e0"}, "#009e55"
 
 #: Held to all four: methods of several families, and controls that know no network.
 METHODS = ("integrated_gradients", "shapley_sampling", "lrp_epsilon", "gradcam", "rise", "input", "uniform", "centre")
 SHOWN = "integrated_gradients"
 SAMPLES = 100
-#: Pixels that are taken out in the picture: as many as a shape has.
-OUT = 4
+#: Pixels that are taken out in the picture.
+OUT = 8
 
 
 class Probe(NamedTuple):
@@ -163,11 +164,11 @@ def picture(of: Probe, theme: str) -> Figure:
     gone = one.images.masked_fill(top.view(1, 1, 8, 8), 0.0)
     with torch.inference_mode():
         before, after = (float(of.model(image).softmax(1)[0, one.targets[0]]) for image in (one.images, gone))
-    image, values = colour_tile(one.images[0, 0].numpy(), "image"), colour_tile(maps[0].numpy(), "map")
+    image, values = colour_tile(one.images[0, 0].numpy(), "image"), _signed(maps[0].numpy())
     changed = colour_tile(gone[0, 0].numpy(), "image")
     panels = [
         ("The image: an L", image, None, f"the network says L: {before:.2f}"),
-        ("The map", values, None, "Integrated Gradients"),
+        ("The map", values, None, "red: for the L; blue: against"),
         ("data: where T and L lie", values, one.masks[0], f"EMD performance {data:.2f}"),
         ("use: what the network reads", values, one.seen[0], f"leak {leak:.2f}, which is perfect"),
         ("human: the L that is there", values, one.shapes[0], f"{human:.2f} of the map on it"),
@@ -190,6 +191,12 @@ def picture(of: Probe, theme: str) -> Figure:
         axes.spines[:].set_visible(False)
     figure.subplots_adjust(left=0.01, right=0.99, top=0.97, bottom=0.035, hspace=0.22, wspace=0.06)
     return figure
+
+
+def _signed(values: np.ndarray) -> np.ndarray:
+    """A map as colours: red what is positive, blue what is negative, white what is zero."""
+    coloured: np.ndarray = colormaps["RdBu_r"](0.5 + 0.5 * values / np.abs(values).max())
+    return coloured
 
 
 def _outline(axes: Axes, marked: np.ndarray) -> None:
