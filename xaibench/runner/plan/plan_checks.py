@@ -14,7 +14,15 @@ from xaibench.core.messages import unknown
 from xaibench.core.registry import UnknownNameError
 from xaibench.core.truths import TRUTHS, truth_of
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.runner.plan.part_facts import built_with, network_facts, part_info, registry, takes_n_samples
+from xaibench.runner.plan.part_facts import (
+    built_with,
+    is_blind,
+    is_of_use,
+    network_facts,
+    part_info,
+    registry,
+    takes_n_samples,
+)
 from xaibench.runner.plan.value_types import in_words, is_of, stated_types
 from xaibench.runner.suites.entry_places import Place
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, SuiteError
@@ -64,8 +72,8 @@ def check_parts(suite: Suite) -> None:
     for cell in suite.cells:
         for dataset in cell.datasets:
             _check_dataset(dataset, cell, suite)
-            for part in suite.metrics:
-                _check_truth(part, dataset, suite)
+            for part in suite.metrics_of(cell):
+                _check_truth(part, dataset, cell, suite)
             for model in cell.models:
                 _check_model(model, dataset, cell, suite)
 
@@ -113,10 +121,11 @@ def _try_dataset(name: str, parameters: Frozen) -> None:
         load(name, **{**parameters, "n_samples": _FEW if stated is None else min(stated, _FEW)})
 
 
-def _check_truth(part: NamedPart, dataset: str, suite: Suite) -> None:
-    """Refuse a metric that reads masks of another kind of truth than those of the set are of."""
+def _check_truth(part: NamedPart, dataset: str, cell: Cell, suite: Suite) -> None:
+    """Refuse a metric that reads masks of another kind of truth than those of the set and the networks are of."""
     metric, masks = part_info("metric", part.use), truth_of(None, part_info("dataset", dataset))
-    if getattr(metric, "kind", "") == "ground-truth" and metric.own_truth not in (None, masks):
+    known = is_of_use(part.use) and all(is_blind(model) for model in cell.models)  # what these read are its masks
+    if getattr(metric, "kind", "") == "ground-truth" and metric.own_truth not in (None, masks) and not known:
         place = suite.origin.place(f"[metrics] {part.name}", "metrics", part.name)
         asks, has = TRUTHS[metric.own_truth].question, TRUTHS[masks].source
         raise SuiteError(
