@@ -16,7 +16,7 @@ from xaibench.hub.run_scorecard import scorecard
 from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards
+from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page.page_content import verdict
 from xaibench.report.read.run_results import read_run
@@ -55,7 +55,7 @@ def test_every_leaderboard_is_over_the_metrics_of_one_truth(mixed_run):
     run = read_run(mixed_run)
     assert run.truths == {truth: tuple(name for name in OF if OF[name] == truth) for truth in ("human", "intervention")}
     summary = summarise(run)
-    found = leaderboards(run, summary)
+    found = leaderboards_by_truth(run, summary)
     assert list(found) == ["human", "intervention"]
     for truth, board in found.items():
         mine = [name for name in OF if OF[name] == truth]
@@ -84,7 +84,7 @@ def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):
 
 def test_what_was_found_is_said_truth_by_truth(mixed_run):
     run = read_run(mixed_run)
-    said = verdict(run, leaderboards(run, infer(run, summarise(run))[0]))
+    said = verdict(run, leaderboards_by_truth(run, infer(run, summarise(run))[0]))
     starts = [sentence.partition(":")[0] for sentence in said if "ranks best over all cells and metrics" in sentence]
     assert starts == ["Human", "Intervention"]
 
@@ -158,4 +158,4 @@ def test_what_describes_the_map_has_a_board_that_says_so(small_run):
     scores.to_parquet(small_run / "scores.parquet")
     run = read_run(small_run)
     assert list(run.truths) == ["data", "none"]
-    assert "The map alone: " in " ".join(verdict(run, leaderboards(run, infer(run, summarise(run))[0])))
+    assert "The map alone: " in " ".join(verdict(run, leaderboards_by_truth(run, infer(run, summarise(run))[0])))

@@ -10,7 +10,7 @@ import pandas as pd
 from xaibench._version import __version__
 from xaibench.core.truths import question_of
 from xaibench.hub.card_text import card, escape, fenced, table, without_folders
-from xaibench.report.numbers.leaderboards import leaderboards
+from xaibench.report.numbers.leaderboards import leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL, TABLES
@@ -119,7 +119,7 @@ results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["
 
 def _leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
     """One for each kind of truth, below what it asks; of a folder that does not tell them apart, one."""
-    found = {truth: _leaderboard(run, truth, board) for truth, board in leaderboards(run, summary).items()}
+    found = {truth: _leaderboard(run, truth, board) for truth, board in leaderboards_by_truth(run, summary).items()}
     return "\n\n".join(f"### {question_of(truth)}\n\n{board}" if truth else board for truth, board in found.items())
 
 

@@ -151,7 +151,7 @@ def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
     return Standings(run, truth, cells, names["explainer"], names["metric"], numbers)
 
 
-def leaderboards(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def leaderboards_by_truth(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The leaderboard of each kind of truth (:attr:`.RunResults.truths`), as :func:`leaderboard` gives it."""
     return {truth: leaderboard(run, summary, truth) for truth in run.truths}
 
@@ -230,7 +230,7 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
 
 def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     """The best method of each cell and, in the last row, over all cells; a printable column for each leading metric."""
-    found, leading = leaderboards(run, summary), {name: run.metrics[name] for name in run.leading}
+    found, leading = leaderboards_by_truth(run, summary), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
         scenario, background, model = (str(name) for name in cell)

@@ -20,7 +20,7 @@ from xaibench.report.draw.sample_figures import map_figures, overlay_figure, she
 from xaibench.report.draw.score_figures import score_figures_of
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
-from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards, printable
+from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import (
@@ -164,7 +164,7 @@ def ranked_methods(run_dir: Path) -> dict[str, pd.DataFrame]:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    found = leaderboards(run, infer(run, summarise(run))[0])
+    found = leaderboards_by_truth(run, infer(run, summarise(run))[0])
     return {truth: printable(run, board) for truth, board in found.items()}
 
 
@@ -208,7 +208,7 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
     page = templates.get_template("report.html.j2").render(
         run=run,
         facts=facts(run),
-        verdict=verdict(run, leaderboards(run, found.summary)),
+        verdict=verdict(run, leaderboards_by_truth(run, found.summary)),
         counts=counts(run, found.summary),
         boards={truth: rows for truth, rows in tables.items() if rows},
         pairs=pairs,
