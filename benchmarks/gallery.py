@@ -4,7 +4,7 @@
 
 writes docs/images/explainers-{light,dark}.png. It trains three small networks on one XAI-TRIS set of 8×8 pixels: the
 paper's CNN for most explainers, one that ends in global average pooling for the CAM family (CAM asks for it, and the
-CNN's last feature map is a single pixel), and a vision transformer for attention rollout.
+CNN's last feature map is a single pixel), and a vision transformer for the explainers of transformers.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py --photo
 
@@ -69,7 +69,8 @@ ON_PHOTO: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
     "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"N": 2000},
 }  # fmt: skip
-NOT_ON_PHOTO = ("pfi", "pattern_net", "pattern_attribution", "lrp", "attention_rollout")
+ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
+NOT_ON_PHOTO = ("pfi", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)
 
 
 class Transformer(nn.Module):
@@ -143,7 +144,7 @@ def networks(data: Any) -> dict[str, nn.Module]:
 
 
 def maps_of(name: str, models: dict[str, nn.Module], data: Any, images: Tensor, targets: Tensor) -> Tensor:
-    model = models["pooled" if name in CAMS else "transformer" if name == "attention_rollout" else "cnn"]
+    model = models["pooled" if name in CAMS else "transformer" if name in ATTENTION else "cnn"]
     explainer: Any = xb.explainers.build(name)
     if hasattr(explainer, "fit"):
         explainer = explainer.fit(model, [data.train.images])
@@ -198,7 +199,7 @@ def draw_on(
         most = float(found.abs().max() if mask is not None else found.abs().quantile(0.995)) or 1.0
         # Colours, not values, are averaged where pixels are smaller than the screen's: values would cancel.
         axis.imshow(found, cmap=signed, vmin=-most, vmax=most, interpolation_stage="rgba")
-        note = "" if mask is None else "*" if name in CAMS else "**" if name == "attention_rollout" else ""
+        note = "" if mask is None else "*" if name in CAMS else "**" if name in ATTENTION else ""
         axis.set_title(EXPLAINERS.resolve(name).info.label + note, fontsize=9, color=theme.ink)
     if mask is not None:
         fine = mask.repeat_interleave(20, 0).repeat_interleave(20, 1).float()

@@ -46,7 +46,12 @@ FAMILIES = {
         "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
         "explained output by A_k. Their maps are not scaled to [0, 1]."
     ),
-    "Attention": "For transformers, whoever computes their attention: torchvision, timm, `nn.MultiheadAttention`.",
+    "Attention": (
+        "For transformers, whoever computes their attention: torchvision, timm, `nn.MultiheadAttention`. All but "
+        "`attention_rollout` know the class. Three make a map of the attention and its gradient, a value for each "
+        "patch; the other three are Input × Gradient, on pixels, with a gradient that treats some operations by rules "
+        "of their own."
+    ),
     "Perturbations": (
         "They only run the network forwards, and so explain any. `n_samples=None` takes 2 F + 2048 for F features, "
         "at most 2²² / F and at least 50; the XAI-TRIS suites state the published 50 (LIME) and 25 (Kernel SHAP)."
@@ -76,7 +81,7 @@ was given. Beside a name, `explain` takes an instance or class of these, a calla
 One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, parameters as by default. Red
 is positive, blue negative, zero the colour of the page; each map is scaled by its own largest magnitude, and the
 outline is the true pattern. The networks are the paper's CNN; one with global average pooling for the CAM family
-(marked \\*); a vision transformer for attention rollout (\\*\\*). RISE is shown about its mean.
+(marked \\*); a vision transformer for those of transformers (\\*\\*). RISE is shown about its mean.
 
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-light.jpg#only-light)
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-dark.jpg#only-dark)
@@ -84,7 +89,7 @@ outline is the true pattern. The networks are the paper's CNN; one with global a
 The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, its ImageNet
 classes folded to cat and dog. Here full colour is the 99.5th percentile of the magnitude. Features are superpixels for
 Shapley sampling, Kernel SHAP and LIME. Left out is what needs other images than this one (PFI, the patterns), or
-another network (LRP of Captum, attention rollout). Both pictures are made by `python benchmarks/gallery.py`.
+another network (LRP of Captum, those of transformers). Both pictures are made by `python benchmarks/gallery.py`.
 
 | name | | explains |
 |---|---|---|
@@ -137,7 +142,7 @@ def explains(name: str) -> str:
     part: Any = EXPLAINERS.resolve(name)
     if part.info.control:
         return "the image"
-    if part.info.family == "Attention":
+    if part.info.family == "Attention" and not hasattr(part, "explains"):
         return "the attention"
     return (getattr(part, "explains", None) or "probability") + (
         " only" if getattr(part, "explains_only", False) else ""

@@ -9,8 +9,8 @@ from torch import nn
 from xaibench.explainers import EXPLAINERS, explain
 
 #: They must be fitted first, or explain other networks: tested in files of their own.
-SPECIAL = ("pattern_net", "pattern_attribution", "cam", "attention_rollout")
-EVERY = [name for name in EXPLAINERS if name not in SPECIAL]
+SPECIAL = ("pattern_net", "pattern_attribution", "cam")
+EVERY = [name for name in EXPLAINERS if name not in SPECIAL and EXPLAINERS.resolve(name).info.family != "Attention"]
 
 
 def fingerprint(model):

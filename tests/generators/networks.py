@@ -29,16 +29,25 @@ def pets():
 
 
 class Attending(nn.Module):
-    """Two attentions over patches of two pixels, which attention rollout needs."""
+    """Two layers of attention over patches of two pixels, which the explainers of transformers need."""
 
     def __init__(self, in_shape, num_classes):
         super().__init__()
         self.patches = nn.Conv2d(in_shape[0], 8, 2, 2)
-        self.attentions = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
         self.head = nn.Linear(8, num_classes)
 
     def forward(self, images):
         tokens = self.patches(images).flatten(2).transpose(1, 2)
-        for attention in self.attentions:
-            tokens = tokens + attention(tokens, tokens, tokens)[0]
+        for block in self.blocks:
+            tokens = block(tokens)
         return self.head(tokens.mean(1))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, tokens):
+        return tokens + self.attention(tokens, tokens, tokens)[0]

@@ -43,7 +43,7 @@ PLAIN = [
     for name in EXPLAINERS
     if not EXPLAINERS.resolve(name).info.control
     and not hasattr(EXPLAINERS.resolve(name), "fit")
-    and name != "attention_rollout"
+    and EXPLAINERS.resolve(name).info.family != "Attention"
 ]
 
 

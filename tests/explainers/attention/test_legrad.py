@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import torch
+from generators.planted_transformer import batch, of_timm, of_torchvision, seeded, swin_of_timm, swin_of_torchvision
+from oracles import transformer as oracle
+from part_cases import ExplainerCase
+from torch import nn
+
+from xaibench.explainers import UnsupportedModelError, build, explain
+
+CASES = {"legrad": ExplainerCase(network="generators.networks:Attending")}
+
+
+@pytest.mark.parametrize("make", [of_torchvision, of_timm])
+def test_oracle(make):
+    model, (images, targets) = make(), batch(n=2)
+    net = oracle.weights_of(model, heads=2)
+    maps = explain("legrad", model, images, targets, device="cpu", resize=None)
+    assert maps.shape == (2, 2, 2)
+    for found, image, target in zip(maps, images.numpy(), targets.tolist(), strict=True):
+        expected = oracle.legrad(net, image, target)
+        assert expected.max() > 1e-4
+        np.testing.assert_allclose(found.flatten(), expected, rtol=1e-5, atol=1e-7 * expected.max())
+
+
+def test_the_last_layers_alone():
+    model, (images, targets) = of_torchvision(), batch(n=2)
+    both, last, all_ = (
+        explain("legrad", model, images, targets, device="cpu", resize=None, layers=layers) for layers in (2, 1, None)
+    )
+    assert torch.equal(both, all_)
+    assert (last <= both).all()
+    assert not torch.allclose(last, both)
+    with pytest.raises(ValueError, match=r"LeGrad\(layers=0\)"):
+        build("legrad", layers=0)
+
+
+@pytest.mark.parametrize("make", [swin_of_torchvision, swin_of_timm])
+def test_windows_are_an_error(make):
+    with pytest.raises(UnsupportedModelError, match=r"^legrad: .* windows; .* same tokens in every layer"):
+        explain("legrad", make(), *batch(32), device="cpu")
+
+
+class Bare(nn.Module):
+    """Attention without a block around it."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 3)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        return self.head((x + self.attention(x, x, x)[0]).mean(1))
+
+
+def test_attention_without_a_block_is_an_error():
+    with pytest.raises(UnsupportedModelError, match=r"^legrad: the attention 'attention' of Bare is in no block"):
+        explain("legrad", seeded(Bare), *batch(), device="cpu")
+
+
+class Retrieval(nn.Module):
+    """How like an image is to each text: what the authors' package explains of a CLIP."""
+
+    def __init__(self, visual, texts):
+        super().__init__()
+        self.visual, self.texts = visual, texts
+
+    def forward(self, images):
+        return nn.functional.normalize(self.visual(images), dim=-1) @ self.texts.T
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_agrees_with_the_authors_package(layers, capsys):
+    legrad, open_clip = pytest.importorskip("legrad"), pytest.importorskip("open_clip")
+    vision = {"image_size": 16, "layers": 3, "width": 16, "head_width": 8, "patch_size": 4}
+    text = {"context_length": 4, "vocab_size": 8, "width": 16, "heads": 2, "layers": 1}
+    model = seeded(lambda: open_clip.model.CLIP(12, vision, text)).float()
+    images = batch()[0].float()
+    texts = nn.functional.normalize(torch.randn(3, 12, generator=torch.Generator().manual_seed(0)), dim=-1)
+    maps = explain("legrad", Retrieval(model.visual, texts), images, torch.arange(3), device="cpu", layers=layers)
+    for block in model.visual.transformer.resblocks:
+        block.attn.batch_first = False  # the package hands on tokens as [T, N, D], which open_clip once did too
+    wrapped = legrad.LeWrapper(model, layer_index=-layers)
+    for found, image, one in zip(maps, images, texts, strict=True):
+        expected = wrapped.compute_legrad_clip(one[None], image[None]).reshape(found.shape)
+        scaled = (found - found.min()) / (found.max() - found.min())
+        torch.testing.assert_close(scaled, expected.detach(), rtol=0, atol=1e-4)

@@ -1,0 +1,88 @@
+"""What the maps made of attention and its gradient share: where the tokens lie, and how they become an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.checks import check_choice, check_count
+from xaibench.core.vocabulary import Output
+from xaibench.explainers.attention.token_places import TokenLayout, token_layout
+from xaibench.explainers.shared.interface import UnsupportedModelError, chunks
+from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resized
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionGradients:
+    """A value for each patch, of the attention and the gradient of the explained output by it.
+
+    Attributes:
+        resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
+            ``None``: one value for each patch.
+        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+    """
+
+    resize: Resize | None = "bilinear"
+    batch_size: int | None = None
+    #: What of the model is explained, unless another is asked for.
+    explains: ClassVar[Output] = "logit"
+    #: The name of the explainer, for messages.
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        if self.resize is not None:
+            check_choice("resize", self.resize, get_args(Resize), owner=owner)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size, owner=owner)
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``, or as large as the grid of patches without ``resize``.
+
+        Raises:
+            UnsupportedModelError: If the network has no attention, its tokens cannot be placed in the image, or are not
+                those that the method is defined on.
+        """
+        layout = token_layout(self.name, model, images)
+        rows = forward_rows(images, self.batch_size)
+        parts = [self.on_patches(model, layout, x, y) for x, y in chunks(rows, images, targets)]
+        return resized(torch.cat(parts).to(images.dtype), (images.shape[-2], images.shape[-1]), self.resize)
+
+    def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
+        """The map before it is resized.
+
+        Args:
+            model: Maps images to ``[N, K]``.
+            layout: Where the tokens lie.
+            images: ``[n, C, H, W]``.
+            targets: ``[n]``.
+
+        Returns:
+            ``[n, h, w]``.
+        """
+        raise NotImplementedError
+
+
+def check_same_tokens(owner: str, layout: TokenLayout) -> None:
+    """Refuse windows, and layers over other tokens than the first.
+
+    Args:
+        owner: The explainer.
+        layout: Where the tokens lie.
+
+    Raises:
+        UnsupportedModelError: If a layer attends within windows, or to other tokens.
+    """
+    count = layout.layers[0].count
+    for tokens, attention in zip(layout.layers, layout.attentions, strict=True):
+        shape = tuple(attention.weights.shape[-2:])
+        if len(tokens.places) > 1 or shape != (count, count):
+            windows = f" in {len(tokens.places)} windows" if len(tokens.places) > 1 else ""
+            raise UnsupportedModelError(
+                f"{owner}: layer {attention.name!r} attends over {shape} tokens{windows}; the method is defined on "
+                "self-attention over the same tokens in every layer, as in ViT and DeiT. Use attention_x_gradient, "
+                "libragrad or gradcam."
+            )
