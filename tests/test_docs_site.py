@@ -42,6 +42,7 @@ PAGES = [
     ["coming-from"],
     ["architecture"],
     ["certified"],
+    ["metrics-tested"],
 ]
 NUMBER = re.compile(r"-?\d+\.\d+")
 

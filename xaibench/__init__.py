@@ -15,7 +15,7 @@ from xaibench.metrics.metric_table import METRICS as _METRICS
 if TYPE_CHECKING:
     from xaibench import data, explainers, hub, metrics, models, report, runner
     from xaibench.data import load, loading
-    from xaibench.evaluation import evaluate
+    from xaibench.evaluation import evaluate, meta_evaluate
     from xaibench.explainers import explain
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.report import show
@@ -29,6 +29,7 @@ __all__ = [
     "hub",
     "load",
     "loading",
+    "meta_evaluate",
     "metrics",
     "models",
     "report",
@@ -38,7 +39,8 @@ __all__ = [
 __all__ += _METRICS
 
 #: Public function -> the package that has it. All other public names are packages of their own.
-_HOME = {"load": "data", "loading": "data", "explain": "explainers", "evaluate": "evaluation", "show": "report"}
+_HOME = {"load": "data", "loading": "data", "explain": "explainers", "show": "report"}
+_HOME |= dict.fromkeys(("evaluate", "meta_evaluate"), "evaluation")
 _HOME |= dict.fromkeys(_METRICS, "metrics")
 
 

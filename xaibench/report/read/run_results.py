@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.core.truths import TRUTHS
+from xaibench.report.read.metric_verdicts import known_verdicts
 from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
     Environment,
@@ -99,6 +100,16 @@ class RunResults:
         order = (*TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True))  # what is no truth comes last
         found = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
         return {truth: names for truth, names in found.items() if names}
+
+    @cached_property
+    def cautions(self) -> dict[str, str]:
+        """Of each metric that did not pass its trials with the truth of its scores, what to mind."""
+        found = {}
+        for name, part in self.metrics.items():
+            tried = known_verdicts().get(name.removesuffix(f" ({part.truth})"), {}).get(part.truth)
+            if tried is not None and not part.own and tried.verdict != "passes":
+                found[name] = tried.caution(part.truth)
+        return found
 
     @cached_property
     def leading(self) -> tuple[str, ...]:

@@ -1,0 +1,141 @@
+"""Do the metrics judge well? The tables of docs/metrics-tested.md, and the verdicts that report pages read.
+
+    python docs/generate/metric_trials.py      # ten minutes; writes the page's tables and the file of verdicts
+    python docs/generate/metric_trials.py --workers 4
+
+A metric that is added or whose revision is bumped has no verdict before this is run again (a test says so).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections.abc import Hashable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xaibench.core.truths import TRUTHS
+from xaibench.evaluation import MetaEvaluation, meta_evaluate
+from xaibench.metrics import METRICS
+from xaibench.report.read.metric_verdicts import FILE
+
+PAGE = Path(__file__).parents[1] / "metrics-tested.md"
+START, END = "<!-- {} -->\n", "<!-- until here -->"
+
+#: Less of the draws is shown as below one percent.
+DOUBTLESS = 0.01
+
+#: What is done to the maps or explainers, in the order of the columns, as the page calls it.
+WAYS = {"moved": "moved", "noisy": "noise", "unmoved": "unmoved"}
+SHOWN = {"passes": "passes", "coarse": "**coarse**", "fails": "**fails**"}
+
+
+#: A mean of a run is over so many, and more.
+SAMPLES = 50
+#: Take longer than all others together: an eighth of the draws.
+SLOW = ("road", "data_consistency", "sensitivity_max")
+
+
+def jobs(draws: int, seed: int) -> Iterator[tuple[list[str], str, int, int]]:
+    """Metrics, kind of truth, draws and seed: what can be tried side by side."""
+    infos = {name: METRICS.resolve(name).info for name in METRICS}
+    for truth in TRUTHS:
+        possible = (truth,) if truth == "intervention" else (truth, None)
+        names = [name for name, info in infos.items() if info.own_truth in possible and name not in SLOW]
+        for kinds in (("ground-truth", "model"), ("explainer",)):
+            some = [name for name in names if infos[name].kind in kinds]
+            if some:
+                yield some, truth, draws, seed
+    for name in SLOW:
+        yield [name], "intervention", draws // 8, seed
+
+
+def run(job: tuple[list[str], Any, int, int]) -> pd.DataFrame:
+    """The trials of a job."""
+    warnings.simplefilter("ignore")
+    metrics, truth, draws, seed = job
+    return meta_evaluate(metrics, truth, draws=draws, samples=SAMPLES, seed=seed).trials
+
+
+def verdicts(found: MetaEvaluation, seed: int) -> dict[str, Any]:
+    """The content of the file that report pages read."""
+    table, overall = found.table(), found.verdicts()
+    metrics: dict[str, Any] = {
+        name: {"revision": METRICS.resolve(name).info.revision, "truths": {}} for name in METRICS
+    }
+    for (metric, truth), rows in table.groupby(["metric", "truth"], sort=False):
+        by_way = rows.set_index("degraded").round(3)
+        shares = {column: by_way[column].to_dict() for column in ("right", "wrong")}
+        metrics[metric]["truths"][truth] = {"verdict": overall[metric, truth]} | shares
+    return {"draws": found.draws, "samples": found.samples, "seed": seed, "metrics": metrics}
+
+
+def truth_tables(found: MetaEvaluation, truth: str) -> str:
+    """The metrics of one kind of truth, a row each; those that ask the explainer by themselves."""
+    table = found.table()
+    table = table[table["truth"] == truth]
+    explainers = table["metric"].map(lambda name: METRICS.resolve(name).info.kind == "explainer")
+    return "\n".join(_rows(found, rows) for rows in (table[~explainers], table[explainers]) if len(rows))
+
+
+def _rows(found: MetaEvaluation, table: pd.DataFrame) -> str:
+    overall, ways = found.verdicts(), [way for way in WAYS if way in set(table["degraded"])]
+    heads = ["metric", "verdict", *(WAYS[way] for way in ways), "one sample", "where not"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for (metric, truth), rows in table.groupby(["metric", "truth"], sort=False):
+        by_way = [row for way in ways for row in rows[rows["degraded"] == way].to_dict("records")]
+        singles = "&nbsp;/ ".join(f"{100 * row['one_right']:.0f}&nbsp;%" for row in by_way)
+        line = [f"[`{metric}`](metrics.md#{metric})", SHOWN[overall[metric, truth]]]
+        line += [*map(_share, by_way), singles, _where_not(found, metric, truth)]
+        lines.append("| " + " | ".join(line) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _share(row: Mapping[Hashable, Any]) -> str:
+    """How many draws were right, with the interval, and how many wrong; the rest are ties."""
+    right = f"{100 * row['right']:.0f}&nbsp;% ({100 * row['low']:.0f}–{100 * row['high']:.0f})".replace(" (", "&nbsp;(")
+    wrong = f"{100 * row['wrong']:.0f}" if row["wrong"] >= DOUBTLESS else "<1"
+    return right + (f"<br>{wrong}&nbsp;% wrong" if row["wrong"] > 0 else "")
+
+
+def _where_not(found: MetaEvaluation, metric: str, truth: str) -> str:
+    """The cases in which it does not pass; nothing where that is none or every one."""
+    table = found.table(["metric", "truth", "degraded", "case"])
+    own = table[(table["metric"] == metric) & (table["truth"] == truth)]
+    cases = own.groupby("case", sort=False)["verdict"].apply(lambda given: (given == "passes").all())
+    # A function is named once where it fails in all its forms.
+    failed = dict.fromkeys(str(case).split("-")[0] for case in cases.index[~cases])
+    if len(failed) == len({str(case).split("-")[0] for case in cases.index}):
+        return "all" if len(failed) > 1 else ""
+    return ", ".join(failed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        trials = pd.concat(pool.map(run, jobs(options.draws, options.seed)), ignore_index=True)
+    write(MetaEvaluation(trials, options.draws, SAMPLES), options.seed)
+
+
+def write(found: MetaEvaluation, seed: int) -> None:
+    FILE.write_text(json.dumps(verdicts(found, seed), indent=1) + "\n", encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    for truth in TRUTHS:
+        start = START.format(truth)
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}\n{truth_tables(found, truth)}\n{END}{rest.partition(END)[2]}"
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"wrote {FILE} and {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

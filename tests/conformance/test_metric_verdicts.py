@@ -1,0 +1,41 @@
+"""Every registered metric was tried as it is now: a new one, or one that scores otherwise, must be tried first."""
+
+import json
+
+import pytest
+
+from xaibench.core.truths import NO_TRUTH
+from xaibench.metrics import METRICS
+from xaibench.report.read.metric_verdicts import FILE, known_verdicts
+
+TRIED = json.loads(FILE.read_text(encoding="utf-8"))
+AGAIN = "run `python docs/generate/metric_trials.py`"
+
+
+def test_no_metric_is_missing_and_none_is_too_many():
+    assert set(TRIED["metrics"]) == set(METRICS), AGAIN
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_was_tried_as_it_is_with_each_truth_that_it_can_be_of(name):
+    info, found = METRICS.resolve(name).info, TRIED["metrics"][name]
+    assert found["revision"] == info.revision, AGAIN
+    own = {None: {"data", "use", "human"}, NO_TRUTH: set()}.get(info.own_truth, {info.own_truth})
+    assert set(found["truths"]) == own
+    ways = {"noisy", "unmoved"} if info.kind == "explainer" else {"moved", "noisy"}
+    for verdict in known_verdicts()[name].values():
+        assert set(verdict.right) == set(verdict.wrong) == ways
+        passed = all(share >= 0.95 for share in verdict.right.values())
+        assert verdict.verdict == "passes" if passed else verdict.verdict in ("coarse", "fails")
+
+
+def test_enough_was_drawn():
+    assert TRIED["draws"] >= 200
+    assert TRIED["samples"] >= 20
+
+
+def test_a_metric_that_must_fail_did():
+    """Which map is right is not what these ask: one that takes no notice of the image is the most stable."""
+    for name in ("data_consistency", "sensitivity_max"):
+        assert known_verdicts()[name]["intervention"].verdict == "fails"
+    assert known_verdicts()["leak"]["use"].verdict == "passes"
