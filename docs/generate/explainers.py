@@ -36,7 +36,8 @@ FAMILIES = {
     ),
     "Relevance": (
         "The logit of the target is shared among the inputs of the last layer, and so on down to the pixels. Except "
-        "for `lrp`, which is Captum's, they have one set of parameters and differ in their defaults."
+        "for `lrp`, which is Captum's, they have one set of parameters and differ in their defaults. LRP is patented: "
+        "see [`attnlrp`](#attnlrp)."
     ),
     "Patterns": (
         "What a neuron's signal looks like in its input, which is not its weights. Fitted first: `fitted = "
