@@ -7,7 +7,9 @@ two instead of a derivative. The numbers are Captum's wherever Captum has a rule
 - every activation is seen, also as a function, and in a module that runs in several places (torchvision's ResNets);
 - any elementwise activation is rescaled (ReLU6, SiLU, GELU), and the product of two branches (squeeze and excitation)
   is shared half and half, which is its Shapley value;
-- what has no rule (layer normalisation, attention) is an error that names its layer.
+- attention and layer normalisation are taken apart into sums, products and functions of one number, each of which has a
+  rule, so that the whole is shared out in transformers too;
+- what has no rule is an error that names its layer.
 """
 
 from __future__ import annotations
@@ -22,8 +24,18 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.attention.attention_calls import PRODUCTS
+from xaibench.explainers.backward.attention_differences import normalised, softmaxed
 from xaibench.explainers.backward.forward_watch import Watch, watching
-from xaibench.explainers.backward.layer_operations import LINEAR, MOVES, Kind, Operation, kind_of, tensors_in
+from xaibench.explainers.backward.layer_operations import (
+    LINEAR,
+    MOVES,
+    Kind,
+    Operation,
+    kind_of,
+    tensors_in,
+    weighs_tokens,
+)
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.gradients.plain_gradients import prepare_baselines
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
@@ -36,7 +48,7 @@ _NO_DIFFERENCE = 1e-10
 
 # Linear in what depends on the image, if that is one of their arguments only.
 _LINEAR_TOO = ("interpolate", "conv_transpose2d", "matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum")
-_PRODUCTS = ("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__")
+_PRODUCTS = ("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__", *PRODUCTS)
 
 # Moves a signal from the output to the inputs.
 _Rule: TypeAlias = Callable[..., tuple[Tensor, ...]]
@@ -160,11 +172,11 @@ class _Differences(Watch):
         carriers: tuple[Tensor, ...],
     ) -> Any:
         kind = kind_of(called, args, kwargs)
-        rule = self._rule(called, kind, kwargs, len(carriers))
+        rule = self._rule(called, kind, args, kwargs, len(carriers))
         if self.head and (rule is not None or called in LINEAR):
             raise self._unsupported(f"{called} after the logsumexp of {self.head}")
         if rule is not None:
-            if any(x.shape[:1] != (self.rows,) for x in carriers):
+            if not all(map(self._is_batch, carriers)):
                 raise self._unsupported(f"{called} of a tensor whose first dimension is not the batch")
             operation = self.operation(func, called, args, kwargs, kind=kind or "sum")
             assert operation is not None
@@ -178,20 +190,30 @@ class _Differences(Watch):
             raise self._unsupported(called)
         return result
 
-    def _rule(self, called: str, kind: Kind | None, kwargs: dict[str, Any], carriers: int) -> _Rule | None:
+    def _is_batch(self, x: Tensor) -> bool:
+        """Whether the first half of a tensor is of the images; heads of windows are several for each image."""
+        return x.shape[:1] == (self.rows,) or (x.ndim > 3 and len(x) % self.rows == 0)
+
+    def _rule(
+        self, called: str, kind: Kind | None, args: tuple[Any, ...], kwargs: dict[str, Any], carriers: int
+    ) -> _Rule | None:
         """How the differences pass back through a nonlinear operation; ``None`` for those that keep their gradient."""
         if kind == "activation":
             return _rescaled
         pools = "max_pool" in called and "indices" not in called and not kwargs.get("return_indices")
         if pools and self.max_pool == "difference":
             return _pooled
+        if called == "layer_norm":
+            return normalised(*args, **kwargs)
+        if weighs_tokens(called, args, kwargs):
+            return softmaxed
         return _shared if called in _PRODUCTS and carriers == 2 else None
 
     def _unsupported(self, called: str) -> UnsupportedModelError:
         return UnsupportedModelError(
             f"{self.owner}: {self.where()} has no rule for {called}. Those that have one: linear and convolutional "
-            "layers, batch normalisation, elementwise activations, max- and average pooling, sums and products of "
-            "branches. integrated_gradients and gradient_shap explain any differentiable network."
+            "layers, batch and layer normalisation, elementwise activations, max- and average pooling, attention, sums "
+            "and products of branches. integrated_gradients and gradient_shap explain any differentiable network."
         )
 
 
@@ -236,4 +258,4 @@ def _pooled(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ..
 def _shared(operation: Operation, signal: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     """Each by the mean of the other, because a b - a'b' = (a - a') (b + b')/2 + (b - b') (a + a')/2."""
     means = [torch.cat([(first + second) / 2] * 2) for first, second in (_halves(a), _halves(b))]
-    return (signal * means[1]).sum_to_size(a.shape), (signal * means[0]).sum_to_size(b.shape)
+    return operation.pullback(None, signal, *means)

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from xaibench.core.compute.modes import unharmed
-from xaibench.explainers.backward.layer_operations import Operation, is_rectifier, kind_of, out_of_place, tensors_in
+from xaibench.explainers.attention.attention_calls import unfused
+from xaibench.explainers.backward.layer_operations import (
+    Operation,
+    is_rectifier,
+    is_smooth_rectifier,
+    kind_of,
+    out_of_place,
+    tensors_in,
+)
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import UnsupportedModelError
 
@@ -19,8 +27,8 @@ class Watch(TorchFunctionMode):
     """Hands every operation on what depends on the image to :meth:`see`, which returns its result.
 
     To be made by :func:`watching`, which takes the hooks away again and freezes the parameters, so that what requires a
-    gradient depends on the image. What is called outside of the network, such as the head that chooses the explained
-    output, runs as it is.
+    gradient depends on the image. Fused attention comes as matrix products and a softmax. What is called outside of the
+    network, such as the head that chooses the explained output, runs as it is.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -71,7 +79,8 @@ class Watch(TorchFunctionMode):
         if kind is None:
             return None
         function, rectifies = out_of_place(func, args, kwargs), is_rectifier(called, args, kwargs)
-        return Operation(kind, self.name(called), function, called, self.where(), rectifies=rectifies)
+        smooth = is_smooth_rectifier(called)
+        return Operation(kind, self.name(called), function, called, self.where(), rectifies=rectifies, smooth=smooth)
 
     def name(self, called: str) -> str:
         """The layer that runs, with the name of the function unless it is a linear layer itself."""
@@ -98,6 +107,10 @@ class Watch(TorchFunctionMode):
         if not self.running or not carriers:
             return func(*args, **kwargs)
         self.seen = True
+        plain = unfused(func)
+        if plain is not None:
+            with self:
+                return plain(*args, **kwargs)
         return self.see(func, getattr(func, "__name__", str(func)), args, kwargs, carriers)
 
 

@@ -35,6 +35,8 @@ _ACTIVATIONS = _names("""
 """)
 #: Activations in which each output depends on several inputs.
 NORMALISING = _names("softmax log_softmax softmin glu")
+#: x times a gate from 0 to 1 that opens with x: smooth relatives of ReLU.
+_SMOOTH = _names("gelu silu mish hardswish")
 # max(x, 0), cut off above or not: those of which a neuron is either active, and linear, or not.
 _RECTIFIERS = _names("relu relu_ relu6")
 # Weighted sums whose weights are all positive.
@@ -67,6 +69,7 @@ class Operation:
         bias: Broadcasts with the output.
         is_input: True for the first linear operation to run: the one that sees the image.
         rectifies: True for ReLU, ReLU6 and their like: max(x, 0), cut off above or not.
+        smooth: True for GELU, SiLU, Mish and Hardswish: x times a gate that opens with x.
     """
 
     kind: Kind
@@ -78,6 +81,7 @@ class Operation:
     bias: Tensor | None = None
     is_input: bool = False
     rectifies: bool = False
+    smooth: bool = False
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The output of the forward pass."""
@@ -110,6 +114,18 @@ def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if called.rstrip("_") == "hardtanh":
         return bool(kwargs.get("min_val", args[1] if len(args) > 1 else -1.0) == 0)
     return called in _RECTIFIERS
+
+
+def is_smooth_rectifier(called: str) -> bool:
+    """Whether a call is x times a gate that opens with x."""
+    return called in _SMOOTH
+
+
+def weighs_tokens(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is the softmax of an attention: over the last axis, of scores for each image (and head, token)."""
+    if called != "softmax" or not args:
+        return False
+    return args[0].ndim >= 3 and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, args[0].ndim - 1)
 
 
 def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor]:

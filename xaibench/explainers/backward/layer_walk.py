@@ -3,7 +3,8 @@
 The network runs forward under a watch, which sees every operation, called by a module or as a function.
 Those that compute something new from the image (linear layers, activations, poolings, sums) are handed to a treatment,
 which returns their output with a backward pass of its own; those that only move numbers (flatten, max-pooling,
-concatenation) keep their gradient, which passes each number back to where it came from. Autograd then carries relevance
+concatenation) keep their gradient, which passes each number back to where it came from. The weights of an attention are
+taken as they are, so that it is a weighted sum of its values. Autograd then carries relevance
 or signal from the logit to the image. An operation that is neither is an error that names its layer.
 
 A network may end by taking logits z_j together to groups, z_g = log sum_j exp(z_j), as :class:`xaibench.models.Folded`
@@ -22,8 +23,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.backward.forward_watch import Watch, watching
-from xaibench.explainers.backward.layer_operations import LINEAR, MOVES, Operation, tensors_in
+from xaibench.explainers.backward.layer_operations import LINEAR, MOVES, Operation, tensors_in, weighs_tokens
 from xaibench.explainers.shared.interface import UnsupportedModelError
 
 #: Returns the operation's output with the backward pass that it wants (see :func:`with_backward`).
@@ -90,9 +92,10 @@ class _WithBackward(torch.autograd.Function):
 def unsupported(where: str, called: str, advice: str = "") -> UnsupportedModelError:
     """The error for an operation that nothing can be carried back through."""
     advice = advice or (
-        "Known are linear and convolutional layers, batch normalisation, elementwise activations, max- "
-        "and average pooling, sums of branches and flattening; a softmax at the end must be left out. Any network "
-        "can be explained by saliency or integrated_gradients, or by shapley_sampling or lime, which only perturb."
+        "Known are linear and convolutional layers, batch and layer normalisation, elementwise activations, max- "
+        "and average pooling, sums of branches, attention and flattening; a softmax at the end must be left out. Any "
+        "network can be explained by saliency or integrated_gradients, or by shapley_sampling or lime, which only "
+        "perturb."
     )
     return UnsupportedModelError(f"{where}: relevance cannot be carried back through {called}. {advice}")
 
@@ -138,6 +141,13 @@ class _Walk(Watch):
             return func(*args, **kwargs)
         if called in LINEAR:
             return self._linear(func, called, *args, **kwargs)
+        if weighs_tokens(called, args, kwargs):
+            # The weights of attention are taken as they are: nothing goes back to queries and keys.
+            return func(*args, **kwargs).detach()
+        if called in PRODUCTS or called == "normalize":
+            return self._product(func, called, args, kwargs, carriers)
+        if called == "layer_norm":
+            operation = self.operation(func, called, args, kwargs, kind="affine")
         if called == "batch_norm":
             return self._batch_norm(*args, **kwargs)
         if operation is not None:
@@ -146,6 +156,29 @@ class _Walk(Watch):
         if any(x.requires_grad for x in tensors_in(result)):
             raise unsupported(self.where(), called)
         return result  # a size, a comparison, a detached value
+
+    def _product(
+        self,
+        func: Callable[..., Any],
+        called: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        carriers: tuple[Tensor, ...],
+    ) -> Tensor:
+        """A weighted sum of values, or else scores, from which nothing may come back."""
+        where = self.where()
+        operation = self.operation(func, called, args, kwargs, kind="sum")
+        assert operation is not None
+        weights = [x for x in tensors_in((args, kwargs)) if not x.requires_grad]
+        if len(carriers) == 1 and called in PRODUCTS:
+            if any(bool((x < 0).any()) for x in weights):
+                raise unsupported(where, called)
+            return self.treat(operation, carriers)
+
+        def refuse(relevance: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+            raise unsupported(where, f"{called} of what depends on the image, other than the scores of an attention")
+
+        return with_backward(operation, carriers, refuse)
 
     def _members(self, group: Operation, signal: Tensor, logits: Tensor) -> tuple[Tensor, ...]:
         """What the members of a group start with: as their logit alone would, by their share of the group's gradient.

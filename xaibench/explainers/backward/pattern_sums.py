@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.backward.layer_operations import Operation
 from xaibench.explainers.backward.layer_walk import unsupported, walk
 
@@ -87,7 +88,8 @@ def record(network: nn.Module, images: Tensor) -> dict[str, Recorded]:
 
 def gradient(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
     """The plain output, where the method takes the gradient."""
-    if operation.kind == "activation" and not operation.rectifies:
+    attends = operation.called == "layer_norm" or operation.called in PRODUCTS
+    if attends or (operation.kind == "activation" and not operation.rectifies):
         raise unsupported(
             operation.where,
             operation.called,

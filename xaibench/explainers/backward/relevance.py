@@ -6,9 +6,12 @@ c_ij = x_i w_ij; the rules differ in which contributions count. What every rule 
 - The logit of the target is explained, whatever output is asked for: rules know no softmax. Where a network takes
   classes together by a log-sum-exp, relevance starts at the members j of the target's group g, with z_j dz_g/dz_j; that
   sums to z_g less the entropy of the members' shares.
-- Relevance passes unchanged through an elementwise activation (ReLU6, SiLU and GELU as well as ReLU), to the largest
+- Relevance passes unchanged through an elementwise activation (ReLU6, SiLU and GELU as well as ReLU) and through layer
+  normalisation, to the largest
   input of a max-pooling, and through average pooling and the sum of branches in proportion to the inputs (with ``z+``
   to the positive ones).
+- The weights of an attention are taken as they are (Ali et al. 2022): it is a weighted sum of its values, which get
+  what average pooling would give them, and queries and keys nothing.
 - Batch normalisation is folded into the linear layer before it.
 - An output without any contribution (0/0) passes nothing on.
 
@@ -240,11 +243,14 @@ class LRPAlphaBeta(LayerwiseRelevance):
 )
 @dataclass(frozen=True, kw_only=True)
 class DeepTaylor(LayerwiseRelevance):
-    """Deep Taylor decomposition of the ReLU of the target's logit, for ReLU networks.
+    """Deep Taylor decomposition of the ReLU of the target's logit, for networks of ReLU and its smooth relatives.
 
     z+ without bias in every layer, as in the released XAI-TRIS runs (iNNvestigate's alpha1-beta0 without bias). The
     paper takes another rule where the layer sees the image: ``input_rule="zB"`` with ``low`` and ``high`` for pixels
     with bounds, ``"w2"`` for unbounded ones. Maps of z+, zB and w2 are never negative.
+
+    The paper's networks are of ReLU. Where inputs of a layer are negative too, as after GELU, z+ takes the positive
+    ones of the contributions x_i w_ij (Chefer et al. 2021, equation 5).
 
     A logit that is not positive has no relevance: its map is zero everywhere.
 
@@ -265,12 +271,12 @@ class DeepTaylor(LayerwiseRelevance):
         return logits.clamp(min=0)
 
     def _check_elementwise(self, operation: Operation, inputs: tuple[Tensor, ...]) -> None:
-        if operation.kind == "activation" and not operation.rectifies:
+        if operation.kind == "activation" and not (operation.rectifies or operation.smooth):
             raise unsupported(
                 operation.where,
                 operation.called,
-                "Deep Taylor decomposition is for networks of ReLU and ReLU6; use lrp_epsilon, or saliency or "
-                "integrated_gradients.",
+                "Deep Taylor decomposition is for networks of ReLU and ReLU6, and of GELU, SiLU, Mish or Hardswish; "
+                "use lrp_epsilon, or saliency or integrated_gradients.",
             )
         super()._check_elementwise(operation, inputs)
 

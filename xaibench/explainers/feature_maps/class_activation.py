@@ -133,7 +133,7 @@ class CAM(_FeatureMaps):
             found = f"that the network goes on after {last.name!r} (Linear), with something else than its outputs"
         raise UnsupportedModelError(
             f"CAM: expected a network that ends in global average pooling and one linear layer, such as a ResNet; "
-            f"found {found}. gradcam, which generalises it, explains any network with a convolution."
+            f"found {found}. gradcam, which generalises it, explains any network of convolutions or attention."
         )
 
 

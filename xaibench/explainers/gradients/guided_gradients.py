@@ -1,7 +1,8 @@
 """Gradients that ReLUs let through by rules of their own: Guided Backpropagation, Deconvolution, Guided Grad-CAM.
 
 They agree with Captum's of the same name (tested), but see every ReLU: also one that is called as a function, and
-ReLU6, which is cut off at 6. Another activation is an error that names its layer; anything else passes its gradient.
+ReLU6, which is cut off at 6, and its smooth relatives (GELU, SiLU, Mish, Hardswish). Another activation is an error
+that names its layer; anything else passes its gradient, attention too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.attention.attention_calls import attending
 from xaibench.explainers.backward.forward_watch import Watch, watching
-from xaibench.explainers.backward.layer_operations import NORMALISING, Operation
+from xaibench.explainers.backward.layer_operations import NORMALISING, Operation, weighs_tokens
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
+from xaibench.explainers.shared.layer_activations import find_layer
 from xaibench.explainers.shared.layer_runs import check_sees_whole, layer_name, run_layers
 
 #: What a ReLU passes back, from what comes back and its input.
@@ -37,15 +40,15 @@ _Rule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
 class GuidedBackprop(Attribution):
     """The gradient, with only its positive part passed back through each ReLU that was active.
 
-    Beyond the paper, a ReLU6 is active between 0 and 6, where its derivative is one. A network without ReLU gets its
-    gradient.
+    Beyond the paper, a ReLU6 is active between 0 and 6, where its derivative is one, and GELU, SiLU, Mish and Hardswish
+    where their input is positive, with the derivative they have there. A network without any gets its gradient.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
 
         Raises:
-            UnsupportedModelError: If the network has an activation other than ReLU and ReLU6.
+            UnsupportedModelError: If the network has an activation that is no relative of ReLU.
         """
         attribute = partial(_rectified_gradient, "guided_backprop", _guided, model)
         return self.by_chunk(attribute, images, targets)
@@ -62,8 +65,8 @@ class GuidedBackprop(Attribution):
 class Deconvolution(Attribution):
     """The gradient, with each ReLU replaced, on the way back, by a ReLU of what comes back.
 
-    Beyond the paper, a ReLU6 is treated as a ReLU: what comes back has no scale for which 6 would mean anything. A
-    network without ReLU gets its gradient.
+    Beyond the paper, ReLU6, GELU, SiLU, Mish and Hardswish are treated as a ReLU: what comes back has no scale for
+    which 6, or the bend of the others, would mean anything. A network without any gets its gradient.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -92,7 +95,7 @@ class GuidedGradCAM(Attribution):
 
     Attributes:
         layer: The convolution: its name in ``model.named_modules()``, or the module itself; ``None``: the last
-            ``nn.Conv2d`` that runs.
+            ``nn.Conv2d`` that runs, and in a transformer the tokens that :class:`~xaibench.explainers.GradCAM` takes.
     """
 
     layer: str | nn.Module | None = None
@@ -116,7 +119,10 @@ class GuidedGradCAM(Attribution):
 
     def _choose(self, model: nn.Module, images: Tensor) -> Layer:
         check_sees_whole("guided_gradcam", model)
-        runs = [run for run in run_layers(model, images) if isinstance(run.output, Tensor) and run.output.ndim == 4]
+        with attending(model) as seen:
+            runs = [run for run in run_layers(model, images) if isinstance(run.output, Tensor) and run.output.ndim == 4]
+        if seen:
+            return find_layer("guided_gradcam", model, images, self.layer)
         if self.layer is None:
             convolutions = [run for run in runs if isinstance(run.module, nn.Conv2d)]
             if not convolutions:
@@ -134,7 +140,8 @@ class GuidedGradCAM(Attribution):
 
 
 def _guided(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(back.relu() for back in operation.pullback(None, signal, x))
+    # Below zero a ReLU has no derivative to pass; its smooth relatives have one, of both signs.
+    return tuple(back.relu() * (x > 0) for back in operation.pullback(None, signal, x))
 
 
 def _deconvolved(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
@@ -166,11 +173,12 @@ class _Rectifiers(Watch):
     ) -> Any:
         operation = self.operation(func, called, args, kwargs)
         activation = operation is not None and operation.kind == "activation"
-        if activation and operation is not None and operation.rectifies:
+        if activation and operation is not None and (operation.rectifies or operation.smooth):
             return with_backward(operation, carriers, partial(self.rule, operation))
-        if activation or called in NORMALISING:
+        if activation or (called in NORMALISING and not weighs_tokens(called, args, kwargs)):
             raise UnsupportedModelError(
-                f"{self.owner}: {self.where()} is no ReLU (it calls {called}); the method is defined for ReLU and "
-                "ReLU6. saliency, smoothgrad and integrated_gradients explain networks with any activation."
+                f"{self.owner}: {self.where()} is no ReLU (it calls {called}); the method is defined for ReLU, "
+                "ReLU6, GELU, SiLU, Mish and Hardswish. saliency, smoothgrad and integrated_gradients explain networks "
+                "with any activation."
             )
         return func(*args, **kwargs)
