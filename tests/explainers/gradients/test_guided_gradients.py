@@ -115,7 +115,7 @@ def test_guided_gradcam_says_what_it_needs(mlp, cnn, images, targets):
 @pytest.mark.parametrize(
     ("name", "layer", "message"),
     [
-        ("guided_backprop", nn.GELU(), r"guided_backprop: layer '1' \(GELU\) is no ReLU \(it calls gelu\).*saliency"),
+        ("guided_backprop", nn.ELU(), r"guided_backprop: layer '1' \(ELU\) is no ReLU \(it calls elu\).*saliency"),
         ("deconvolution", nn.Tanh(), r"deconvolution: layer '1' \(Tanh\) is no ReLU"),
         ("guided_backprop", nn.Hardtanh(), r"layer '1' \(Hardtanh\) is no ReLU"),
         ("guided_backprop", nn.Softmax(1), r"layer '1' \(Softmax\) is no ReLU"),
