@@ -19,6 +19,7 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page.page_content import verdict
+from xaibench.report.page.score_grids import grids
 from xaibench.report.read.run_results import read_run
 
 #: The metrics of the made-up run that ask people; the others change pixels.
@@ -159,3 +160,10 @@ def test_what_describes_the_map_has_a_board_that_says_so(small_run):
     run = read_run(small_run)
     assert list(run.truths) == ["data", "none"]
     assert "The map alone: " in " ".join(verdict(run, leaderboards_by_truth(run, infer(run, summarise(run))[0])))
+
+
+def test_the_columns_of_a_cell_stand_below_their_truth(mixed_run):
+    run = read_run(mixed_run)
+    for grid in grids(run, infer(run, summarise(run))[0]):
+        assert [(text, span) for text, span, _ in grid.levels[0]] == [("Human", 6), ("Intervention", 5)]
+        assert [column.head[1] for column in grid.columns] == [label for label, *_ in VISUAL_METRICS.values()]

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from xaibench.report.page.page_content import records
+from xaibench.report.page.page_content import heading, records
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
 
@@ -107,14 +107,20 @@ def _by_metric(run: RunResults, rows: Sequence[dict[str, Any]], metric: str) -> 
 
 
 def _by_cell(run: RunResults, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) -> Grid:
-    metrics = [metric for metric in run.metrics if any(row["metric"] == metric for row in rows)]
+    scored = {row["metric"] for row in rows}
+    metrics = [metric for own in run.truths.values() for metric in own if metric in scored]
     lines = {(row["explainer"], row["metric"]): row for row in rows}
     scales = {metric: [row["mean"] for row in rows if row["metric"] == metric] for metric in metrics}
     lower = {row["metric"]: not row["higher_is_better"] for row in rows}
     words = [place(cell[0]), place(cell[1]), run.models[cell[2]].label]
-    columns = [Column((run.metrics[metric].label,), lower[metric]) for metric in metrics]
+    columns = [Column((*_of_truth(run, metric), run.metrics[metric].label), lower[metric]) for metric in metrics]
     table = _lines(run, lines, metrics, scales, "mean")
     return Grid(" · ".join(word for word in words if word), columns, table, "mean")
+
+
+def _of_truth(run: RunResults, metric: str) -> list[str]:
+    """Above the metrics of each kind of truth its name, where there are several."""
+    return [heading(run.metrics[metric].truth)] if len(run.truths) > 1 else []
 
 
 def _lines(
