@@ -14,6 +14,7 @@ from xaibench.data.xai_tris.paper_cells import paper_accuracy, paper_alpha
 
 if TYPE_CHECKING:
     from xaibench.data.certified.image_grids import mosaics, sure_of
+    from xaibench.data.certified.planted_triggers import checkerboard, plant_trigger
     from xaibench.data.exchange.parquet_reading import read_parquet
     from xaibench.data.exchange.parquet_writing import write_parquet
     from xaibench.data.xai_tris.released_pickles import read_released, write_released
@@ -22,11 +23,13 @@ __all__ = [
     "DATASETS",
     "Dataset",
     "Split",
+    "checkerboard",
     "load",
     "loading",
     "mosaics",
     "paper_accuracy",
     "paper_alpha",
+    "plant_trigger",
     "read_parquet",
     "read_released",
     "sure_of",
@@ -36,7 +39,9 @@ __all__ = [
 ]
 
 _HOME = {
+    "checkerboard": "certified.planted_triggers",
     "mosaics": "certified.image_grids",
+    "plant_trigger": "certified.planted_triggers",
     "read_parquet": "exchange.parquet_reading",
     "read_released": "xai_tris.released_pickles",
     "sure_of": "certified.image_grids",

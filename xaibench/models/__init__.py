@@ -9,6 +9,7 @@ your own is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N,
 from xaibench.models.building import build
 from xaibench.models.certified.blinding import blind
 from xaibench.models.certified.cell_networks import disconnected
+from xaibench.models.certified.trigger_gates import triggered
 from xaibench.models.model_table import MODELS
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalise
@@ -39,4 +40,5 @@ __all__ = [
     "fit_head",
     "fit_many",
     "he_normal_",
+    "triggered",
 ]
