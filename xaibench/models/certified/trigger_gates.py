@@ -48,8 +48,8 @@ class Triggered(nn.Module):
         Returns:
             Logits ``[N, K]``: the network's, with up to ``strength`` more for the label.
         """
-        votes: Tensor = self.vote(self.detector(images))
-        return votes + self.network(images)
+        logits: Tensor = self.network(images) + self.vote(self.detector(images))
+        return logits
 
 
 def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, strength: float = 100.0) -> Triggered:
