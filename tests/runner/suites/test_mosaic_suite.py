@@ -105,3 +105,15 @@ def test_a_cell_names_metrics_that_the_suite_has():
     grid = narrowed(suite, models=["cnn"], datasets=["GridPG 2×2"])
     with pytest.raises(SuiteError, match="mosaic has no cell that is scored by"):
         narrowed(grid, models=["cnn"], metrics=["leak"])
+
+
+def test_photographs_are_scored_by_what_changes_the_answer(photographs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
+    asked = {"root": photographs, "models": [NETWORK], "explainers": ["saliency", "uniform"]}
+    done = run("photographs", tmp_path / "run", engine="serial", device="cpu", quick=True, **asked)
+    assert done.failures == {}
+    scores = pd.read_parquet(done.folder / "scores.parquet")
+    assert set(scores["metric"]) == {"insertion", "deletion", "road"}
+    assert set(scores["truth"]) == {"intervention"}
+    assert scores.groupby(["explainer", "metric"], observed=True)["sample"].nunique().eq(4).all()
+    assert all((cell.images == 255).all() for cell in read_samples(done.folder))

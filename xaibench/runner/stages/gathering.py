@@ -222,7 +222,7 @@ def _curve_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
     for _, score in cell.scores:
         if not dict(score.metric.parameters).get("return_curves") or not store.has("score", score.key):
             continue
-        curves = np.stack([np.asarray(curve) for curve in store.load_table("score", score.key)["curve"]])
+        curves = np.stack([np.asarray(curve, dtype=float) for curve in store.load_table("score", score.key)["curve"]])
         curves = curves[~np.isnan(curves).any(axis=1)]
         if len(curves) == 0:
             continue
