@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from xaibench import data, explainers, hub, metrics, models, report, runner
     from xaibench.data import load, loading
     from xaibench.evaluation import evaluate, meta_evaluate
-    from xaibench.explainers import explain
+    from xaibench.explainers import explain, reliance
+    from xaibench.metrics import shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.report import show
 
@@ -32,8 +33,10 @@ __all__ = [
     "meta_evaluate",
     "metrics",
     "models",
+    "reliance",
     "report",
     "runner",
+    "shares",
     "show",
 ]
 __all__ += _METRICS
@@ -41,6 +44,7 @@ __all__ += _METRICS
 #: Public function -> the package that has it. All other public names are packages of their own.
 _HOME = {"load": "data", "loading": "data", "explain": "explainers", "show": "report"}
 _HOME |= dict.fromkeys(("evaluate", "meta_evaluate"), "evaluation")
+_HOME |= {"reliance": "explainers", "shares": "metrics"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")
 
 

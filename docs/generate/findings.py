@@ -19,6 +19,7 @@ from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.numbers.size_statements import across_sizes
 from xaibench.report.numbers.tested_statements import Claim
+from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_means
 from xaibench.report.read.run_results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
@@ -54,6 +55,7 @@ def section(run: RunResults) -> str:
     parts += [
         f"\n### Mean of each method: {run.metrics[name].label}\n\n{WIDE.format(means(run, name))}\n" for name in names
     ]
+    parts.append(whose_doing(run))
     return "".join(parts)
 
 
@@ -98,6 +100,46 @@ def means(run: RunResults, metric: str) -> str:
         shown = ["–" if each is None or pd.isna(each) else f"{each:.2f}" for each in found]
         rows.append([part.label + (" (control)" if part.control else ""), *shown])
     return table(["", *heads], rows)
+
+
+def whose_doing(run: RunResults) -> str:
+    """How much of what lies beside the truth is the network's doing; empty where the suite has no reference."""
+    cells = cell_shares(run)
+    if not cells:
+        return ""
+    every = share_means(run)
+    reference = every[0].explainer
+    faithful = {row.cell: row for row in every if row.explainer == reference}
+    rows = []
+    for row in cells:
+        alone = f"{faithful[row.cell].means[0]:.2f}"
+        rows.append([cell_name(run, row), alone, *map(spread, row.means, row.intervals), f"**{row.doing:.2f}**"])
+    heads = ["", "a faithful map on the truth", "methods: on the truth", "beside, relied on", "beside, not relied on"]
+    of_cells = table([*heads, "of what is beside: the network’s doing"], rows)
+    found = {(row.explainer, row.cell): row.means[2] for row in every}
+    order = [row.cell for row in cells]
+    methods = [
+        [part.label + (" (control)" if part.control else "")]
+        + [f"{found.get((name, cell), float('nan')):.2f}".replace("nan", "–") for cell in order]
+        for name, part in run.explainers.items()
+    ]
+    of_methods = table(["", *(cell_name(run, row) for row in cells)], methods)
+    label = run.references[reference].label if reference in run.references else reference
+    return (
+        f"\n### Whose doing it is\n\nWhat lies beside the truth, split by what the network relies on "
+        f"([how](xai-tris.md#whose-doing-it-is)); means over the methods, 95 % intervals. “A faithful map” is "
+        f"{label}.\n\n{WIDE.format(of_cells)}\n\nThe third part, beside the truth and not relied on, of each method:"
+        f"\n\n{WIDE.format(of_methods)}\n"
+    )
+
+
+def cell_name(run: RunResults, row: ShareMeans) -> str:
+    scenario, background, model = row.cell
+    return " ".join((place(scenario), place(background), run.models[model].label))
+
+
+def spread(mean: float, ends: tuple[float, float]) -> str:
+    return f"{mean:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
 
 
 def sections(page: str) -> dict[str, str]:

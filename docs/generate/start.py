@@ -54,11 +54,12 @@ def table(run: RunResults) -> str:
 def made_of(suite: str) -> str:
     """The parts of the table with their revisions, for the test that says when it is of other ones."""
     from xaibench.runner import load_suite
-    from xaibench.runner.plan.part_facts import revision
+    from xaibench.runner.plan.part_facts import is_reference, revision
 
     loaded, _ = load_suite(suite)
     shown = [part for part in loaded.metrics if part.name in METRICS]
-    kinds = (("explainer", loaded.explainers), ("metric", shown))
+    ranked = [part for part in loaded.explainers if not is_reference(part.use)]
+    kinds = (("explainer", ranked), ("metric", shown))
     parts = [f"{part.name} {revision(kind, part.use)}" for kind, named in kinds for part in named]
     sets = dict.fromkeys(name for cell in loaded.cells for name in cell.datasets)
     return ", ".join([*parts, *(f"{name} {revision('dataset', name)}" for name in sets)])

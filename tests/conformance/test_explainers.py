@@ -14,12 +14,14 @@ from xaibench import models
 from xaibench.core.part_info import ExplainerInfo
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build, explain
 
-INFOS = {name: EXPLAINERS.resolve(name).info for name in EXPLAINERS}
+#: References are found by their name and listed nowhere, and promise the same.
+NAMES = [*EXPLAINERS, "reliance"]
+INFOS = {name: EXPLAINERS.resolve(name).info for name in NAMES}
 NETWORKS = ("llr", "mlp", "cnn")
 
-CASE = {name: case(EXPLAINERS, name, ExplainerCase()) for name in EXPLAINERS}
+CASE = {name: case(EXPLAINERS, name, ExplainerCase()) for name in NAMES}
 #: Those that take none of the small networks are held to the same promises by their own tests, on one of theirs.
-EVERY = [name for name in EXPLAINERS if ":" not in CASE[name].network]
+EVERY = [name for name in NAMES if ":" not in CASE[name].network]
 every_explainer = pytest.mark.parametrize("name", EVERY)
 every_method = pytest.mark.parametrize("name", [name for name in EVERY if not INFOS[name].control])
 every_control = pytest.mark.parametrize("name", [name for name in EVERY if INFOS[name].control])

@@ -31,6 +31,7 @@ class DatasetInfo:
         by_hand: What no program can do, such as a form to sign.
         scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
         background: Second key, such as ``"white"``; empty likewise.
+        known_distribution: Whether its ``distribution`` is known, from which pixels can be drawn again.
         published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
         benchmark_size: Images in today's table of Saliency-Bench (April 2025); 0 for what is not in it.
         truth: What its masks are the truth of (:data:`xaibench.types.Truth`): ``"human"``, what people marked, unless
@@ -52,6 +53,7 @@ class DatasetInfo:
     by_hand: str = ""
     scenario: str = ""
     background: str = ""
+    known_distribution: bool = False
     published: tuple[tuple[str, int], ...] = ()
     benchmark_size: int = 0
     truth: Truth = "human"
@@ -70,6 +72,8 @@ class ExplainerInfo:
         family: What it has in common with others, and below which the documentation lists it: ``"Gradients"``.
         control: True for the baselines that know no model (Sobel, Laplace, uniform, input).
         needs_convolution: True when only networks with a convolution can be explained.
+        reference: True for what says what a map should show, beside which methods are read: it is ranked with none of
+            them, and needs to know what the images were drawn from.
         citation: The publication to cite.
         revision: Bumped whenever the same parameters give other maps.
     """
@@ -78,6 +82,7 @@ class ExplainerInfo:
     family: str = "Others"
     control: bool = False
     needs_convolution: bool = False
+    reference: bool = False
     citation: str = ""
     revision: int = 1
 

@@ -19,7 +19,8 @@ class Registry:
     Args:
         kind: What the parts are, in the singular, for error messages: ``"explainer"``.
         targets: ``{name: "package.module:attribute"}``.
-        aliases: Other spellings, ``{alias: name}``; accepted by :meth:`resolve`, not listed.
+        aliases: Other spellings, ``{alias: name}``; accepted by :meth:`resolve`, not listed. Of a part that is to be
+            found by its name and listed nowhere, ``{name: target}``.
         schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` makes.
         own: How a part of the user's own is given, for error messages.
 
@@ -158,9 +159,9 @@ your own is given as 'package.module:name'.
         scheme = canonical.partition(":")[0]
         if ":" in name and scheme in self._schemes:
             return self._schemes[scheme]
-        if canonical not in self._targets and ":" not in name:
+        if canonical not in self._targets and ":" not in canonical:
             raise UnknownNameError(self._message(name))
-        return self._targets.get(canonical, name)
+        return self._targets.get(canonical, canonical)
 
     def _message(self, name: str) -> str:
         return f"{unknown(f'Unknown {self.kind}', name, sorted(self._targets), self._aliases)} {self._own}"

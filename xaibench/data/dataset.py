@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch
@@ -176,6 +176,8 @@ class Dataset:
         parameters: The parameters these samples were made with, defaults filled in.
         batch_size: The batch size that the set was published with.
         note: What else is to be known of these very samples, in a sentence; empty where nothing is.
+        distribution: Called without arguments, it returns what one image was drawn from, so that some of its pixels can
+            be drawn again (:func:`xaibench.reliance`); None where nobody knows.
     """
 
     train: Split
@@ -185,6 +187,7 @@ class Dataset:
     parameters: Mapping[str, object] = field(default_factory=dict)
     batch_size: int = 32
     note: str = ""
+    distribution: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ class AppliedExplainer:
         device: ``"auto"``: the GPU when there is one.
         training: Makes the batches that an explainer is fitted to (:func:`training_batches`); None = there are none.
         fit: Fits it, called as ``(explainer, network, training) -> fitted explainer``; None = its own ``fit``.
+        distribution: Makes what the images came from, for a reference that is given none; None = nobody knows.
         progress: Show how far each explanation has come.
 
     Attributes:
@@ -84,6 +85,7 @@ class AppliedExplainer:
         device: str | torch.device = "auto",
         training: Callable[[], Iterable[Any]] | None = None,
         fit: Callable[[Any, nn.Module, Callable[[], Iterable[Any]]], Any] | None = None,
+        distribution: Callable[[], Any] | None = None,
         progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
@@ -96,6 +98,9 @@ class AppliedExplainer:
         self._settings: dict[str, Any] = {"seed": seed, "progress": progress} | {
             name: given.pop(name) for name in later & given.keys()
         }
+        reference = bool(getattr(getattr(part, "info", None), "reference", False))
+        if reference and distribution is not None and getattr(part, "distribution", None) is None:
+            given.setdefault("distribution", distribution())
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
         self._fitting = fit or (lambda part, network, training: part.fit(network, training()))
@@ -302,6 +307,13 @@ class AppliedMetric:
         threshold = parameters.get("threshold", own.default if own else 0.0)
         reasons = undefined_reasons(seen, masks, self._listed, threshold=threshold)
         return [(why or "undefined") if nan else "" for nan, why in zip(undefined, reasons, strict=True)]
+
+
+def shares_of(maps: Tensor, masks: Tensor, reliance: Tensor) -> Mapping[str, Any]:
+    """Whose doing the mass of maps is (:func:`xaibench.shares`), each share ``[n]``; of maps as they would be kept."""
+    from xaibench.metrics import shares
+
+    return shares(as_kept(maps).numpy(), masks.numpy(), as_kept(reliance).numpy(), reduction="none")._asdict()
 
 
 def is_inapplicable(error: Exception) -> bool:

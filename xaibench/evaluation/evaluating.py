@@ -109,14 +109,22 @@ def evaluate(
     from xaibench.core.compute.precision import computing
 
     check_numbers(samples, batch_size)
-    split, classes, training = _opened(dataset)
+    split, classes, training, distribution = _opened(dataset)
     count = len(split) if samples is None else min(samples, len(split))
     if count == 0:
         raise ValueError("dataset: the split holds no sample, expected at least one.")
     check_choice("protocol", protocol, PROTOCOLS)
     check_choice("scored", scored, ("correct", "all"))
     scorers = _scorers(metrics, model, protocol, device)
-    makers = _makers(methods, controls, model, count, seed, device, training, progress is True)
+    applied = functools.partial(
+        AppliedExplainer,
+        seed=seed,
+        device=device,
+        training=training,
+        distribution=distribution,
+        progress=progress is True,
+    )
+    makers = _makers(methods, controls, model, count, applied)
     found = Found(count)
     steps = len(makers) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
@@ -167,15 +175,15 @@ class _Maker:
 
 def _opened(
     dataset: str | Dataset | Split,
-) -> tuple[Split, tuple[str, ...] | None, Callable[[], Any] | None]:
-    """The samples to score on, their classes, and what makes the training batches; a split alone has not the latter."""
+) -> tuple[Split, tuple[str, ...] | None, Callable[[], Any] | None, Callable[[], Any] | None]:
+    """The samples to score on, their classes, training batches and what they came from; a split has the first alone."""
     from xaibench.data import Dataset, Split, load
 
     found = load(dataset) if isinstance(dataset, str) else dataset
     if isinstance(found, Split):
-        return found, None, None
+        return found, None, None, None
     if isinstance(found, Dataset):
-        return found.test, found.classes, functools.partial(training_batches, found.train)
+        return found.test, found.classes, functools.partial(training_batches, found.train), found.distribution
     raise TypeError(
         f"dataset: got {type(found).__name__}, expected a name, a data set (xaibench.load) or a split of one."
     )
@@ -211,12 +219,8 @@ def _makers(
     controls: bool | Sequence[str],
     model: nn.Module | None,
     count: int,
-    seed: int,
-    device: str,
-    training: Callable[[], Any] | None,
-    progress: bool,
+    applied: Callable[[Any], AppliedExplainer],
 ) -> list[_Maker]:
-    applied = functools.partial(AppliedExplainer, seed=seed, device=device, training=training, progress=progress)
     if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
         methods = {name: name for name in methods}
     named = dict(methods) if isinstance(methods, Mapping) else {_label(methods): methods}

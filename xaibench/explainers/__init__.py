@@ -12,6 +12,7 @@ from xaibench.explainers.api import explain
 from xaibench.explainers.backward.pattern_methods import NotFittedError, NotFittedForModelError
 from xaibench.explainers.explainer_building import build
 from xaibench.explainers.explainer_table import EXPLAINERS
+from xaibench.explainers.relied_pixels import ReliedOn, reliance
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import (
     Attribution,
@@ -22,7 +23,7 @@ from xaibench.explainers.shared.interface import (
 )
 
 #: Class name -> where it lives, so that ``xaibench.explainers.RISE`` is imported when it is asked for.
-_CLASSES = {EXPLAINERS.target(name).partition(":")[2]: EXPLAINERS.target(name) for name in EXPLAINERS}
+_CLASSES = {EXPLAINERS.target(name).partition(":")[2]: EXPLAINERS.target(name) for name in (*EXPLAINERS, "reliance")}
 
 __all__ = [
     "EXPLAINERS",
@@ -32,10 +33,12 @@ __all__ = [
     "Explainer",
     "NotFittedError",
     "NotFittedForModelError",
+    "ReliedOn",
     "UnsupportedModelError",
     "build",
     "explain",
     "reduce_channels",
+    "reliance",
 ]
 
 

@@ -89,5 +89,7 @@ EXPLAINERS = Registry(
         "center": "centre",
         "centre_prior": "centre",
         "center_prior": "centre",
+        # Not listed: it explains no more than images of which it is known what they came from.
+        "reliance": "xaibench.explainers.forward.redrawn_pixels:Reliance",
     },
 )

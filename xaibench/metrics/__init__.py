@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from xaibench.metrics.truth.against_chance import chance_level, skill_scores
     from xaibench.metrics.truth.earth_mover import TransportError
     from xaibench.metrics.use.known_values import shapley_error, sign_agreement
+    from xaibench.metrics.use.relied_shares import Shares, shares
 
 __all__ = [
     "METRICS",
     "Agreement",
+    "Shares",
     "TransportError",
     "agreement",
     "chance_level",
     "shapley_error",
+    "shares",
     "sign_agreement",
     "skill_scores",
     "undefined_reasons",
@@ -42,10 +45,12 @@ __all__ += METRICS
 #: Public, but no metric -> the module that has it.
 _HOME = {
     "Agreement": "metric_agreement",
+    "Shares": "use.relied_shares",
     "TransportError": "truth.earth_mover",
     "agreement": "metric_agreement",
     "chance_level": "truth.against_chance",
     "shapley_error": "use.known_values",
+    "shares": "use.relied_shares",
     "sign_agreement": "use.known_values",
     "skill_scores": "truth.against_chance",
     "undefined_reasons": "shared.undefined_scores",

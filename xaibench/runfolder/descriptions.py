@@ -24,6 +24,7 @@ class PartWords:
         name: As in the scores.
         label: As shown.
         control: True for an explainer that knows no model.
+        reference: True for what says what a map should show, and is ranked with none.
         higher_is_better: Direction of a metric.
         meaning: What a score means, in a sentence; empty where nothing says.
         skill_of: Name of the metric that this one reads against chance, or empty.
@@ -38,6 +39,7 @@ class PartWords:
     name: str
     label: str
     control: bool = False
+    reference: bool = False
     higher_is_better: bool = True
     meaning: str = ""
     skill_of: str = ""

@@ -229,6 +229,15 @@ SCORES = Table(
     },
     optional=frozenset({"truth"}),  # of which kind (core/truths.py); folders of before do not say
 )
+SHARES = Table(
+    "shares.parquet",
+    "whose doing the mass of each map is: on the truth, beside it with the network, beside it without",
+    {
+        **{"dataset": "text", "scenario": "text", "background": "text", "model": "text", "seed": "whole"},
+        **{"data_seed": "whole", "reference": "text", "explainer": "text", "sample": "whole", "correct": "truth"},
+        **dict.fromkeys(("on_truth", "relied_on", "not_relied_on"), "number"),
+    },
+)
 TRAININGS = Table(
     "trainings.csv",
     "every single training",
@@ -312,4 +321,4 @@ COMPARISONS = Table(
 )
 
 #: All of them, those to look at first in front.
-TABLES = (SUMMARY, SCORES, COMPARISONS, ACCURACY, TRAININGS, CURVES, SAMPLES, IMAGES, JOBS, FAILURES)
+TABLES = (SUMMARY, SCORES, SHARES, COMPARISONS, ACCURACY, TRAININGS, CURVES, SAMPLES, IMAGES, JOBS, FAILURES)

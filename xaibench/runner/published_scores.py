@@ -199,10 +199,11 @@ def write_published(folder: Path, file: Path) -> None:
             f"{folder} lacks {len(lacking)} scores of its suite as it would run now ({listed(lacking, 2)}). Run it to "
             "the end with this version, and then publish it."
         )
-    controls = [part.name for part in suite.explainers if getattr(part_info("explainer", part.use), "control", False)]
+    infos = {part.name: part_info("explainer", part.use) for part in suite.explainers}
+    unranked = [name for name, info in infos.items() if info and (info.control or info.reference)]
     rows = SCORES.read(folder, [*_KEYS, "value", "correct"])
     rows = rows.astype({key: object for key in _KEYS if key in SCORES.text})
-    rows = rows[rows["correct"] & ~rows["explainer"].isin(controls)].drop(columns="correct")
+    rows = rows[rows["correct"] & ~rows["explainer"].isin(unranked)].drop(columns="correct")
     skills = _skills(suite)
     rows = _without_skills(rows, skills).sort_values(_KEYS, kind="stable")
     rows["value"] = rows["value"].round(_DECIMALS).astype("float32")
@@ -216,7 +217,7 @@ def write_published(folder: Path, file: Path) -> None:
             "words": known.explainers[part.name].plain(),
         }
         for part in suite.explainers
-        if part.name not in controls
+        if part.name not in unranked
     }
     about["skills"] = skills
     table = pa.Table.from_pandas(rows, preserve_index=False)

@@ -109,6 +109,11 @@ class Patterns:
         """Number of cases that are equally frequent in every split: the classes, for XOR the sign pairs."""
         return 4 if self.scenario == "xor" else 2
 
+    @property
+    def kinds(self) -> int:
+        """How many patterns there are, all of them equally frequent."""
+        return self.cases * (len(self.placements) if self.scenario == "rigid" else 1)
+
     def draw(self, cases: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """A kind for each sample of the given case; random only for RIGID (rotation and place uniform)."""
         if self.scenario != "rigid":

@@ -53,6 +53,7 @@ from xaibench.report.page.pair_comparisons import method_pairs
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.sample_previews import ROOM, first_samples
 from xaibench.report.page.score_grids import grids
+from xaibench.report.page.share_tables import WORDS, share_bars
 from xaibench.report.page.table_files import Table, page_tables, to_csv, to_latex, with_links
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_results import RunResults, read_run
@@ -215,6 +216,8 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         pairs_data=json_block(pairs.data) if pairs else "",
         parameters=parameters(run),
         grids=grids(run, found.summary),
+        shares=share_bars(run),
+        share_words=WORDS,
         ranks=found.ranks,
         claims=claims(run),
         firsts={metric: said for board in found.boards.values() for metric, said in first_places(board).items()},

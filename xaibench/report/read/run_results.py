@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,13 +57,15 @@ class RunResults:
         metrics: Name to words, in the order to show.
         scenarios: Names in the order to show.
         backgrounds: Names in the order to show.
-        scores: :data:`~xaibench.runfolder.tables.SCORES`, a row for each sample and metric; the columns of ``KEYS`` as
-            categories in the orders above.
+        references: Name to words of those that say what a map should show; they are among the explainers nowhere.
+        scores: :data:`~xaibench.runfolder.tables.SCORES` but for the references, a row for each sample and metric; the
+            columns of ``KEYS`` as categories in the orders above.
         accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, a row for each cell.
         trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, a row for each training.
         failures: :data:`~xaibench.runfolder.tables.FAILURES`, a row for each failed job.
         environment: Versions, machine, times.
         suite_toml: The suite as it was run.
+        reference_scores: The scores of the references.
     """
 
     path: Path
@@ -81,6 +83,8 @@ class RunResults:
     failures: pd.DataFrame
     environment: Environment
     suite_toml: str
+    references: Mapping[str, PartWords] = field(default_factory=dict)
+    reference_scores: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
@@ -153,6 +157,11 @@ class RunResults:
         return tables.CURVES.read(self.path).astype(dict.fromkeys(tables.CURVES.text, object))
 
     @cached_property
+    def shares(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.SHARES` of the maps of suites with a reference."""
+        return tables.SHARES.read(self.path)
+
+    @cached_property
     def jobs(self) -> pd.DataFrame:
         """:data:`~xaibench.runfolder.tables.JOBS`, what each job cost that was run for this folder."""
         return tables.JOBS.read(self.path)
@@ -180,10 +189,13 @@ def read_run(run_dir: Path) -> RunResults:
         what = f"has no {tables.SCORES.name}" if run_dir.is_dir() else "is not a folder"
         raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
     parts = read_parts(run_dir)
+    references = {name: part for name, part in parts.explainers.items() if part.reference}
     scores, accuracy = tables.SCORES.read(run_dir), tables.ACCURACY.read(run_dir)
+    apart = scores["explainer"].isin(list(references))
+    reference_scores, scores = scores[apart], scores[~apart].reset_index(drop=True) if apart.any() else scores
     # A cell whose explanations all failed has an accuracy but no score; its names still have a place in the order.
     seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
-    explainers = ordered(parts.explainers, seen["explainer"])
+    explainers = ordered(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
     models, metrics = ordered(parts.models, seen["model"]), _by_truth(scores, parts.metrics)
     scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
@@ -206,6 +218,8 @@ def read_run(run_dir: Path) -> RunResults:
         failures=tables.FAILURES.read(run_dir),
         environment=read_environment(run_dir),
         suite_toml=read_suite(run_dir),
+        references=references,
+        reference_scores=reference_scores,
     )
 
 

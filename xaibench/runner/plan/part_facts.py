@@ -64,6 +64,16 @@ def is_fitted(explainer: str) -> bool:
     return hasattr(registry("explainer").resolve(explainer), "fit")
 
 
+def is_reference(explainer: str) -> bool:
+    """Whether it says what a map should show, and is ranked with none."""
+    return bool(getattr(part_info("explainer", explainer), "reference", False))
+
+
+def knows_distribution(dataset: str) -> bool:
+    """Whether it is known what the images of the data set came from, which a reference needs."""
+    return bool(getattr(part_info("dataset", dataset), "known_distribution", False))
+
+
 def shared_fit(explainer: str, parameters: Mapping[str, Any]) -> str:
     """What decides how an explainer is fitted: those of one answer can share a fit. Empty where it shares with none."""
     part = registry("explainer").resolve(explainer)
@@ -257,6 +267,8 @@ def _plain(value: Any) -> Any:
 def is_own(kind: Kind, name: str) -> bool:
     """Whether a part is the user's own, ``"package.module:name"``, and none of the registry's or of its schemes."""
     found = registry(kind)
+    if kind == "explainer" and is_reference(name):
+        return False
     return ":" in name and found.canonical(name) not in found and found.target(name) == name
 
 

@@ -16,6 +16,8 @@ from xaibench.runner.plan.part_facts import (
     is_blind,
     is_fitted,
     is_of_use,
+    is_reference,
+    knows_distribution,
     metric_kind,
     network_facts,
     part_info,
@@ -140,6 +142,8 @@ def _explain_jobs(suite: Suite, data: DataJob, network: Network) -> list[Explain
 def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
     info = part_info("explainer", explainer.use)
     if getattr(info, "needs_convolution", False) and not _convolves(network):
+        return None
+    if is_reference(explainer.use) and not knows_distribution(data.name):
         return None
     # A control's maps are the same for every network of the data set, so they are made and scored once.
     explained = None if getattr(info, "control", False) else network

@@ -24,7 +24,14 @@ from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.part_facts import visible_pixels
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.network_training import WEIGHTS, make_network, train
-from xaibench.runner.stages.sample_data import batches, image_marks, make_data, read_data, read_test_split
+from xaibench.runner.stages.sample_data import (
+    batches,
+    image_marks,
+    make_data,
+    read_data,
+    read_distribution,
+    read_test_split,
+)
 from xaibench.runner.store.result_store import CorruptResultError, Store
 
 if TYPE_CHECKING:
@@ -113,6 +120,7 @@ def _explainer(job: ExplainJob, store: Store, device: str, fit: Any = None) -> A
         device=device,
         training=lambda: training_batches(read_data(store, job.data)[0]["train"]),
         fit=fit,
+        distribution=functools.partial(read_distribution, job.data),
     )
 
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench.runfolder.descriptions import PARTS, PartWords, RunParts
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
-from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, IMAGES, SAMPLES, SCORES, TRAININGS, Table
+from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, IMAGES, SAMPLES, SCORES, SHARES, TRAININGS, Table
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
 from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
 from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_training
+from xaibench.runner.stages.mass_shares import write_shares
 from xaibench.runner.stages.merged_scores import cell_scores, place_of, set_name
 from xaibench.runner.stages.sample_data import sample_rows
 from xaibench.runner.stages.sample_pictures import picture_cell, without_images
@@ -49,6 +50,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     unlearned = _unlearned(cells, store)
     correct = _correct(cells, store, plan.suite.explaining.scored, unlearned)
     write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, unlearned, out / MERGED))
+    write_shares(cells, store, correct, unlearned, out / SHARES.name)
     trainings = [row for cell in cells for row in _training_rows(cell, store)]
     failed = [{"job": str(job), "stage": job.stage, "error": error} for job, error in failures.items()]
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))

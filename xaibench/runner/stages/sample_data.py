@@ -80,6 +80,13 @@ def read_test_split(store: Store, job: DataJob) -> Split:
     return _split(store.load_tensors("data", job.key, "test.")[0], "test", meta)
 
 
+@functools.lru_cache(maxsize=4)
+def read_distribution(job: DataJob) -> Any:
+    """What the images of a generated set came from: it follows from the set's parameters, so nothing of it is kept."""
+    known = _load(job).distribution
+    return known() if known else None
+
+
 def batches(split: Split, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The samples from ``start`` to before ``stop``: all at once where they are in memory already, else a few."""
     size = max(1, stop - start) if split.in_memory else _BATCH

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from xaibench.runfolder.sample_file import SIDE, SampleCell
 from xaibench.runner.plan.jobs import ExplainJob
+from xaibench.runner.plan.part_facts import is_reference
 from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import chosen_training, has_maps, read_answers, read_maps
 from xaibench.runner.stages.sample_data import read_test_split
@@ -45,7 +46,7 @@ def picture_cell(
     """
     network = cell.networks[0]
     explains = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
-    kept = [explain for explain in explains if has_maps(store, explain)]
+    kept = [job for job in explains if has_maps(store, job) and not is_reference(job.explainer.use)]
     if not kept:
         return None
     seed = chosen_training(store, network)[1]
@@ -55,7 +56,8 @@ def picture_cell(
     explained = len(split) if kept[0].samples == "all" else min(kept[0].samples, len(split))
     counting = np.flatnonzero(correct[:explained])
     controls = {explain.explainer.name for explain in explains if explain.network is None}
-    browsed = choose(scores[(scores["seed"] == seed) & scores["correct"]], controls)
+    methods = scores["explainer"].isin([explain.explainer.name for explain in kept])
+    browsed = choose(scores[(scores["seed"] == seed) & scores["correct"] & methods], controls)
     sheet = spread(split.targets[:explained].tolist()) if photographs else []
     example = counting[:1].tolist() if not photographs else []
     samples = list(dict.fromkeys([*browsed, *sheet, *example]))

@@ -1,0 +1,183 @@
+"""Whose doing the mass of the maps is: means of each cell and method, and tables of stacked bars of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from xaibench.report.numbers.inference import cell_matrices
+from xaibench.report.read.run_results import RunResults, place
+from xaibench.runfolder.tables import CELL
+from xaibench.runfolder.tables import SHARES as SHARES_TABLE
+from xaibench.statistics import nested_means
+
+#: The parts of a map's mass, in the order to show.
+SHARES = ("on_truth", "relied_on", "not_relied_on")
+#: The same in words.
+WORDS = ("on the truth", "beside it, relied on", "beside it, not relied on")
+
+
+@dataclass(frozen=True)
+class ShareMeans:
+    """Of one method in one cell.
+
+    Attributes:
+        cell: Scenario, background and model.
+        explainer: Name of the method, a control, or the reference itself; empty of all methods together.
+        means: Of each of :data:`SHARES`; they sum to 1. ``nan`` where no map has any.
+        intervals: Of each the ends of its 95 % interval.
+    """
+
+    cell: tuple[str, str, str]
+    explainer: str
+    means: tuple[float, ...]
+    intervals: tuple[tuple[float, float], ...]
+
+    @property
+    def doing(self) -> float:
+        """Of the mass beside the truth the share that is the network's doing; ``nan`` where there is none."""
+        beside = self.means[1] + self.means[2]
+        return self.means[1] / beside if beside > 0 else float("nan")
+
+
+def cell_shares(run: RunResults) -> list[ShareMeans]:
+    """The shares of each cell in the mean over its methods, controls and the reference left out.
+
+    Args:
+        run: The run.
+
+    Returns:
+        One :class:`ShareMeans` a cell, its ``explainer`` empty; none where the suite has no reference.
+    """
+    if not len(run.shares):
+        return []
+    methods = {name for name, part in run.explainers.items() if not part.control}
+    rows = run.shares[(run.shares["reference"] == _first(run)) & run.shares["explainer"].isin(list(methods))]
+    keys = [name for name in SHARES_TABLE.columns if name not in ("explainer", "reference", *SHARES)]
+    together = rows.groupby(keys, observed=True, as_index=False)[list(SHARES)].mean().assign(explainer="")
+    return list(_means(run, together, [""]))
+
+
+def share_means(run: RunResults) -> list[ShareMeans]:
+    """The shares of a run, by cell and method in the order to show, the reference in front.
+
+    Args:
+        run: The run. Beside which reference, where a suite has several, is the first of them.
+
+    Returns:
+        As :class:`ShareMeans`; none where the suite has no reference.
+    """
+    if not len(run.shares):
+        return []
+    first = _first(run)
+    return list(_means(run, run.shares[run.shares["reference"] == first], [first, *run.explainers]))
+
+
+def _first(run: RunResults) -> str:
+    return next(iter(run.references), str(run.shares["reference"].iloc[0]))
+
+
+def _means(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Iterator[ShareMeans]:
+    for cell in cell_matrices(dataclasses.replace(run, scores=_as_scores(run, rows, shown))):
+        found = {}
+        for k in range(len(SHARES)):
+            means = nested_means(cell.values[:, k], cell.drawn, alike=True)
+            found[k] = means.mean, means.intervals(within=(0.0, 1.0))
+        for m, name in enumerate(cell.methods):
+            yield ShareMeans(
+                cell=cell.cell,
+                explainer=name,
+                means=tuple(float(found[k][0][m]) for k in found),
+                intervals=tuple((float(found[k][1][m, 0]), float(found[k][1][m, 1])) for k in found),
+            )
+
+
+def _as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]) -> pd.DataFrame:
+    """Each share as a metric, so that its mean and interval are those of scores."""
+    tables = [rows.assign(metric=name, value=rows[name]) for name in SHARES]
+    scores = pd.concat(tables, ignore_index=True)
+    orders = dict(zip(CELL, (run.scenarios, run.backgrounds, list(run.models)), strict=True))
+    orders |= {"explainer": explainers, "metric": SHARES}
+    for key, order in orders.items():
+        scores[key] = pd.Categorical(scores[key].astype(str), categories=list(order), ordered=True)
+    scores["dataset"] = scores["dataset"].astype("category")
+    return scores[np.logical_and.reduce([scores[key].notna() for key in orders])]
+
+
+@dataclass(frozen=True)
+class ShareTable:
+    """What the page shows of one background.
+
+    Attributes:
+        title: Of the background; empty where a run has none.
+        heads: Of each column the scenario and the model.
+        rows: Of each method the shares in each column, or None; the reference is the first.
+    """
+
+    title: str
+    heads: tuple[tuple[str, str], ...]
+    rows: dict[str, list[ShareMeans | None]]
+
+
+@dataclass(frozen=True)
+class ShareBars:
+    """All that the page says of shares.
+
+    Attributes:
+        tables: One for each background.
+        every: All of them, for the table of numbers.
+        reference: The label of what the maps are held against.
+        scored: Of each metric by its label, what the reference scores in each cell: the mean, or None.
+    """
+
+    tables: tuple[ShareTable, ...]
+    every: tuple[ShareMeans, ...]
+    reference: str
+    scored: dict[str, dict[tuple[str, str, str], float]]
+
+
+def share_bars(run: RunResults) -> ShareBars | None:
+    """The tables of a run.
+
+    Args:
+        run: The run.
+
+    Returns:
+        As :class:`ShareBars`; None where the suite has no reference.
+    """
+    found = share_means(run)
+    if not found:
+        return None
+    first = found[0].explainer
+    label = run.references[first].label if first in run.references else first
+    return ShareBars(tuple(_tables(run, found)), tuple(found), label, _reference_scores(run, first))
+
+
+def _tables(run: RunResults, found: list[ShareMeans]) -> Iterator[ShareTable]:
+    for background in run.backgrounds:
+        mine = [row for row in found if row.cell[1] == background]
+        cells = list(dict.fromkeys(row.cell for row in mine))
+        where = {(row.explainer, row.cell): row for row in mine}
+        names = list(dict.fromkeys(row.explainer for row in found))
+        order = [names[0], *(name for name in run.explainers if name in names)]
+        rows = {name: [where.get((name, cell)) for cell in cells] for name in order}
+        heads = tuple((place(cell[0]), run.models[cell[2]].label) for cell in cells)
+        if cells:
+            yield ShareTable(place(background), heads, rows)
+
+
+def _reference_scores(run: RunResults, reference: str) -> dict[str, dict[tuple[str, str, str], float]]:
+    scores = run.reference_scores
+    if scores.empty:
+        return {}
+    mine = scores[(scores["explainer"] == reference) & scores["correct"]]
+    means = mine.groupby(["metric", "scenario", "background", "model"], observed=True)["value"].mean()
+    found: dict[str, dict[tuple[str, str, str], float]] = {part.label: {} for part in run.metrics.values()}
+    for metric, scenario, background, model, mean in means.reset_index().itertuples(index=False, name=None):
+        if metric in run.metrics:
+            found[run.metrics[metric].label][scenario, background, model] = float(mean)
+    return found

@@ -1,0 +1,91 @@
+"""Whose doing the mass of every map is, beside the reference that the suite has: the rows of ``shares.parquet``."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xaibench.evaluation.apply import shares_of
+from xaibench.runfolder.tables import SHARES
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
+from xaibench.runner.plan.part_facts import is_reference
+from xaibench.runner.plan.planning import CellPlan
+from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
+from xaibench.runner.stages.merged_scores import place_of, set_name
+from xaibench.runner.stages.sample_data import batches, read_test_split
+from xaibench.runner.store.result_store import Store
+from xaibench.runner.store.store_files import write_atomic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import torch
+
+
+def write_shares(
+    cells: Iterable[CellPlan],
+    store: Store,
+    correct: Mapping[DataJob, torch.Tensor],
+    unlearned: Container[Network],
+    path: Path,
+) -> None:
+    """Write the shares of all maps of networks of which a reference has maps; no file where there is none.
+
+    Args:
+        cells: In the order of the rows.
+        store: Where the maps are; those of failed jobs are missing, and so are their rows.
+        correct: For each data set ``[n_test]`` bool.
+        unlearned: Networks of which no sample counts as correct.
+        path: Of the file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = [part for cell in cells for part in _of_cell(cell, store, correct[cell.data].numpy(), unlearned)]
+    if found:
+        table = pa.concat_tables(found)
+        write_atomic(path, lambda partial: pq.write_table(table, partial, write_page_checksum=True))
+
+
+def _of_cell(cell: CellPlan, store: Store, correct: Any, unlearned: Container[Network]) -> Iterator[pa.Table]:
+    masks = None
+    for network in cell.networks:
+        jobs = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
+        made = [job for job in jobs if has_maps(store, job)]
+        for reference in (job for job in made if is_reference(job.explainer.use)):
+            reliance = read_maps(store, reference)
+            if masks is None:  # every explainer has the first so many samples
+                masks = _first_masks(cell, store, len(reliance))
+            for job in made:
+                maps = read_maps(store, job)
+                if len(maps) == len(reliance) == len(masks):
+                    constants = _constants(cell, network, store, reference, job)
+                    counts = correct[: len(maps)] & (network not in unlearned)
+                    yield _table(constants, counts, shares_of(maps, masks, reliance))
+
+
+def _first_masks(cell: CellPlan, store: Store, count: int) -> torch.Tensor:
+    import torch
+
+    return torch.cat([masks for _, masks, _ in batches(read_test_split(store, cell.data), 0, count)])
+
+
+def _constants(
+    cell: CellPlan, network: Network, store: Store, reference: ExplainJob, job: ExplainJob
+) -> dict[str, object]:
+    scenario, background = place_of(cell)
+    return {
+        **{"dataset": set_name(cell), "scenario": scenario, "background": background, "model": cell.model},
+        **{"seed": chosen_training(store, network)[1], "data_seed": cell.data.seed},
+        **{"reference": reference.explainer.name, "explainer": job.explainer.name},
+    }
+
+
+def _table(constants: Mapping[str, object], correct: Any, shares: Mapping[str, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    schema, count = SHARES.arrow_schema(), len(correct)
+    columns = {name: pa.repeat(pa.scalar(value, schema.field(name).type), count) for name, value in constants.items()}
+    columns |= {"sample": pa.array(range(count), schema.field("sample").type), "correct": pa.array(correct)}
+    columns |= {name: pa.array(values) for name, values in shares.items()}
+    return pa.table([columns[name] for name in schema.names], schema)
