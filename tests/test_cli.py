@@ -1,5 +1,6 @@
 """The command line: what it prints, and its exit codes."""
 
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -51,7 +52,7 @@ def test_help_shows_the_way(invoke):
 
 
 def test_list(invoke):
-    assert "integrated_gradients  Integrated Gradients" in invoke("list", "explainers").output
+    assert re.search("integrated_gradients +Integrated Gradients", invoke("list", "explainers").output)
     lines = invoke("list", "metrics").output.splitlines()[1:]
     told = {line.split()[0]: line.partition("; truth: ")[2] for line in lines}
     assert (told["iou"], told["leak"], told["road"]) == ("that of the masks", "use", "intervention")
