@@ -21,6 +21,7 @@ from xaibench.explainers.shared.layer_activations import Resize, forward_rows, r
         "Attention Rollout",
         family="Attention",
         citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.",
+        revision=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

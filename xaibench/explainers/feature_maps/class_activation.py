@@ -90,7 +90,7 @@ def _weighted(weights: Tensor, features: Tensor) -> Tensor:
         "CAM",
         family="Feature maps",
         needs_convolution=True,
-        revision=3,
+        revision=4,
         citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
     )
 )
@@ -173,7 +173,7 @@ def _close(one: object, other: object, largest: Tensor) -> bool:
         "Grad-CAM",
         family="Feature maps",
         needs_convolution=True,
-        revision=3,
+        revision=4,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
     )
 )
@@ -191,7 +191,7 @@ class GradCAM(_FeatureMaps):
         "Grad-CAM++",
         family="Feature maps",
         needs_convolution=True,
-        revision=3,
+        revision=4,
         citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
         "Convolutional Networks. WACV 2018.",
     )
@@ -229,7 +229,7 @@ class GradCAMPlusPlus(_FeatureMaps):
         "LayerCAM",
         family="Feature maps",
         needs_convolution=True,
-        revision=3,
+        revision=4,
         citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
     )
 )
@@ -247,7 +247,7 @@ class LayerCAM(_FeatureMaps):
         "Score-CAM",
         family="Feature maps",
         needs_convolution=True,
-        revision=3,
+        revision=4,
         citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
         "workshops 2020.",
     )
@@ -280,7 +280,7 @@ class ScoreCAM(_FeatureMaps):
         "Eigen-CAM",
         family="Feature maps",
         needs_convolution=True,
-        revision=3,
+        revision=4,
         citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
     )
 )
