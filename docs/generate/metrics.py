@@ -66,7 +66,8 @@ that does not fit) is an error.
 
 Each is of one of [four kinds of truth](truths.md), and the table is in their order: a score against masks is of that
 which the masks are of (*data*, *use* or *human*), one that changes something is of an *intervention*; what describes
-the map asks for none. [Metrics, tested](metrics-tested.md) says of each whether it ranks a right map before a worse one.
+the map asks for none. [Do the metrics judge well?](metrics-tested.md) says of each whether it ranks a right map before
+a worse one.
 
 {table}
 
