@@ -1,5 +1,6 @@
 """Small transformers with random weights, of torchvision and timm, and one in which a single token alone decides."""
 
+import pytest
 import torch
 from torch import nn
 from torchvision.models import SwinTransformer, VisionTransformer
@@ -25,7 +26,7 @@ def of_torchvision():
 
 def of_timm(name="vit_tiny_patch16_224"):
     """The same of timm."""
-    import timm
+    timm = pytest.importorskip("timm")
 
     return seeded(
         lambda: timm.create_model(
@@ -41,7 +42,7 @@ def swin_of_torchvision():
 
 def swin_of_timm():
     """The same of timm."""
-    from timm.models.swin_transformer import SwinTransformer as Swin
+    Swin = pytest.importorskip("timm.models.swin_transformer").SwinTransformer  # noqa: N806
 
     return seeded(lambda: Swin(32, 4, 3, 3, embed_dim=8, depths=(2, 2), num_heads=(2, 2), window_size=4))
 

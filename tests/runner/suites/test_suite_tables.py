@@ -60,12 +60,14 @@ def test_64x64_suite_has_all_cells_of_the_paper():
     cells = [(dataset, model) for cell in suite.cells for dataset in cell.datasets for model in cell.models]
     paper = load_suite("xai-tris-64x64-paper")[0]
     assert sorted(cells) == sorted((d, m) for cell in paper.cells for d in cell.datasets for m in cell.models)
-    trainings = {cell.datasets[0].split("-")[1]: len(suite.training_of(cell).seeds) for cell in suite.cells[:8]}
+    trainings = {cell.datasets[0].split("-")[1]: len(suite.training_of(cell).seeds) for cell in suite.cells[:9]}
     assert trainings == {"tris/lin": 3, "tris/xor": 1, "tris/mult": 1, "tris/rigid": 1}
     for cell in suite.cells:
         on_photographs = {"imagenet" in dataset for dataset in cell.datasets}
         assert on_photographs == {cell.data.get("images_dir") == "$XAIBENCH_IMAGES"}
-        learns_hard = cell.datasets[0].split("-")[1] in ("tris/mult", "tris/rigid")
+        learns_hard = (
+            cell.datasets[0].split("-")[1] in ("tris/mult", "tris/rigid") or "lin-imagenet" in cell.datasets[0]
+        )
         assert cell.data.get("n_samples") == (40_000 if learns_hard else None)
         assert (suite.training_of(cell).lr, suite.training_of(cell).batch_size) == (0.0005, 512)
 
