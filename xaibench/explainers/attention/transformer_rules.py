@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.attention.attention_calls import PRODUCTS, unfused
+from xaibench.explainers.attention.attention_calls import PRODUCTS
 from xaibench.explainers.backward.forward_watch import Watch, watching
 from xaibench.explainers.backward.layer_operations import out_of_place
 from xaibench.explainers.shared.explained_output import network_of
@@ -86,10 +86,6 @@ class _Ruled(Watch):
         kwargs: dict[str, Any],
         carriers: tuple[Tensor, ...],
     ) -> Any:
-        plain = unfused(func)
-        if plain is not None:
-            with self:
-                return plain(*args, **kwargs)
         rule = self.rules.get(called)
         if rule is None:
             return func(*args, **kwargs)
