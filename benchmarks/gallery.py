@@ -39,7 +39,18 @@ from xaibench.models import accuracy, build, fit
 
 DOCS = Path(__file__).parents[1] / "docs"
 DATASET, ALPHA = "xai-tris/lin-corr-8x8", 0.3  # a signal strong enough to be learnt in seconds
-CAMS = ("cam", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam")
+CAMS = (
+    "cam",
+    "gradcam",
+    "gradcam++",
+    "layercam",
+    "scorecam",
+    "eigencam",
+    "hirescam",
+    "xgradcam",
+    "ablationcam",
+    "finercam",
+)
 
 NETWORKS = """# Which explainer explains which network
 
@@ -60,7 +71,7 @@ QUICK: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 50, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
     "pfi": {"feature_mask": "grid"}, "shapley_sampling": {"n_samples": 1, "feature_mask": "grid"},
     "integrated_gradients": {"n_steps": 4}, "smoothgrad": {"n_samples": 2}, "rise": {"N": 20},
-    "occlusion": {"window": 16}, "scorecam": {},
+    "occlusion": {"window": 16}, "scorecam": {}, "ablationcam": {},
     **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
 }  # fmt: skip
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
@@ -103,7 +114,7 @@ def refusal(name: str, model: nn.Module, side: int) -> str:
     try:
         if hasattr(explainer, "fit"):
             explainer = explainer.fit(model, [images])
-        if name == "scorecam":
+        if name in ("scorecam", "ablationcam"):
             images = images[:1]  # hundreds of forward passes each
         targets = torch.ones(len(images), dtype=torch.int64)
         xb.explain(explainer, model, images, targets, device="cpu", **QUICK.get(name, {}))

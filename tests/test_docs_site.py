@@ -273,7 +273,8 @@ def test_api_pages_are_grouped_by_kind(api):
         }
 
     explainers = below("explainers", 2)
-    assert explainers["Feature maps"] == ["CAM", "GradCAM", "GradCAMPlusPlus", "LayerCAM", "ScoreCAM", "EigenCAM"]
+    cams = ["CAM", "GradCAM", "GradCAMPlusPlus", "LayerCAM", "ScoreCAM", "EigenCAM"]
+    assert explainers["Feature maps"] == [*cams, "HiResCAM", "XGradCAM", "AblationCAM", "FinerCAM"]
     assert {"explain", "build"} <= {*explainers["Functions"]}
     assert all(name.endswith("Error") for name in explainers["Errors"])
     metrics = below("metrics", 2)

@@ -19,7 +19,7 @@ from prose import plain, section
 
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers.backward.relevance import LayerwiseRelevance
-from xaibench.explainers.feature_maps.class_activation import CAM
+from xaibench.explainers.feature_maps.one_layer import FeatureMaps
 from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution
 from xaibench.explainers.shared.interface import Attribution
 
@@ -63,7 +63,7 @@ FAMILIES = {
 #: Whose parameters are told once, and under which heading of the page (none: those that most have).
 SHARED: list[tuple[type, str]] = [
     (LayerwiseRelevance, "Relevance"),
-    (CAM.__mro__[1], "Feature maps"),
+    (FeatureMaps, "Feature maps"),
     (FeatureAttribution, "Perturbations"),
     (Attribution, ""),
 ]

@@ -31,7 +31,20 @@ WITH_CHANNELS = [name for name in EVERY if "channels" in {field.name for field i
 #: What is known of some beforehand; that no other is so, tests/conformance tries.
 CONTROLS = ["sobel", "laplace", "uniform", "input", "centre"]
 SEEDED = ["pfi", "shapley_sampling", "gradient_shap", "kernel_shap", "lime", "smoothgrad", "rise", "uniform"]
-CONVOLUTIONAL = ["guided_gradcam", "cam", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam"]
+CONVOLUTIONAL = [
+    "guided_gradcam",
+    "cam",
+    "gradcam",
+    "gradcam++",
+    "layercam",
+    "scorecam",
+    "eigencam",
+    "hirescam",
+    "xgradcam",
+    "ablationcam",
+    "finercam",
+    "fullgrad",
+]
 
 #: Small numbers.
 PARAMETERS = {

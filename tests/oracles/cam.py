@@ -104,3 +104,45 @@ def eigencam(features, image, *, centred):
         vector = vector / vector.norm()
     result = (matrix @ vector).reshape(maps.shape[1:])
     return result if result.max() >= -result.min() else -result
+
+
+def hirescam(features, head, image, target):
+    """Draelos and Carin 2020: the sum over the maps of map times gradient, element by element."""
+    maps, gradient = feature_gradient(features, head, image, target)
+    result = torch.zeros_like(maps[0])
+    for i, j in positions(maps):
+        result[i, j] = sum(g[i, j].item() * a[i, j].item() for g, a in zip(gradient, maps, strict=True))
+    return result
+
+
+def xgradcam(features, head, image, target):
+    """Fu et al. 2020: gradients averaged with the activations as weights."""
+    maps, gradient = feature_gradient(features, head, image, target)
+    weights = []
+    for feature, g in zip(maps, gradient, strict=True):
+        area = sum(feature[i, j].item() for i, j in positions(feature))
+        weights.append(sum(feature[i, j].item() / area * g[i, j].item() for i, j in positions(g)) if area else 0.0)
+    return weighted_sum(weights, maps).clamp(min=0)
+
+
+def ablationcam(features, head, image, target):
+    """Desai and Ramaswamy 2020, without the division by the output."""
+    maps = features(image)
+    whole, weights = head(maps)[target].item(), []
+    for k in range(len(maps)):
+        without = maps.clone()
+        without[k] = 0
+        weights.append(whole - head(without)[target].item())
+    return weighted_sum(weights, maps).clamp(min=0)
+
+
+def finercam(features, head, image, target, *, gamma, n_references):
+    """Zhang et al. 2025: the mean over references d of the Grad-CAM weights of y_c - gamma y_d."""
+    outputs = head(features(image)).tolist()
+    others = sorted((abs(value - outputs[target]), k) for k, value in enumerate(outputs) if k != target)
+    weights = []
+    for _, reference in others[:n_references]:
+        maps, own = feature_gradient(features, head, image, target)
+        _, other = feature_gradient(features, head, image, reference)
+        weights.append((own - gamma * other).mean((1, 2)))
+    return weighted_sum(torch.stack(weights).mean(0).tolist(), maps).clamp(min=0)

@@ -8,6 +8,7 @@ from xaibench.explainers import explain
 
 #: The patch of 8 by 8 pixels that decides: row and column.
 ROW, COLUMN = 2, 1
+NEWER = ("hirescam", "xgradcam", "ablationcam", "finercam")
 
 
 def planted(name):
@@ -30,7 +31,7 @@ def planted(name):
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-@pytest.mark.parametrize("explainer", ["gradcam", "gradcam++", "layercam", "scorecam", "eigencam", "cam"])
+@pytest.mark.parametrize("explainer", ["gradcam", "gradcam++", "layercam", "scorecam", "eigencam", "cam", *NEWER])
 def test_the_map_lies_on_the_patch_that_decides(name, explainer):
     if name.startswith("timm"):
         pytest.importorskip("timm")

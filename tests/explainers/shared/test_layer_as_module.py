@@ -24,7 +24,9 @@ def model():
     )
 
 
-@pytest.mark.parametrize("name", ["gradcam", "gradcam++", "layercam", "eigencam", "scorecam", "guided_gradcam"])
+@pytest.mark.parametrize(
+    "name", ["gradcam", "gradcam++", "layercam", "eigencam", "scorecam", "ablationcam", "guided_gradcam"]
+)
 @pytest.mark.parametrize("dtype", ["auto", torch.float64])  # the latter explains a copy
 def test_the_module_is_the_layer_of_its_name(model, name, dtype):
     by_name, by_module = (

@@ -20,6 +20,7 @@ PROMISE_ZERO = {
 #: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
 LEAK = {
     "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
+    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad",
     "sobel", "laplace", "uniform", "input", "centre",
 }  # fmt: skip
 FEW = {"lime": {"n_samples": 50}, "kernel_shap": {"n_samples": 50}, "rise": {"N": 50}}

@@ -10,79 +10,18 @@ explained output at all, they work for any.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast, get_args
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.core.vocabulary import Output
+from xaibench.explainers.feature_maps.one_layer import FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
 from xaibench.explainers.shared.explained_output import network_of
-from xaibench.explainers.shared.interface import (
-    UnsupportedModelError,
-    blocks,
-    chunks,
-    target_output,
-)
-from xaibench.explainers.shared.layer_activations import (
-    Resize,
-    fastest_layout,
-    find_layer,
-    forward_rows,
-    resized,
-)
+from xaibench.explainers.shared.interface import UnsupportedModelError, blocks, target_output
+from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 from xaibench.explainers.shared.layer_runs import run_layers
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FeatureMaps:
-    """What the explainers of one layer share.
-
-    Attributes:
-        layer: The layer to look at: its name in ``model.named_modules()``, such as ``"layer4"``, or the module itself,
-            ``model.layer4``; ``None``: the last feature map before pooling, or in a transformer the last tokens before
-            the last attention. If it runs more than once in a pass, its last run counts.
-        resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
-            ``None``: it stays as large as the layer's.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. It bounds the memory and
-            changes the maps by no more than rounding.
-    """
-
-    #: What is explained unless the caller says otherwise.
-    explains: ClassVar[Output] = "logit"
-
-    layer: str | nn.Module | None = None
-    resize: Resize | None = "bilinear"
-    batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.resize is not None:
-            check_choice("resize", self.resize, get_args(Resize), owner=type(self).__name__)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size, owner=type(self).__name__)
-
-    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``, or as large as the layer's without ``resize``.
-
-        Raises:
-            UnsupportedModelError: If the network has no layer that the method can look at.
-            ValueError: If it has no ``layer`` of that name, or one whose output is neither feature map nor tokens.
-        """
-        layer = find_layer(type(self).__name__, model, images, self.layer)
-        chunk = forward_rows(images, self.batch_size)
-        parts = [self._maps(model, layer, x, y) for x, y in chunks(chunk, images, targets)]
-        return resized(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
-
-    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[n, h, w]`` as large as the layer's."""
-        raise NotImplementedError
-
-
-def _weighted(weights: Tensor, features: Tensor) -> Tensor:
-    """Sum over k of w_k A_k: ``[N, h, w]`` from ``[N, C]`` and ``[N, C, h, w]``."""
-    return torch.einsum("nc,nchw->nhw", weights, features)
 
 
 @described(
@@ -95,7 +34,7 @@ def _weighted(weights: Tensor, features: Tensor) -> Tensor:
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class CAM(_FeatureMaps):
+class CAM(FeatureMaps):
     """Sum over k of w_k A_k, with w_k the weight of feature map k in the logit of the target (equation 2).
 
     For networks that end in global average pooling and one linear layer. The mean of the map before it is resized, plus
@@ -109,10 +48,10 @@ class CAM(_FeatureMaps):
         features = activations(model, layer, images)
         head, is_last = self._head(model, layer, images, features)
         if is_last:
-            return _weighted(head.weight[targets], features)
+            return weighted_sum(head.weight[targets], features)
         shares = _gradients_by(network_of(model), head, images, targets)[0]
         assert shares is not None
-        return _weighted(shares.to(head.weight.dtype) @ head.weight, features)
+        return weighted_sum(shares.to(head.weight.dtype) @ head.weight, features)
 
     def _head(self, model: nn.Module, layer: Layer, images: Tensor, features: Tensor) -> tuple[nn.Linear, bool]:
         """The linear layer, whose inputs are found to be the means of the feature maps, and whether it is the end."""
@@ -178,12 +117,12 @@ def _close(one: object, other: object, largest: Tensor) -> bool:
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class GradCAM(_FeatureMaps):
+class GradCAM(FeatureMaps):
     """ReLU of the sum over k of a_k A_k, with a_k the mean of g_k over the positions (equations 1 and 2)."""
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features, gradients = activations_and_gradients("GradCAM", model, layer, images, targets)
-        return _weighted(gradients.mean((2, 3)), features).relu()
+        return weighted_sum(gradients.mean((2, 3)), features).relu()
 
 
 @described(
@@ -197,7 +136,7 @@ class GradCAM(_FeatureMaps):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class GradCAMPlusPlus(_FeatureMaps):
+class GradCAMPlusPlus(FeatureMaps):
     """ReLU of the sum over k of w_k A_k, with w_k = sum over the positions of alpha_k ReLU(g_k).
 
     alpha_k = g_k² / (2 g_k² + g_k³ sum A_k + eps), zero where g_k is (equation 19): the closed form for the exponential
@@ -221,7 +160,7 @@ class GradCAMPlusPlus(_FeatureMaps):
         denominator = 2 * square + square * gradients * features.sum((2, 3), keepdim=True) + self.eps
         # Where the denominator is zero, so is the gradient, or nothing is defined.
         alpha = torch.where(denominator == 0, 0.0, square / denominator)
-        return _weighted((alpha * gradients.relu()).sum((2, 3)), features).relu()
+        return weighted_sum((alpha * gradients.relu()).sum((2, 3)), features).relu()
 
 
 @described(
@@ -234,7 +173,7 @@ class GradCAMPlusPlus(_FeatureMaps):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class LayerCAM(_FeatureMaps):
+class LayerCAM(FeatureMaps):
     """ReLU of the sum over k of ReLU(g_k) A_k, position by position (equations 6 to 8); good for earlier layers too."""
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
@@ -253,7 +192,7 @@ class LayerCAM(_FeatureMaps):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class ScoreCAM(_FeatureMaps):
+class ScoreCAM(FeatureMaps):
     """ReLU of the sum over k of w_k A_k, with w the softmax over k of the output for the image masked by A_k.
 
     Algorithm 1: A_k is enlarged and scaled to [0, 1], the image is multiplied by it; the output of the blank image,
@@ -272,7 +211,7 @@ class ScoreCAM(_FeatureMaps):
             rows = (images[samples, None] * masks[:, :, None]).flatten(0, 1).contiguous(memory_format=layout)
             classes = targets[samples].repeat_interleave(masks.shape[1])
             scores[samples, channels] = target_output(model, rows, classes).reshape(masks.shape[:2])
-        return _weighted(scores.softmax(1), features).relu()
+        return weighted_sum(scores.softmax(1), features).relu()
 
 
 @described(
@@ -285,7 +224,7 @@ class ScoreCAM(_FeatureMaps):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class EigenCAM(_FeatureMaps):
+class EigenCAM(FeatureMaps):
     """The projection of the features of each position on their first principal component; the same for every target.
 
     O V_1, with O ``[h·w, C]`` the feature maps and V_1 the first right singular vector. Its sign, open in the

@@ -67,17 +67,22 @@ class _Capture(TorchFunctionMode):
     Attributes:
         output: What is held.
         activated: Whether it is the activation's.
+        runs: How often the layer has run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, change: Callable[[Tensor, int, bool], Tensor] | None = None) -> None:
         super().__init__()
+        # What follows works on a copy, since an in-place ReLU would change the output that is held.
+        self._handed_on = change or (lambda output, run, activated: output.clone())
         self._awaited: Tensor | None = None
         self.output = torch.empty(0)
         self.activated = False
+        self.runs = 0
 
     def keep(self, module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        """A hook: what follows works on a copy, since an in-place ReLU would change the output that is held."""
-        self.output, self.activated, self._awaited = output, False, output.clone()
+        """A hook of the layer."""
+        self.runs += 1
+        self.output, self.activated, self._awaited = output, False, self._handed_on(output, self.runs, False)
         return self._awaited
 
     def __torch_function__(
@@ -88,13 +93,19 @@ class _Capture(TorchFunctionMode):
         if self._awaited is None or not args or args[0] is not self._awaited or called not in _ACTIVATIONS:
             return result
         self.output, self.activated, self._awaited = result, True, None
-        return result.clone()
+        return self._handed_on(result, self.runs, True)
 
 
 @contextmanager
-def captured(layer: Layer) -> Iterator[_Capture]:
-    """Hold what passes through the layer in the passes of the block."""
-    capture = _Capture()
+def captured(layer: Layer, change: Callable[[Tensor, int, bool], Tensor] | None = None) -> Iterator[_Capture]:
+    """Hold what passes through the layer in the passes of the block.
+
+    Args:
+        layer: The layer.
+        change: What is handed on instead of an output, given that, the number of the layer's run and whether the output
+            is the activation's; a new tensor. ``None``: a copy.
+    """
+    capture = _Capture(change)
     handle = layer.module.register_forward_hook(capture.keep)
     try:
         with capture if layer.activated else nullcontext():
@@ -133,3 +144,16 @@ def activations_and_gradients(
             "or use an explainer that needs no gradient (rise, occlusion, scorecam)."
         )
     return layer.as_maps(output.detach()), layer.as_maps(gradient)
+
+
+def without_map(layer: Layer, run: int, rows: Tensor, channels: Tensor) -> Callable[[Tensor, int, bool], Tensor]:
+    """A change for :func:`captured`: in the run of that number, feature map ``channels[i]`` of ``rows[i]`` is zero."""
+
+    def change(output: Tensor, number: int, activated: bool) -> Tensor:
+        handed_on = output.clone()
+        if number == run and activated == layer.activated:
+            # A view, whatever the layout of the output.
+            layer.as_maps(handed_on)[rows, channels] = 0
+        return handed_on
+
+    return change
