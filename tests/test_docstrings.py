@@ -35,6 +35,7 @@ DEEPER = {
     "xaibench.data.xai_tris.tetrominoes": ["Tetromino"],
     "xaibench.data.photographs.own_folder": ["Folder"],
     "xaibench.data.photographs.saliency_bench_release": ["Published"],
+    "xaibench.models.networks.efficientnet_lite": ["EfficientNetLite"],
     "xaibench.models.networks.imagenet": ["Torchvision"],
     "xaibench.models.networks.timm_networks": ["Timm"],
 }

@@ -59,7 +59,8 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "xaibench.data.photographs.own_folder.Folder",
         "xaibench.data.photographs.saliency_bench_release.Published",
     )
-    pretrained = ("xaibench.models.networks.imagenet.Torchvision", "xaibench.models.networks.timm_networks.Timm")
+    networks = ("imagenet.Torchvision", "efficientnet_lite.EfficientNetLite", "timm_networks.Timm")
+    pretrained = tuple(f"xaibench.models.networks.{path}" for path in networks)
     tetromino = Section("xaibench.data.xai_tris.tetrominoes", ("Tetromino",))
     annotated = Section("xaibench.data.annotated", paths=folders)
     return {

