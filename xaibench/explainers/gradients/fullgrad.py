@@ -80,8 +80,8 @@ class FullGrad:
             found = "attention" if seen else "no convolution"
             raise UnsupportedModelError(
                 f"FullGrad: {type(network).__name__} has {found}; expected a network of convolutions (nn.Conv2d), "
-                "whose biases have places in the image. input_x_gradient and integrated_gradients explain any network "
-                "with gradients."
+                "whose biases have places in the image. gradcam explains transformers too, integrated_gradients any "
+                "network with gradients."
             )
 
     def _maps(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
