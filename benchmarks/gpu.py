@@ -40,7 +40,9 @@ from xaibench.core.compute.precision import computing
 from xaibench.core.vocabulary import Precision
 from xaibench.explainers.shared.interface import target_gradient
 from xaibench.models import build
+from xaibench.models.networks.xai_tris_networks import Network
 from xaibench.models.training.fitting import _cross_entropy
+from xaibench.models.training.graphed_steps import LearningStep
 from xaibench.models.training.network_stack import Stack
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
@@ -306,20 +308,43 @@ def curves(on: Machine) -> Iterator[Line]:
         yield Line(f"{name}, / bare passes", taken / bare, 1.2, floor=f"{bare:.3g} s of bare passes")
 
 
+def learning(on: Machine, networks: list[nn.Module], side: int) -> tuple[LearningStep, Tensor, Tensor]:
+    """A step of the networks as training takes it, and a batch of 512 for each."""
+    stack = Stack(networks, (1, side, side), [0.001] * len(networks), list(range(len(networks))), on.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        batch = stack.prepare(torch.randn(on.size(512, 8), 1, side, side).to(on.device))
+    targets = torch.arange(len(batch), device=on.device) % 2
+    return LearningStep(stack, _cross_entropy), *(each.expand(len(networks), *each.shape) for each in (batch, targets))
+
+
+def dropout_mlp(seed: int) -> Network:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return Network(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(), nn.Linear(32, 2))
+
+
 def training(on: Machine) -> Iterator[Line]:
-    """A step of five stacked networks, 512 samples each."""
+    """A step of five stacked networks, 512 samples each; small ones as a CUDA graph, which is to learn the same."""
+    small = {"cnn": lambda seed: build("cnn", (1, 8, 8), 2, seed=seed), "MLP with dropout": dropout_mlp}
+    for name, made in small.items():
+        title = f"30 steps of a stack of five ({name}, 8×8): largest difference of a loss from the plain steps'"
+        with failing(title) as lines, computing():
+            losses, replayed = [], False
+            for plain in (False, True):
+                step, *batch = learning(on, [made(seed) for seed in range(5)], 8)
+                take = step.plain if plain else step
+                losses.append(torch.stack([take(*batch).clone() for _ in range(30)]) / batch[1].shape[1])
+                replayed |= step.replays
+            error = float((losses[0] - losses[1]).abs().max())
+            lines.append(Line(title, error, 1e-4, floor="replayed" if replayed else "no graph"))
+        yield from lines
     for name, side, bar in (("mlp", 64, 0.8), ("cnn", 64, 2.0), ("cnn", 8, 0.2)):
         with failing(f"step of five {name}s, {side}×{side}, ms") as lines, computing():
-            networks = [build(name, (1, side, side), 2, seed=seed) for seed in range(5)]
-            stack = Stack(networks, (1, side, side), [0.001] * 5, list(range(5)), on.device)
-            batch = stack.prepare(torch.randn(on.size(512, 8), 1, side, side, device=on.device))
-            batch = batch.expand(5, *batch.shape)
-            targets = (torch.arange(batch.shape[1], device=on.device) % 2).expand(5, -1)
-
-            def step(stack: Stack = stack, batch: Tensor = batch, targets: Tensor = targets) -> None:
-                stack.descend(_cross_entropy(stack.logits(batch, True), targets).mean(1).sum())
-
-            lines.append(Line(f"step of five {name}s, {side}×{side}, ms", 1e3 * on.seconds(step, repeat=50), bar))
+            step, *batch = learning(on, [build(name, (1, side, side), 2, seed=seed) for seed in range(5)], side)
+            plain, taken = (1e3 * on.seconds(functools.partial(take, *batch), repeat=50) for take in (step.plain, step))
+            floor = f"{plain:.3g} without a graph" if step.replays else "no graph"
+            lines.append(Line(f"step of five {name}s, {side}×{side}, ms", taken, bar, floor=floor))
         yield from lines
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from xaibench.core.rich_results import html_table
 from xaibench.models.training.batches import Batches
+from xaibench.models.training.graphed_steps import LearningStep, LossFunction
 from xaibench.models.training.network_stack import Single, Stack
-
-#: Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``.
-LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 class TrainingDivergedError(ValueError):
@@ -100,9 +98,10 @@ def run_epochs(
     """Train all members of the learner, which keeps the best weights of each; who is done leaves the stack."""
     courses = [_Course(name) for name in names]
     present = courses
+    step = LearningStep(learner, loss)
     for epoch in range(epochs):
-        train_loss, _ = _pass(learner, train, loss, learn=True)
-        val_loss, accurate = _pass(learner, val, loss, learn=False)
+        train_loss = _learn(step, train)
+        val_loss, accurate = _validate(learner, val, loss)
         seen = zip(present, train_loss.tolist(), val_loss.tolist(), accurate.tolist(), strict=True)
         learner.keep(torch.tensor([course.add(*values) for course, *values in seen]))
         bar.update()
@@ -112,27 +111,34 @@ def run_epochs(
             break
         if not all(staying):
             present = [course for course, stays in zip(present, staying, strict=True) if stays]
-            for each in (learner, train, val):
+            for each in (learner, train, val, step):
                 each.retain(torch.tensor(staying))
     return [
         Training(tuple(course.train_loss), tuple(course.val_loss), course.best, course.accuracy) for course in courses
     ]
 
 
-def _pass(learner: Stack | Single, batches: Batches, loss: LossFunction, learn: bool) -> tuple[Tensor, Tensor]:
-    """Mean loss and share of correct samples of each member, both ``[M]`` on the CPU, over one epoch."""
+def _learn(step: LearningStep, batches: Batches) -> Tensor:
+    """Mean loss of each member ``[M]`` on the CPU, over one epoch in which the weights move."""
+    lost, count = torch.zeros(()), 0
+    for images, targets in batches.epoch():
+        lost = lost + step(images, targets)
+        count += targets.shape[1]
+    if count == 0:
+        raise ValueError("The training data hold no sample.")
+    return (lost / count).cpu()
+
+
+@torch.no_grad()
+def _validate(learner: Stack | Single, batches: Batches, loss: LossFunction) -> tuple[Tensor, Tensor]:
+    """Mean loss and share of correct samples of each member, both ``[M]`` on the CPU."""
     lost = correct = torch.zeros(())
     count = 0
     for images, targets in batches.epoch():
-        with torch.set_grad_enabled(learn):
-            logits = learner.logits(images, learn)
-            losses = loss(logits, targets)
-        if learn:
-            learner.descend(losses.mean(1).sum())
-        else:
-            correct = correct + (logits.argmax(2) == targets).sum(1)
-        lost = lost + losses.detach().sum(1)
+        logits = learner.logits(images, False)
+        correct = correct + (logits.argmax(2) == targets).sum(1)
+        lost = lost + loss(logits, targets).sum(1)
         count += targets.shape[1]
     if count == 0:
-        raise ValueError(f"The {'training' if learn else 'validation'} data hold no sample.")
+        raise ValueError("The validation data hold no sample.")
     return (lost / count).cpu(), (correct / count).cpu()

@@ -32,7 +32,8 @@ from xaibench.models.training.batches import (
     in_memory,
     loader_of,
 )
-from xaibench.models.training.epochs import LossFunction, Training, TrainingDivergedError, run_epochs
+from xaibench.models.training.epochs import Training, TrainingDivergedError, run_epochs
+from xaibench.models.training.graphed_steps import LossFunction
 from xaibench.models.training.network_stack import Single, Stack
 from xaibench.models.training.training_checks import check_arguments, check_data, check_precision_of, check_ranges
 

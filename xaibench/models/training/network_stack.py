@@ -55,7 +55,7 @@ class Stack:
         device: torch.device,
     ) -> None:
         _require_equal(models)
-        self.models = models
+        self.models, self.device = models, device
         self.names = [name for name, _ in models[0].named_parameters()]
         self.shapes = [weight.shape for weight in models[0].parameters()]
         self.sizes = [shape.numel() for shape in self.shapes]
@@ -64,7 +64,7 @@ class Stack:
         self.weights = F.pad(torch.stack(rows), (0, -sum(self.sizes) % _ALIGNED)).to(device)
         self.leaves, self._gradient = self._leaves(), torch.zeros_like(self.weights)
         self.prepare, self.steps = _plan(models[0], in_shape, self.weights)
-        self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
         self.kept, self._present = self.weights.clone(), torch.arange(len(models), device=device)
         self._adam = Adam(self.weights, torch.tensor(lr, device=device, dtype=self.weights.dtype)[:, None])
 
@@ -73,7 +73,7 @@ class Stack:
         named = dict(zip(self.names, self.leaves, strict=True))
         for step in self.steps:
             if isinstance(step, nn.Dropout):
-                images = _dropped(images, step.p, self._generators) if train else images
+                images = _dropped(images, step.p, self.generators) if train else images
             else:
                 images = step(named, images)
         return images
@@ -91,11 +91,16 @@ class Stack:
 
     def retain(self, staying: Tensor) -> None:
         """Go on with those members only where ``staying`` ``[M]`` is True; the others keep what is remembered."""
-        self._generators = [one for one, stays in zip(self._generators, staying.tolist(), strict=True) if stays]
+        self.generators = [one for one, stays in zip(self.generators, staying.tolist(), strict=True) if stays]
         staying = staying.to(self.weights.device)
         self._present = self._present[staying]
         self.weights = self._adam.retain(staying)
         self.leaves, self._gradient = self._leaves(), torch.zeros_like(self.weights)
+
+    def renew_generators(self) -> None:
+        """Go on drawing the same numbers from new generators: one whose capture broke off may refuse to draw."""
+        states = [one.get_state() for one in self.generators]
+        self.generators = [torch.Generator(self.device).set_state(state) for state in states]
 
     def _leaves(self) -> list[Tensor]:
         """Each weight of all members: views, so that a change of the matrix is a change of them."""
@@ -126,6 +131,11 @@ class Adam:
         self.weights, self.lr = weights, lr
         self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = 0
+        # Beta to the power of the steps, on the device: a step that is captured and replayed must count on.
+        self._counts_there = weights.device.type not in ("cpu", "mps")  # mps has no float64, in which they are exact
+        if self._counts_there:
+            self._betas = torch.tensor([0.9, 0.999], dtype=torch.float64, device=weights.device)
+            self._powers = torch.ones_like(self._betas)
 
     @torch.no_grad()
     def step(self, gradient: Tensor) -> None:
@@ -138,10 +148,17 @@ class Adam:
             scales = torch.cat([self.lr / (1 - 0.9**self.steps), root], dim=1)
             adam(*(each.numpy() for each in (self.weights, gradient, self.mean, self.square, scales)))
             return
+        first, second = self._corrections()
         self.mean.lerp_(gradient, 1 - 0.9)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
-        root = self.square.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
-        self.weights.addcdiv_(self.lr / (1 - 0.9**self.steps) * self.mean, root, value=-1)
+        root = self.square.sqrt().div_(second**0.5).add_(1e-8)
+        self.weights.addcdiv_(self.lr / first * self.mean, root, value=-1)
+
+    def _corrections(self) -> tuple[float, float] | tuple[Tensor, ...]:
+        """One less beta to the power of the steps: what the two means have taken in by now."""
+        if self._counts_there:
+            return (1 - self._powers.mul_(self._betas)).to(self.weights.dtype).unbind()
+        return 1 - 0.9**self.steps, 1 - 0.999**self.steps
 
     def retain(self, staying: Tensor) -> Tensor:
         """Go on with some of the rows, and return them."""
