@@ -63,7 +63,7 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Instead of the suite's, such as resnet50; mosaic and photographs need one.",
+            help="These, as the suite has them or instead of its own: vit,resnet50; mosaic and photographs need one.",
             show_default=False,
             autocompletion=completer("models", several=True),
         ),

@@ -24,6 +24,7 @@ MODELS = Registry(
         "llr": "xaibench.models.networks.xai_tris_networks:LLR",
         "mlp": "xaibench.models.networks.xai_tris_networks:MLP",
         "cnn": "xaibench.models.networks.xai_tris_networks:CNN",
+        "vit": "xaibench.models.networks.tiny_vit:ViT",
         **{name: f"xaibench.models.networks.imagenet:{name}" for name in _IMAGENET},
         **{name: f"xaibench.models.networks.efficientnet_lite:{name}" for name in _LITE},
     },

@@ -1,13 +1,16 @@
 """The paper's statements: their numbers are the literal ones, and their intervals cover what resampling does."""
 
+import dataclasses
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from xaibench.report.numbers.paper_claims import claims
+from xaibench.report.numbers.size_statements import across_sizes
 from xaibench.report.numbers.tested_statements import Claim
 from xaibench.report.numbers.xai_tris_statements import SHAP
 from xaibench.report.read.run_results import read_run
@@ -148,3 +151,25 @@ def test_skills_are_no_scores_of_the_paper(shared_run, tmp_path):
     parts["metrics"]["emd_perf"]["skill_of"] = "emd"
     (tmp_path / "parts.json").write_text(json.dumps(parts))
     assert {claim.metric for claim in claims(read_run(tmp_path), resamples=20)} == {"topk_precision"}
+
+
+def test_no_statement_is_about_a_network_that_the_paper_does_not_have(few_cells_run, tmp_path):
+    scores = pd.read_parquet(few_cells_run / "scores.parquet")
+    column = scores[scores["model"] == "cnn"].assign(model="vit", value=lambda rows: 1 - rows["value"])
+    folder = shutil.copytree(few_cells_run, tmp_path / "four")
+    pd.concat([scores, column]).to_parquet(folder / "scores.parquet")
+    parts = json.loads((folder / "parts.json").read_text())
+    parts["models"]["vit"] = parts["models"]["cnn"] | {"label": "ViT"}
+    (folder / "parts.json").write_text(json.dumps(parts))
+    three, four = read_run(few_cells_run), read_run(folder)
+    assert set(four.scores["model"]) > set(three.scores["model"])
+    assert claims(four, resamples=20) == claims(three, resamples=20) != []
+    of_both = []
+    for run in (three, four):
+        skilled = dataclasses.replace(run, metrics=_with_skill(run.metrics))
+        of_both.append(across_sizes(skilled, skilled, resamples=20))
+    assert of_both[0] == of_both[1] != []
+
+
+def _with_skill(metrics):
+    return {name: dataclasses.replace(part, skill_of="emd_perf") for name, part in metrics.items()}

@@ -3,6 +3,7 @@ import tomllib
 import pytest
 
 from xaibench.runner import SuiteError, load_suite
+from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
 from xaibench.runner.suites.suite_parsing import parse_suite
 
@@ -102,3 +103,59 @@ def test_sets_on_photographs_are_left_out_where_none_are_given(monkeypatch):
     assert [name.split("-")[2] for name in missing] == ["imagenet"] * 4
     monkeypatch.setenv("XAIBENCH_IMAGES", "/photographs")
     assert without_missing(paper) == (paper, {})
+
+
+def parts_of(suite, model):
+    return {part.name for cell in suite.cells if model in cell.models for part in suite.explainers_of(cell)}
+
+
+@pytest.mark.parametrize("name", ["xai-tris-8x8"])
+def test_optional_cells_are_run_on_request_alone(name):
+    suite, text = load_suite(name)
+    published = narrowed(suite)
+    assert published.cells == suite.cells
+    assert published.explainers == suite.explainers
+    assert {model for cell in published.cells for model in cell.models} == {"llr", "mlp", "cnn"}
+    keys = [job.key for job in make_plan(published).jobs]
+    every = narrowed(suite, models=["llr", "mlp", "cnn", "vit"])
+    with_it = make_plan(every)
+    assert set(keys) < {job.key for job in with_it.jobs}, "what the others do is what they do without it"
+    assert parts_of(every, "cnn") == {part.name for part in suite.explainers}
+    assert parts_of(every, "vit") == parts_of(every, "cnn") | {part.name for part in suite.optional.explainers}
+    assert "legrad" in parts_of(every, "vit")
+    alone = narrowed(suite, models=["ViT"])
+    assert {cell.models for cell in alone.cells} == {("vit",)}
+    assert sorted(sets(alone)) == sorted(set(sets(suite)))
+    for other in (every, alone):
+        assert parse_suite(tomllib.loads(narrowed_text(text, other, changed=True))) == other
+
+
+def test_a_model_stands_where_the_suite_has_it_and_elsewhere_instead_of_the_others():
+    suite = load_suite("xai-tris-8x8")[0]
+    cells = narrowed(suite, models=["cnn"]).cells
+    rigid = [cell for cell in cells if "rigid" in cell.datasets[0]]
+    assert [dict(cell.training) for cell in rigid] == [{}, {}], "once, with its own learning rate"
+    llr = narrowed(suite, models=["llr"], datasets=["xai-tris/xor-corr-8x8"]).cells
+    assert [(cell.datasets, cell.models) for cell in llr] == [(("xai-tris/xor-corr-8x8",), ("llr",))]
+
+
+def test_explainers_of_optional_cells_can_be_chosen():
+    suite = load_suite("xai-tris-8x8")[0]
+    both = narrowed(suite, models=["cnn", "vit"], explainers=["legrad", "saliency", "mine:f"])
+    controls = {"sobel", "laplace", "uniform", "input"}
+    assert parts_of(both, "cnn") == {"saliency", "mine:f"} | controls
+    assert parts_of(both, "vit") == {"legrad", "saliency", "mine:f"} | controls
+
+
+def test_what_is_wrong_with_an_optional_cell_is_said_on_its_line(tmp_path):
+    text = load_suite("xai-tris-8x8")[1].replace("legrad = {}", "legrad = { resize = 3 }")
+    (tmp_path / "mine.toml").write_text(text)
+    suite = load_suite(tmp_path / "mine.toml")[0]
+    line = text.splitlines().index("legrad = { resize = 3 }") + 1
+    make_plan(narrowed(suite))
+    with pytest.raises(SuiteError, match=rf"mine\.toml, line {line}, \[explainers\] legrad: resize is 3"):
+        make_plan(narrowed(suite, models=["vit"]))
+    tables = tomllib.loads(text)
+    for wrong, said in ((3, r"expected tables \[\[optional.cells\]\]"), ({"cells": 3}, r"\[\[optional.cells\]\]")):
+        with pytest.raises(SuiteError, match=said):
+            parse_suite(tables | {"optional": wrong})

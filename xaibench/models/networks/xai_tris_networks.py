@@ -76,7 +76,7 @@ class LLR(Network):
     """
 
     def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
-        side = _side("LLR", in_shape, num_classes)
+        side = image_side("LLR", in_shape, num_classes)
         super().__init__(nn.Linear(side * side, num_classes, bias=False))
         he_normal_(self)
 
@@ -98,7 +98,7 @@ class MLP(Network):
     """
 
     def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
-        big = _side("MLP", in_shape, num_classes) == 64
+        big = image_side("MLP", in_shape, num_classes) == 64
         widths = (4096, 256, 256, 64) if big else (64, 32, 16, 8)
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
@@ -126,7 +126,7 @@ class CNN(Network):
     """
 
     def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
-        big = _side("CNN", in_shape, num_classes) == 64
+        big = image_side("CNN", in_shape, num_classes) == 64
         kernel, filters, features = (4, (1, 4, 8, 16, 32), 288) if big else (2, (1, 4, 4, 4, 4), 4)
         layers: list[nn.Module] = []
         for before, after in pairwise(filters):
@@ -149,7 +149,7 @@ def he_normal_(model: nn.Module) -> None:
             nn.init.kaiming_normal_(layer.weight)
 
 
-def _side(name: str, in_shape: tuple[int, int, int], num_classes: int) -> int:
+def image_side(name: str, in_shape: tuple[int, int, int], num_classes: int) -> int:
     """Side of the images, after refusing what the paper's networks do not take."""
     if tuple(in_shape) not in ((1, 8, 8), (1, 64, 64)):
         raise ValueError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from xaibench.report.numbers.inference import Floats, cell_matrices, resampled_means
 from xaibench.report.numbers.tested_statements import Cells, Claim, Means, Statement, cell_means, claim_of
+from xaibench.report.numbers.xai_tris_statements import of_the_paper
 from xaibench.report.read.run_results import RunResults
 
 _PAPER = "Clark, Wilming, Haufe 2024"
@@ -29,7 +30,7 @@ def across_sizes(small: RunResults, large: RunResults, *, resamples: int = 2000,
         Claims, metric by metric; none where no cell or no skill is in both.
     """
     runs = (small, large)
-    matrices = [list(cell_matrices(run)) for run in runs]
+    matrices = [[each for each in cell_matrices(run) if of_the_paper(each.cell)] for run in runs]
     resampled = [resampled_means(cells, resamples, seed + k) for k, cells in enumerate(matrices)]
     methods = tuple(name for name, part in small.explainers.items() if not part.control and name in large.explainers)
     claims = []

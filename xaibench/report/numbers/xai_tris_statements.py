@@ -13,9 +13,28 @@ from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.tested_statements import Cells, Statement, below, spread
 
 SCENARIOS = ("lin", "mult", "rigid", "xor")
+#: The paper's networks: what it says is held against no others.
+NETWORKS = ("llr", "mlp", "cnn")
 SHAP = ("shapley_sampling", "gradient_shap", "deep_shap")
 PATTERNS = ("pattern_net", "pattern_attribution")
 _Compare = Callable[[Cells], Iterator[Floats]]
+
+
+def of_the_paper(cell: tuple[str, str, str]) -> bool:
+    """Whether the paper speaks of a cell: of its scenarios it had three networks.
+
+    Args:
+        cell: Scenario, background and model.
+
+    Returns:
+        False for another network on one of its scenarios; True for what is no XAI-TRIS at all.
+
+    Example:
+        >>> [of_the_paper(cell) for cell in (("lin", "white", "mlp"), ("lin", "white", "vit"), ("pet", "-", "vit"))]
+        [True, False, True]
+    """
+    scenario, _, model = cell
+    return scenario not in SCENARIOS or model in NETWORKS
 
 
 def _corr_below_white(cells: Cells) -> Iterator[Floats]:

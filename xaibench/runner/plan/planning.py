@@ -116,17 +116,17 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     scores = tuple(
         (network, score)
         for network in networks
-        for explain in _explain_jobs(suite, data, network)
+        for explain in _explain_jobs(suite, cell, data, network)
         for score in _plan_scores(suite, cell, network, explain)
     )
     return CellPlan(data, model, trainings, scores, cell.label)
 
 
-def _explain_jobs(suite: Suite, data: DataJob, network: Network) -> list[ExplainJob]:
+def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ExplainJob]:
     """A job for each explainer that suits the network; those that are fitted alike hand the fit on, one to the next."""
     jobs: list[ExplainJob] = []
     last: dict[str, int] = {}  # of each way of fitting, the place of the last job that fits so
-    for explainer in suite.explainers:
+    for explainer in suite.explainers_of(cell):
         if (job := _explain_job(suite, data, network, explainer)) is None:
             continue
         shared = shared_fit(explainer.use, explainer.parameters) if job.network else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from xaibench.runner.plan.part_facts import Kind, part_info, registry
-from xaibench.runner.suites.suite_tables import MODEL, Cell, NamedPart, Suite, SuiteError, with_variables
+from xaibench.runner.suites.suite_tables import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError, with_variables
 from xaibench.runner.suites.toml_writing import to_toml
 
 #: The variable of the environment that names the folder of photographs.
@@ -32,7 +32,9 @@ def narrowed(
     Args:
         suite: As written.
         datasets: Names or labels of the sets to keep; None = all.
-        models: Instead of each cell's own, or in the place that it leaves open for them; None = those.
+        models: A data set's cell of such a model stays as it is written, one among the suite's optional cells too; a
+            model that the suite does not have for a data set stands there instead of the others, or in the place that a
+            cell leaves open. None = the suite's own, without the optional ones.
         explainers: Instead of the suite's own, whose parameters they have where they are among them; its controls stay,
             since maps are judged beside them. None = those.
         metrics: Instead of the suite's own, likewise; None = those.
@@ -48,11 +50,13 @@ def narrowed(
     for what, given in lists.items():
         if given is not None and (isinstance(given, str) or not given):
             raise SuiteError(f"{what} is {given!r}; expected a list of at least one name.")
+    asked = None if models is None else [registry("model").canonical(name) for name in models]
+    suite = _with_optional(suite, asked or [])
     cells: list[Cell] = list(suite.cells)
     if datasets is not None:
         cells = _chosen(suite, [registry("dataset").canonical(name) for name in datasets])
-    if models is not None:
-        cells = [dataclasses.replace(cell, models=_models(cell, models)) for cell in cells]
+    if asked is not None:
+        cells = [chosen for cell in cells for chosen in _of_models(cell, asked, cells)]
     elif any(MODEL in model for cell in cells for model in cell.models):
         raise SuiteError(
             f"{suite.name} leaves the network open; give one with --model NAME (models=[...] in Python), such as "
@@ -77,20 +81,61 @@ def narrowed(
             raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
         explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
     kept = _parts("metric", suite.metrics, metrics)
+    explained = _parts("explainer", suite.explainers, explainers)
+    cells = _of_explainers(cells, [part.name for part in explained], suite)
     return dataclasses.replace(
         suite,
         cells=tuple(_of_metrics(cells, [metric.name for metric in kept], suite)),
         training=training,
         explaining=explaining,
-        explainers=_parts("explainer", suite.explainers, explainers),
+        explainers=explained,
         metrics=kept,
     )
 
 
-def _models(cell: Cell, given: Sequence[str]) -> tuple[str, ...]:
-    """The given models, in the place that the cell leaves open or instead of its own."""
-    left_open = [own for own in cell.models if MODEL in own]
-    return tuple(own.replace(MODEL, model) for model in given for own in left_open or [MODEL])
+def _with_optional(suite: Suite, models: Sequence[str]) -> Suite:
+    """The suite without its optional cells, or with those of the models among its own.
+
+    What explains in them explains in no other cell, and each entry keeps its line.
+    """
+    optional = suite.optional
+    found = [cell for cell in optional.cells if set(cell.models) & set(models)]
+    suite = dataclasses.replace(suite, optional=OptionalCells())
+    if not found:
+        return suite
+    own, count = tuple(part.name for part in suite.explainers), len(suite.cells)
+    cells = [dataclasses.replace(cell, explainers=cell.explainers or own) for cell in suite.cells]
+    for cell in found:
+        kept = tuple(name for name in cell.models if name in models)
+        cells.append(dataclasses.replace(cell, models=kept, number=count + cell.number))
+    lines = dict(suite.origin.lines)
+    for path, line in suite.origin.lines.items():
+        if path[:2] == ("optional", "explainers"):
+            lines[path[1:]] = line
+        elif path[:2] == ("optional", "cells") and len(path) > 2:
+            lines["cells", count + int(path[2]), *path[3:]] = line
+    return dataclasses.replace(
+        suite,
+        cells=tuple(cells),
+        explainers=suite.explainers + tuple(part for part in optional.explainers if part.name not in own),
+        origin=dataclasses.replace(suite.origin, lines=lines),
+    )
+
+
+def _of_models(cell: Cell, given: Sequence[str], every: Sequence[Cell]) -> Iterator[Cell]:
+    """The cell with the given models: in the place that it leaves open, or of its data sets those that it is right for.
+
+    A model that another cell has for the same data set is trained as it is written there, and nowhere else.
+    """
+    if left_open := [own for own in cell.models if MODEL in own]:
+        models = tuple(own.replace(MODEL, model) for model in given for own in left_open)
+        yield dataclasses.replace(cell, models=models)
+        return
+    for dataset in cell.datasets:
+        own = {name for other in every if dataset in other.datasets for name in other.models}
+        models = tuple(model for model in given if model in cell.models or model not in own)
+        if models:
+            yield dataclasses.replace(cell, datasets=(dataset,), models=models)
 
 
 def _of_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
@@ -100,6 +145,17 @@ def _of_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> lis
     if not found:
         raise SuiteError(f"{suite.name} has no cell that is scored by {', '.join(kept)}; name other metrics.")
     return found
+
+
+def _of_explainers(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
+    """The cells; of those that name explainers, with what is kept of them and what is none of the suite's."""
+    own = [part.name for part in suite.explainers]
+    return [
+        dataclasses.replace(
+            cell, explainers=cell.explainers and tuple(n for n in kept if n in cell.explainers or n not in own)
+        )
+        for cell in cells
+    ]
 
 
 def _parts(kind: Kind, own: Sequence[NamedPart], wanted: Sequence[str] | None) -> tuple[NamedPart, ...]:
@@ -134,7 +190,8 @@ def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
     if not changed:
         return text
     tables = tomllib.loads(text)
-    tables.pop("quick", None)
+    for unused in ("quick", "optional"):
+        tables.pop(unused, None)
     tables["training"] = tables.get("training", {}) | {"method": suite.training.method}
     how = suite.explaining
     changed_now = {"protocol": how.protocol, "samples": how.samples, "samples_per_job": how.samples_per_job}
@@ -153,7 +210,7 @@ def _part_table(kind: Kind, part: NamedPart) -> dict[str, Any]:
 def _cell_table(cell: Cell) -> dict[str, Any]:
     table: dict[str, Any] = {"label": cell.label} if cell.label else {}
     table |= {"datasets": list(cell.datasets), "models": list(cell.models)}
-    table |= {"metrics": list(cell.metrics)} if cell.metrics else {}
+    table |= {name: list(names) for name in ("explainers", "metrics") if (names := getattr(cell, name))}
     return table | {name: dict(values) for name in ("data", "training", "build") if (values := getattr(cell, name))}
 
 

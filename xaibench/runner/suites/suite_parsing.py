@@ -19,6 +19,7 @@ from xaibench.runner.suites.suite_tables import (
     Data,
     Explaining,
     NamedPart,
+    OptionalCells,
     Suite,
     SuiteError,
     Training,
@@ -55,30 +56,50 @@ def parse_suite(tables: Mapping[str, Any], origin: Origin | str = "the suite") -
     values = dict(tables)
     for name, kind in (("data", Data), ("training", Training), ("explaining", Explaining)):
         values[name] = _table(kind, values.get(name, {}), origin.place(f"[{name}]", name))
-    cells = values.get("cells", [])
-    if not isinstance(cells, list | tuple):
-        raise SuiteError(f"{origin.place('', 'cells')}: cells is {cells!r}; expected one or more tables [[cells]].")
-    values["cells"] = tuple(_cell(cell, number, origin) for number, cell in enumerate(cells))
+    values["cells"] = _cells(values.get("cells", []), origin, "cells")
     kinds: dict[str, Kind] = {"explainers": "explainer", "metrics": "metric"}
     for name, part_kind in kinds.items():
-        parts = values.get(name, {})
-        if not isinstance(parts, Mapping):
-            raise SuiteError(
-                f"{origin.place('', name)}: {name} is {parts!r}; expected a table, such as {name} = {{ NAME = {{}} }}."
-            )
-        place = origin.place(f"[{name}]", name)
-        values[name] = tuple(_part(part_kind, key, table, place) for key, table in parts.items())
+        values[name] = _parts(part_kind, values.get(name, {}), origin, name)
         if not values[name]:
             raise SuiteError(f"{origin.name} names no {name}; add a table [{name}] with at least one entry.")
-    if not cells:
+    if not values["cells"]:
         raise SuiteError(f"{origin.name} names no data sets and models; add a table [[cells]].")
+    values["optional"] = _optional(values.get("optional", {}), origin)
     suite = dataclasses.replace(_table(Suite, values, origin.place()), origin=origin)
     _check(suite)
     return suite
 
 
-def _cell(table: Any, number: int, origin: Origin) -> Cell:
-    place = origin.place(f"[[cells]] number {number + 1}", "cells", number)
+def _optional(table: Any, origin: Origin) -> OptionalCells:
+    """What is run on request, read as the suite's own cells and explainers are."""
+    if not isinstance(table, Mapping):
+        raise SuiteError(f"{origin.place('', 'optional')}: optional is {table!r}; expected tables [[optional.cells]].")
+    values = dict(table)
+    values["cells"] = _cells(values.get("cells", []), origin, "optional", "cells")
+    values["explainers"] = _parts("explainer", values.get("explainers", {}), origin, "optional", "explainers")
+    return _table(OptionalCells, values, origin.place("[optional]", "optional"))
+
+
+def _cells(tables: Any, origin: Origin, *path: str) -> tuple[Cell, ...]:
+    if not isinstance(tables, list | tuple):
+        raise SuiteError(
+            f"{origin.place('', *path)}: {path[-1]} is {tables!r}; expected one or more tables [[{'.'.join(path)}]]."
+        )
+    return tuple(_cell(table, number, origin, path) for number, table in enumerate(tables))
+
+
+def _parts(kind: Kind, tables: Any, origin: Origin, *path: str) -> tuple[NamedPart, ...]:
+    if not isinstance(tables, Mapping):
+        name = path[-1]
+        raise SuiteError(
+            f"{origin.place('', *path)}: {name} is {tables!r}; expected a table, such as {name} = {{ NAME = {{}} }}."
+        )
+    place = origin.place(f"[{'.'.join(path)}]", *path)
+    return tuple(_part(kind, key, table, place) for key, table in tables.items())
+
+
+def _cell(table: Any, number: int, origin: Origin, path: tuple[str, ...]) -> Cell:
+    place = origin.place(f"[[{'.'.join(path)}]] number {number + 1}", *path, number)
     cell = _table(Cell, table, place)
     inside = Place(origin, (*place.path, "training"), f"{place.words}, training")
     training = _table(Training, cell.training, inside)

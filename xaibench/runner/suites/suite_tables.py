@@ -31,6 +31,13 @@ A suite names data sets, models, seeds, explainers and metrics with their parame
     [metrics]
     emd_perf = {}
 
+    [[optional.cells]]              # run only when their models are asked for (--model)
+    datasets = ["xai-tris/rigid-white-8x8"]
+    models = ["vit"]
+
+    [optional.explainers]           # beside the others, in these cells alone
+    legrad = {}
+
     [quick]                         # what `--quick` changes: any of the tables above
     training = { epochs = 10 }
 """
@@ -136,8 +143,8 @@ class Cell:
     a model may be left open: ``"$MODEL"``, ``"disconnected:$MODEL"`` (:data:`MODEL`).
     A text in ``data`` may name variables of the environment, as ``images_dir = "$XAIBENCH_IMAGES"`` does. ``build``
     holds parameters of the models, such as ``fold = "pet"``; ``label`` names the cell's set in tables, where the same
-    set stands in two cells; ``metrics`` are those of the suite's that score it, where not all do; ``number`` counts the
-    cells of the file from 0.
+    set stands in two cells; ``explainers`` are those of the suite's that explain its networks, ``metrics`` those that
+    score them, where not all do; ``number`` counts the cells of the file from 0.
     """
 
     datasets: tuple[str, ...]
@@ -146,8 +153,20 @@ class Cell:
     training: Frozen = field(default_factory=Frozen)
     build: Frozen = field(default_factory=Frozen)
     label: str = ""
+    explainers: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     number: int = field(default=0, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class OptionalCells:
+    """Cells that are run only when their models are asked for, and what explains in them beside the suite's explainers.
+
+    A suite as published stays what it is, and can all the same have a column that its paper does not.
+    """
+
+    cells: tuple[Cell, ...] = ()
+    explainers: tuple[NamedPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,6 +183,7 @@ class Suite:
         training: How each network is trained.
         explaining: Which samples and networks are explained.
         citation: What to cite beside the parts.
+        optional: What :func:`~xaibench.runner.suites.narrowing.narrowed` adds for models that are asked for.
         origin: The file that it was read from.
     """
 
@@ -176,6 +196,7 @@ class Suite:
     training: Training = field(default_factory=Training)
     explaining: Explaining = field(default_factory=Explaining)
     citation: str = ""
+    optional: OptionalCells = field(default_factory=OptionalCells)
     origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     def training_of(self, cell: Cell) -> Training:
@@ -191,6 +212,17 @@ class Suite:
             name: tuple(value) if isinstance(value, list) else value for name, value in cell.training.items()
         }
         return replace(self.training, **own)
+
+    def explainers_of(self, cell: Cell) -> tuple[NamedPart, ...]:
+        """What explains the networks of a cell.
+
+        Args:
+            cell: One of its cells.
+
+        Returns:
+            Those that the cell names, of the suite's; all of them where it names none.
+        """
+        return tuple(part for part in self.explainers if part.name in (cell.explainers or (part.name,)))
 
     def metrics_of(self, cell: Cell) -> tuple[NamedPart, ...]:
         """What scores the maps of a cell.

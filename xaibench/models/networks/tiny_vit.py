@@ -1,0 +1,101 @@
+"""A small vision transformer for the images of XAI-TRIS, which the paper does not have.
+
+Source: Dosovitskiy et al. (2021), "An image is worth 16x16 words: transformers for image recognition at scale" (arXiv
+2010.11929), section 3.1, equations 1 to 4: the image in patches, each embedded by one linear map; a class token before
+them; learned position embeddings; blocks of self-attention and of an MLP, each behind a layer norm and beside a
+residual connection; a linear head on the class token.
+
+=======================  =========================  ==========================
+what                     8x8                        64x64
+=======================  =========================  ==========================
+patches                  16 of 2x2 pixels           64 of 8x8 pixels
+width, heads, blocks     16, 2, 2                   32, 4, 2
+hidden units of an MLP   32                         64
+weights                  4,882                      21,410
+=======================  =========================  ==========================
+
+Departures from the paper: it is much smaller, an MLP has twice as many hidden units as a token has numbers, where the
+paper has four times, there is no dropout, and the class token starts as the position embeddings do, from a normal
+distribution of standard deviation 0.02, where the released code starts it at zero.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ModelInfo, described
+from xaibench.models.networks.xai_tris_networks import image_side
+
+_CITATION = "Dosovitskiy et al.: An image is worth 16x16 words. ICLR 2021. arXiv:2010.11929"
+
+
+class Block(nn.Module):
+    """Self-attention, then an MLP: each behind a layer norm, its result added to what came in (equations 2 and 3).
+
+    Args:
+        width: Numbers of a token.
+        heads: Of the attention.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(width)
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.norm_2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens ``[N, T, D]`` to tokens of the same shape."""
+        normed = self.norm_1(tokens)
+        attended, _ = self.attention(normed, normed, normed, need_weights=False)
+        tokens = tokens + attended
+        mixed: Tensor = tokens + self.mlp(self.norm_2(tokens))
+        return mixed
+
+
+@described(ModelInfo("ViT", citation=_CITATION))
+class ViT(nn.Module):
+    """Vision transformer: patches and a class token through blocks of self-attention.
+
+    Args:
+        in_shape: ``(1, 8, 8)`` or ``(1, 64, 64)``.
+        num_classes: Number of logits.
+
+    Attributes:
+        explain_dtype: Precision in which explainers run the network, as of the other networks of XAI-TRIS.
+
+    Raises:
+        ValueError: If ``in_shape`` or ``num_classes`` is none that the networks of XAI-TRIS take.
+
+    Example:
+        >>> ViT((1, 8, 8))(torch.zeros(5, 1, 8, 8)).shape
+        torch.Size([5, 2])
+    """
+
+    explain_dtype = torch.float64
+
+    def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
+        side = image_side("ViT", in_shape, num_classes)
+        patch, width, heads = (8, 32, 4) if side == 64 else (2, 16, 2)
+        super().__init__()
+        self.patches = nn.Conv2d(1, width, patch, stride=patch)
+        self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, 1 + (side // patch) ** 2, width))
+        self.blocks = nn.Sequential(Block(width, heads), Block(width, heads))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Classify images.
+
+        Args:
+            input: Images ``[N, C, H, W]``.
+
+        Returns:
+            Logits ``[N, K]``.
+        """
+        patches = self.patches(input).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.class_token.expand(len(input), -1, -1), patches], 1) + self.positions
+        logits: Tensor = self.head(self.norm(self.blocks(tokens))[:, 0])
+        return logits
