@@ -14,7 +14,6 @@ from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.execution import execute, read_maps
 from xaibench.runner.store.result_store import Store
 
-
 #: Explainers that came after the suite, whose published scores are of the others.
 NEWER = {"hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad"}
 
