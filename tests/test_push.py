@@ -201,6 +201,26 @@ def test_out_keeps_the_files_to_look_at(invoke, tmp_path):
     assert (again.exit_code, "expected a new or an empty folder" in again.output) == (2, True)
 
 
+def test_results_that_are_kept_are_a_run_folder_to_compare_with(hub, invoke, run, tmp_path):  # noqa: F811
+    """As they are attached to a release: smaller than the run, and all that a comparison needs."""
+    result = invoke(run, "ann/scores", "--dry-run", "--out", "kept")
+    assert result.exit_code == 0, result.output
+    kept = {file.name: file.stat().st_size for file in (tmp_path / "kept").iterdir()}
+    assert set(kept) == tables_of(run) | {"README.md", "parts.json", "environment.json", "suite.toml"}
+    assert all(f"{size:,} bytes  {name}\n" in result.output for name, size in kept.items())
+    assert set(compare_runs([tmp_path / "kept", run])["difference"]) == {0.0}
+    assert hub.requests == []
+
+
+def test_the_card_of_results_says_what_is_to_be_known_of_the_sets(run, tmp_path):
+    file = run / "environment.json"
+    said = {"notes": {"xai-tris/lin-imagenet-8x8": "9 photographs lie under 100 samples | <b>"}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | said))
+    text = (prepare_run(run, tmp_path / "out") / "README.md").read_text(encoding="utf-8")
+    note = r"- xai-tris/lin-imagenet-8x8: 9 photographs lie under 100 samples \| &lt;b&gt;"
+    assert text.index("jobs failed") < text.index(note) < text.index("## Leaderboard")
+
+
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_nothing_is_uploaded_without_a_yes(hub, invoke, answer):  # noqa: F811
     result = invoke(SET, "ann/sets", *SMALL, input=answer)

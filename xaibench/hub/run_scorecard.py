@@ -96,7 +96,7 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
         counted = "all samples"
     held = [(name, count, _WHAT[name]) for name, count in rows.items()]
     parts = [
-        f"# {escape(run.title)}\n\n{about}" + (f"\n\n{escape(run.citation)}" if run.citation else ""),
+        "\n\n".join(filter(None, [f"# {escape(run.title)}", about, escape(run.citation), _notes(run.environment)])),
         f"## Leaderboard\n\n{_leaderboards(run, summary)}\n\nRanks and medians are over {counted}. "
         "Mean rank: over all pairs and metrics of one kind of truth, 1 is best. Above controls: in how many pairs the "
         "method's median is better than that of every control. A method without a place was not scored in every pair, "
@@ -115,6 +115,13 @@ results = xb.hub.load_results("hf://{repo}")  # results.scores, results.tables["
 ```
 
 `load_dataset("{repo}", "scores")` of the library `datasets` reads a table as well."""
+
+
+def _notes(environment: Mapping[str, Any]) -> str:
+    """What is to be known of the sets before their scores are read, as that few photographs lie under many samples."""
+    notes = environment.get("notes")
+    found = notes.items() if isinstance(notes, Mapping) else ()
+    return "\n".join(f"- {escape(name)}: {escape(str(said))}" for name, said in found)
 
 
 def _leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
