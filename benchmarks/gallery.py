@@ -55,8 +55,8 @@ CAMS = (
 NETWORKS = """# Which explainer explains which network
 
 The ImageNet networks of `xaibench.models`, plain and with their classes folded to cat and dog (the explainers that only
-run forwards, Integrated Gradients, SmoothGrad and the patterns: plain): ✓, or the number of the message that
-`UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with
+run forwards, Integrated Gradients, SmoothGrad, their relatives and the patterns: plain): ✓, or the number of the
+message that `UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with
 `dtype=torch.float64`: through many layers their maps leave the range of float32. Controls look at no network. Made by
 `python benchmarks/gallery.py --networks` with random weights. What each explainer does is [here](explainers.md).
 
@@ -70,7 +70,9 @@ SIDES = {
 QUICK: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 50, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
     "pfi": {"feature_mask": "grid"}, "shapley_sampling": {"n_samples": 1, "feature_mask": "grid"},
-    "integrated_gradients": {"n_steps": 4}, "smoothgrad": {"n_samples": 2}, "rise": {"N": 20},
+    **{name: {"n_steps": 4} for name in ("integrated_gradients", "random_baseline_ig", "guided_ig", "blur_ig")},
+    **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients")},
+    "rise": {"N": 20},
     "occlusion": {"window": 16}, "scorecam": {}, "ablationcam": {},
     **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
 }  # fmt: skip
@@ -81,7 +83,7 @@ ON_PHOTO: dict[str, dict[str, Any]] = {
     "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"N": 2000},
 }  # fmt: skip
 ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
-NOT_ON_PHOTO = ("pfi", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)
+NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)
 
 
 class Transformer(nn.Module):

@@ -46,7 +46,8 @@ def samples():
 
 def maps_or_refusal(name, network, images, targets):
     explainer = EXPLAINERS.resolve(name)
-    parameters = {"n_samples": 20} if "n_samples" in getattr(explainer, "__dataclass_fields__", {}) else {}
+    few = {"n_samples": 20, "n_steps": 4}
+    parameters = {key: few[key] for key in few.keys() & getattr(explainer, "__dataclass_fields__", {}).keys()}
     try:
         part = explainer(**parameters)
         if hasattr(part, "fit"):

@@ -42,14 +42,17 @@ PARAMETERS = {
     "kernel_shap": {"n_samples": 25},
     "rise": {"N": 64},
     "shapley_sampling": {"n_samples": 2},
+    "guided_ig": {"n_steps": 3},
+    "blur_ig": {"n_steps": 5},
 }
 #: Those that ask for a network of another kind.
 OTHER_NETWORKS = [name for name in EXPLAINERS if case(EXPLAINERS, name, ExplainerCase()).network != "cnn"]
 #: A call of ``explain`` waits at most four times: for two looks at the model's outputs, and for the maps. These methods
 #: look at each layer beside: whether it has inputs below zero, or whether its patterns are its.
 BY_LAYER = {"deep_taylor": 4, "lrp_gamma": 6, "lrp_alpha_beta": 6, "pattern_net": 3, "pattern_attribution": 3}
-#: The regressions are NumPy's: the masks' outputs come over once. Controls build on NumPy filters.
-ON_THE_HOST = {"lime": 3, "kernel_shap": 3, "sobel": 1, "laplace": 1}
+#: The regressions are NumPy's: the masks' outputs come over once. Controls build on NumPy filters. Guided IG looks at
+#: the gradient before each step.
+ON_THE_HOST = {"lime": 3, "kernel_shap": 3, "sobel": 1, "laplace": 1, "guided_ig": 4}
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,9 @@ PARAMETERS = {
     "lime": {"n_samples": 70},
     "kernel_shap": {"n_samples": 70},
     "rise": {"N": 64},
+    "guided_ig": {"n_steps": 4},
+    "blur_ig": {"n_steps": 4},
+    "random_baseline_ig": {"n_steps": 4},
 }
 
 

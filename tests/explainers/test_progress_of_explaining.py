@@ -24,6 +24,8 @@ def network():
 def test_the_rows_that_are_announced_are_asked(name):
     explainer = build(name)
     made = []
+    if hasattr(explainer, "fit"):
+        explainer = explainer.fit(network(), [IMAGES])
     explained = ExplainedOutput(network())
     explained.watch = made.append
     explainer(explained, IMAGES, TARGETS)

@@ -1,6 +1,8 @@
 """Explainers made of gradients written again, slowly, one sample at a time, straight from the papers."""
 
+import numpy as np
 import torch
+from scipy import ndimage
 from torch import nn
 
 
@@ -43,4 +45,59 @@ def fullgrad(model, image, target, rescale):
             among = shares.abs() if rescale == "layer" else shares[k].abs()
             share = (share - among.min()) / (among.max() - among.min())
             total += nn.functional.interpolate(share[None, None], image.shape[1:], mode="bilinear")[0, 0]
+    return total
+
+
+def expected_gradients(model, image, target, baselines, draws):
+    """Erion et al. 2021, equation 3: the mean of (x - x') times the gradient between, over draws of (x', alpha)."""
+    total = torch.zeros_like(image)
+    for number, alpha in draws:
+        baseline = baselines[number]
+        total += (image - baseline) * gradient(model, baseline + alpha * (image - baseline), target)
+    return total / len(draws)
+
+
+def guided_ig(model, image, target, steps, fraction, max_dist):
+    """Kapishnikov et al. 2021, algorithm 1, from zeros: ``[F]`` values one by one, in lists."""
+    end, x = image.flatten().tolist(), [0.0] * image.numel()
+    total = [0.0] * len(end)
+    for step in range(1, steps + 1):
+        g = gradient(model, torch.tensor(x, dtype=image.dtype).reshape(image.shape), target).flatten().tolist()
+        share = step / steps
+        slow, fast = max(share - max_dist, 0), min(share + max_dist, 1)
+        wanted = sum(map(abs, end)) * (1 - share)
+        before = list(x)
+        for i, goal in enumerate(end):  # whoever lags behind catches up
+            if goal and x[i] / goal < slow:
+                x[i] = goal * slow
+        waiting = [i for i in range(len(end)) if x[i] != end[i] * fast]
+        while (missing := sum(abs(e - v) for e, v in zip(end, x, strict=True)) - wanted) > 1e-9 and waiting:
+            # The share of all values that moves; once fewer wait, all of them do.
+            rank = int(fraction * (len(end) - 1))
+            limit = sorted(abs(g[i]) for i in waiting)[min(rank, len(waiting) - 1)]
+            chosen = [i for i in waiting if abs(g[i]) <= limit]
+            possible = sum(abs(end[i] * fast - x[i]) for i in chosen)
+            part = min(1.0, missing / possible)
+            for i in chosen:
+                x[i] = end[i] * fast if part == 1.0 else x[i] + part * (end[i] * fast - x[i])
+            waiting = [i for i in waiting if i not in chosen]
+            if part < 1.0:
+                break
+        for i in range(len(end)):
+            total[i] += (x[i] - before[i]) * g[i]
+    return torch.tensor(total, dtype=image.dtype).reshape(image.shape)
+
+
+def blur_ig(model, image, target, steps, max_sigma, grad_step):
+    """Xu et al. 2020: minus the Riemann sum over sigma of gradient times the blur's derivative, scipy's blur."""
+
+    def blurred(sigma):
+        kept = [ndimage.gaussian_filter(channel, sigma, mode="constant") for channel in image.numpy()]
+        return torch.from_numpy(np.stack(kept)) if sigma else image
+
+    total = torch.zeros_like(image)
+    for step in range(steps):
+        sigma = step * max_sigma / steps
+        change = (blurred(sigma + grad_step) - blurred(sigma)) / grad_step
+        total -= max_sigma / steps * change * gradient(model, blurred(sigma), target)
     return total

@@ -9,11 +9,11 @@ from typing import Any
 
 from xaibench.core.registry import import_target
 from xaibench.explainers.api import explain
-from xaibench.explainers.backward.pattern_methods import NotFittedError, NotFittedForModelError
 from xaibench.explainers.explainer_building import build
 from xaibench.explainers.explainer_table import EXPLAINERS
 from xaibench.explainers.relied_pixels import ReliedOn, reliance
 from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
 from xaibench.explainers.shared.interface import (
     Attribution,
     Channels,

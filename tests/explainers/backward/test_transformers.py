@@ -16,7 +16,10 @@ QUICK = {
     "pfi": {"feature_mask": "grid", "cell": 16},
     "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell": 16},
     "integrated_gradients": {"n_steps": 2},
-    "smoothgrad": {"n_samples": 2},
+    "random_baseline_ig": {"n_baselines": 1, "n_steps": 2},
+    "guided_ig": {"n_steps": 2},
+    "blur_ig": {"n_steps": 2},
+    **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients")},
     "rise": {"N": 4},
     "occlusion": {"window": 16, "stride": 16},
 }

@@ -15,7 +15,19 @@ from xaibench.runner.stages.execution import execute, read_maps
 from xaibench.runner.store.result_store import Store
 
 #: Explainers that came after the suite, whose published scores are of the others.
-NEWER = {"hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad"}
+NEWER = {
+    "hirescam",
+    "xgradcam",
+    "ablationcam",
+    "finercam",
+    "fullgrad",
+    "smoothgrad_squared",
+    "vargrad",
+    "expected_gradients",
+    "random_baseline_ig",
+    "guided_ig",
+    "blur_ig",
+}
 
 
 @pytest.fixture(scope="module")

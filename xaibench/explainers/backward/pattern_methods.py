@@ -23,18 +23,11 @@ from xaibench.core.vocabulary import Output
 from xaibench.explainers.backward.layer_operations import Operation
 from xaibench.explainers.backward.layer_walk import propagate, with_backward
 from xaibench.explainers.backward.pattern_sums import PatternSums, Signal, gradient, record
+from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError, images_of
 from xaibench.explainers.shared.interface import Attribution, Channels
 
 # Rows of one pass that fits, at least.
 _FEWEST_ROWS = 32
-
-
-class NotFittedError(ValueError):
-    """The explainer has no patterns yet."""
-
-
-class NotFittedForModelError(ValueError):
-    """The patterns belong to another network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +94,11 @@ class _Patterns(Attribution):
         sums: dict[str, PatternSums] = {}
         with torch.inference_mode(False):
             network = _in_own_precision(model)
-            for batch in loader:
+            for batch in images_of(type(self).__name__, loader):
                 for images in self._placed(batch, network):
                     for name, found in record(network, images).items():
                         sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
             patterns = {name: total.pattern() for name, total in sums.items()}
-        if not patterns:
-            raise ValueError(f"{type(self).__name__}.fit: the loader yielded no batch, expected at least one.")
         return replace(self, patterns=patterns)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -143,25 +134,14 @@ class _Patterns(Attribution):
         """What stands in the backward pass for the weight."""
         raise NotImplementedError
 
-    def _placed(self, batch: Any, network: nn.Module) -> Iterator[Tensor]:
+    def _placed(self, images: Tensor, network: nn.Module) -> Iterator[Tensor]:
         """The images of a batch where the network is, as many at a time as one pass takes."""
-        images = batch[0] if isinstance(batch, tuple | list) and batch else batch
-        owner = f"{type(self).__name__}.fit"
-        if not isinstance(images, Tensor) or not images.is_floating_point():
-            got = images.dtype if isinstance(images, Tensor) else type(images).__name__
-            raise TypeError(f"{owner}: a batch begins with {got}, expected floating images [N, C, H, W].")
-        if images.ndim != 4:
-            raise ValueError(
-                f"{owner}: a batch has images {list(images.shape)}, expected [N, C, H, W]; put a data set into a "
-                "torch.utils.data.DataLoader."
-            )
         parameter = next(network.parameters(), images)
-        if len(images):
-            # What was made in inference mode cannot be recorded; a clone can.
-            images = images.to(parameter.device) if not images.is_inference() else images.to(parameter.device).clone()
-            # Small pieces stay in the cache; but each is added to sums as large as the weights.
-            for part in torch.split(images, self.batch_size or max(_FEWEST_ROWS, self.rows(images))):
-                yield part.to(parameter.dtype)
+        # What was made in inference mode cannot be recorded; a clone can.
+        images = images.to(parameter.device) if not images.is_inference() else images.to(parameter.device).clone()
+        # Small pieces stay in the cache; but each is added to sums as large as the weights.
+        for part in torch.split(images, self.batch_size or max(_FEWEST_ROWS, self.rows(images))):
+            yield part.to(parameter.dtype)
 
     def _checked(self, operation: Operation) -> Tensor:
         """The pattern of a layer, if it can be its."""

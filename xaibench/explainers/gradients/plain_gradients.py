@@ -82,14 +82,32 @@ class IntegratedGradients(Attribution):
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; they sum to f(x) - f(x') up to the error of the quadrature."""
-        nodes, weights = np.polynomial.legendre.leggauss(self.n_steps)
-        along = images.new_tensor((1 + nodes) / 2).reshape(1, -1, 1, 1, 1)
-        weight = images.new_tensor(weights / 2).reshape(1, -1, 1, 1, 1)
-        total = torch.zeros_like(images)
-        for samples, steps in blocks(len(images), self.n_steps, self.rows(images)):
-            points = self.baseline + along[:, steps] * (images[samples, None] - self.baseline)
-            total[samples] += (weight[:, steps] * _gradients(model, points, targets[samples])).sum(1)
-        return reduce_channels(total * (images - self.baseline), self.channels)
+        found = integrated(model, images, targets, self.baseline, self.n_steps, self.rows(images))
+        return reduce_channels(found, self.channels)
+
+
+def integrated(
+    model: nn.Module, images: Tensor, targets: Tensor, baseline: Tensor | float, n_steps: int, rows: int
+) -> Tensor:
+    """Integrated gradients ``[N, C, H, W]`` by Gauss-Legendre quadrature, before the channels become one.
+
+    Args:
+        model: As of :class:`~xaibench.explainers.Explainer`.
+        images: ``[N, C, H, W]``.
+        targets: ``[N]``.
+        baseline: ``[N, C, H, W]``, or the value of every pixel.
+        n_steps: Points of the quadrature.
+        rows: In one forward pass.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(n_steps)
+    along = images.new_tensor((1 + nodes) / 2).reshape(1, -1, 1, 1, 1)
+    weight = images.new_tensor(weights / 2).reshape(1, -1, 1, 1, 1)
+    total = torch.zeros_like(images)
+    for samples, steps in blocks(len(images), n_steps, rows):
+        start = baseline[samples, None] if isinstance(baseline, Tensor) else baseline
+        points = start + along[:, steps] * (images[samples, None] - start)
+        total[samples] += (weight[:, steps] * _gradients(model, points, targets[samples])).sum(1)
+    return total * (images - baseline)
 
 
 @described(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -32,19 +33,9 @@ class InputXGradient(Attribution):
         return self.by_chunk(lambda x, y: x * target_gradient(model, x, y), images, targets)
 
 
-@described(
-    ExplainerInfo(
-        "SmoothGrad",
-        family="Gradients",
-        revision=2,
-        citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
-    )
-)
 @dataclass(frozen=True, kw_only=True)
-class SmoothGrad(Attribution):
-    """The mean gradient over copies of the image with Gaussian noise.
-
-    Signed; channels by ``"max_abs"`` as in Saliency, which it is without noise.
+class NoisyGradients(Attribution):
+    """What SmoothGrad and its relatives share: gradients at copies of the image with Gaussian noise.
 
     Attributes:
         n_samples: Noisy copies of each image; the paper sees little change above 50.
@@ -61,7 +52,7 @@ class SmoothGrad(Attribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.noise >= 0:
-            raise ValueError(f"SmoothGrad(noise={self.noise!r}): expected a number of at least 0.")
+            raise ValueError(f"{type(self).__name__}(noise={self.noise!r}): expected a number of at least 0.")
 
     def passes(self, images: Tensor) -> int:
         """Rows that go through the network.
@@ -82,15 +73,45 @@ class SmoothGrad(Attribution):
         """
         return f"n_samples below {self.n_samples}"
 
-    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+    def at_copies(self, model: nn.Module, images: Tensor, targets: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+        """The gradients ``[n, s, C, H, W]`` at s copies of n images, block by block.
+
+        Args:
+            model: As of :class:`~xaibench.explainers.Explainer`.
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``.
+
+        Returns:
+            With the places of the images and of the copies; the copies of an image come in their order.
+        """
         generators = sample_generators(self.seed, images)
         low, high = images.flatten(1).aminmax(dim=1)
         stdev = (self.noise * (high - low)).reshape(-1, 1, 1, 1, 1)
-        total = torch.zeros_like(images)
         cut = list(blocks(len(images), self.n_samples, self.rows(images)))
-        for (samples, _), noise in zip(cut, normal_numbers(generators, images, cut), strict=True):
+        for (samples, steps), noise in zip(cut, normal_numbers(generators, images, cut), strict=True):
             copies = images[samples, None] + stdev[samples] * noise
             classes = targets[samples].repeat_interleave(noise.shape[1])
-            total[samples] += target_gradient(model, copies.flatten(0, 1), classes).reshape(noise.shape).sum(1)
+            yield samples, steps, target_gradient(model, copies.flatten(0, 1), classes).reshape(noise.shape)
+
+
+@described(
+    ExplainerInfo(
+        "SmoothGrad",
+        family="Gradients",
+        revision=2,
+        citation="Smilkov et al.: SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class SmoothGrad(NoisyGradients):
+    """The mean gradient over copies of the image with Gaussian noise.
+
+    Signed; channels by ``"max_abs"`` as in Saliency, which it is without noise.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        total = torch.zeros_like(images)
+        for samples, _, gradients in self.at_copies(model, images, targets):
+            total[samples] += gradients.sum(1)
         return reduce_channels(total / self.n_samples, self.channels)

@@ -1,0 +1,118 @@
+"""Expected Gradients: Integrated Gradients averaged over the training images as baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.gradients.plain_gradients import GradientSHAP
+from xaibench.explainers.shared.fitted_data import NotFittedError, images_of
+from xaibench.explainers.shared.interface import Attribution
+
+
+@described(
+    ExplainerInfo(
+        "Expected Gradients",
+        family="Gradients",
+        citation="Erion et al.: Improving performance of deep learning models with axiomatic attribution priors and "
+        "expected gradients. Nature Machine Intelligence 3, 2021.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class ExpectedGradients(Attribution):
+    """The mean of (x - x') times the gradient at x' + a (x - x'), x' a training image, a uniform between 0 and 1.
+
+    Both are drawn anew for each of the samples; the mean over ever more of them is that of Integrated Gradients over
+    all training images as baselines. It is Gradient SHAP without noise, with these baselines.
+
+    Departure: of a large training split the baselines are ``n_baselines`` images that :meth:`fit` draws and keeps.
+
+    Attributes:
+        n_samples: Draws for each image; 200 in the paper.
+        n_baselines: Training images that are kept, at most.
+        seed: Of both draws. An image draws the same wherever it stands in a batch.
+        baselines: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
+    """
+
+    n_samples: int = 200
+    n_baselines: int = 200
+    seed: int = 0
+    baselines: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has baselines."""
+        return self.baselines is not None
+
+    def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
+        """Draw the baselines from the training images, each as likely as the other, in one pass.
+
+        Args:
+            model: Not looked at.
+            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them; the training data, by rights.
+
+        Returns:
+            This explainer with its baselines.
+
+        Raises:
+            TypeError: If a batch does not begin with a floating tensor.
+            ValueError: If the loader is empty, or yields single images.
+        """
+        rng, seen = np.random.default_rng(self.seed), 0
+        kept: list[Tensor] = []
+        for images in images_of(type(self).__name__, loader):
+            for image in images.detach().cpu():
+                seen += 1
+                if len(kept) < self.n_baselines:
+                    kept.append(image)
+                # Image number n is kept with probability B / n, in the place of one of those before.
+                elif (place := int(rng.integers(seen))) < self.n_baselines:
+                    kept[place] = image
+        return replace(self, baselines=torch.stack(kept))
+
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * self.n_samples
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"n_samples below {self.n_samples}"
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``; over all draws they sum to f(x) less the mean of f over the baselines.
+
+        Raises:
+            NotFittedError: If :meth:`fit` was not called.
+            ValueError: If it was, with images of another size.
+        """
+        if self.baselines is None:
+            raise NotFittedError(
+                "ExpectedGradients has no baselines: fit it to the training images first, fitted = "
+                "ExpectedGradients().fit(model, loader), and explain with what that returns, "
+                "explain(fitted, model, images, targets)."
+            )
+        drawn = GradientSHAP(
+            n_samples=self.n_samples,
+            baselines=self.baselines,
+            seed=self.seed,
+            channels=self.channels,
+            batch_size=self.batch_size,
+        )
+        return drawn(model, images, targets)

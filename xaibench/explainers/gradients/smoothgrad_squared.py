@@ -1,0 +1,34 @@
+"""SmoothGrad²: the mean squared gradient over noisy copies of the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.gradients.smoothgrad import NoisyGradients
+from xaibench.explainers.shared.interface import reduce_channels
+
+
+@described(
+    ExplainerInfo(
+        "SmoothGrad²",
+        family="Gradients",
+        citation="Hooker et al.: A Benchmark for Interpretability Methods in Deep Neural Networks. NeurIPS 2019.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class SmoothGradSquared(NoisyGradients):
+    """The mean of the squared gradient over copies of the image with Gaussian noise; never negative.
+
+    It is the square of SmoothGrad, value by value, plus VarGrad.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        total = torch.zeros_like(images)
+        for samples, _, gradients in self.at_copies(model, images, targets):
+            total[samples] += gradients.square().sum(1)
+        return reduce_channels(total / self.n_samples, self.channels)

@@ -1,0 +1,42 @@
+"""VarGrad: the variance of the gradient over noisy copies of the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.gradients.smoothgrad import NoisyGradients
+from xaibench.explainers.shared.interface import reduce_channels
+
+
+@described(
+    ExplainerInfo(
+        "VarGrad",
+        family="Gradients",
+        citation="Adebayo et al.: Local Explanation Methods for Deep Neural Networks Lack Sensitivity to Parameter "
+        "Values. ICLR workshop 2018.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class VarGrad(NoisyGradients):
+    """The variance of the gradient over copies of the image with Gaussian noise; never negative.
+
+    Of the copies as they are, divided by their number, as Captum does. Of a network that is linear where the copies
+    lie it is zero.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        first, total, squares = (torch.zeros_like(images) for _ in range(3))
+        for samples, steps, gradients in self.at_copies(model, images, targets):
+            if steps.start == 0:
+                first[samples] = gradients[:, 0]
+            # Told from the first, so that what they have in common does not drown the differences in rounding.
+            apart = gradients - first[samples, None]
+            total[samples] += apart.sum(1)
+            squares[samples] += apart.square().sum(1)
+        variance = squares / self.n_samples - (total / self.n_samples).square()
+        return reduce_channels(variance.clamp(min=0), self.channels)
