@@ -73,7 +73,8 @@ QUICK: dict[str, dict[str, Any]] = {
     **{name: {"n_steps": 4} for name in ("integrated_gradients", "random_baseline_ig", "guided_ig", "blur_ig")},
     **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients")},
     "rise": {"N": 20},
-    "occlusion": {"window": 16}, "scorecam": {}, "ablationcam": {},
+    "occlusion": {"window": 16},
+    "sobol": {"n_designs": 2, "s": 4}, "hsic": {"n_samples": 20}, "scorecam": {}, "ablationcam": {},
     **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
 }  # fmt: skip
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap

@@ -42,6 +42,8 @@ PARAMETERS = {
     "kernel_shap": {"n_samples": 25},
     "rise": {"N": 64},
     "shapley_sampling": {"n_samples": 2},
+    "sobol": {"n_designs": 2},
+    "hsic": {"n_samples": 40},
     "guided_ig": {"n_steps": 3},
     "blur_ig": {"n_steps": 5},
 }

@@ -51,6 +51,8 @@ PARAMETERS = {
     "lime": {"n_samples": 70},
     "kernel_shap": {"n_samples": 70},
     "rise": {"N": 64},
+    "sobol": {"n_designs": 2},
+    "hsic": {"n_samples": 40},
     "guided_ig": {"n_steps": 4},
     "blur_ig": {"n_steps": 4},
     "random_baseline_ig": {"n_steps": 4},

@@ -54,6 +54,8 @@ EXPLAINERS = Registry(
         "libragrad": "xaibench.explainers.attention.libragrad:LibraGrad",
         "attnlrp": "xaibench.explainers.attention.attnlrp:AttnLRP",
         "rise": "xaibench.explainers.forward.rise:RISE",
+        "sobol": "xaibench.explainers.forward.sobol:Sobol",
+        "hsic": "xaibench.explainers.forward.hsic:HSIC",
         "occlusion": "xaibench.explainers.forward.occlusion:Occlusion",
         "sobel": "xaibench.explainers.controls:Sobel",
         "laplace": "xaibench.explainers.controls:Laplace",

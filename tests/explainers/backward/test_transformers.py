@@ -21,6 +21,8 @@ QUICK = {
     "blur_ig": {"n_steps": 2},
     **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients")},
     "rise": {"N": 4},
+    "sobol": {"n_designs": 2, "s": 2},
+    "hsic": {"n_samples": 4},
     "occlusion": {"window": 16, "stride": 16},
 }
 #: Of averaged patches behind nothing but a linear layer, so that the class activation map of the paper is defined.

@@ -49,7 +49,13 @@ PLAIN = [
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_softmax_at_the_end_changes_no_map(name, network, images, targets):
-    few = {"rise": {"N": 20}, "guided_ig": {"n_steps": 4}, "blur_ig": {"n_steps": 4}}.get(name, {})
+    few = {
+        "rise": {"N": 20},
+        "sobol": {"n_designs": 2},
+        "hsic": {"n_samples": 40},
+        "guided_ig": {"n_steps": 4},
+        "blur_ig": {"n_steps": 4},
+    }.get(name, {})
     expected = explain(name, network, images, targets, device="cpu", **few)
     ended = Wrapped(network)
     with pytest.warns(UserWarning, match=r"ends in a softmax \('head.end'\), where logits are expected") as said:

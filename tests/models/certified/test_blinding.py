@@ -16,15 +16,21 @@ PROMISE_ZERO = {
     "pfi", "integrated_gradients", "saliency", "guided_backprop", "guided_gradcam", "deconvolution", "deeplift",
     "shapley_sampling", "gradient_shap", "deep_shap", "lrp", "deep_taylor", "lrp_epsilon", "lrp_gamma",
     "lrp_alpha_beta", "pattern_net", "pattern_attribution", "input_x_gradient", "smoothgrad", "occlusion",
-    "smoothgrad_squared", "vargrad", "expected_gradients", "random_baseline_ig", "guided_ig", "blur_ig",
+    "smoothgrad_squared", "vargrad", "expected_gradients", "random_baseline_ig", "guided_ig", "blur_ig", "sobol",
 }  # fmt: skip
 #: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
 LEAK = {
     "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
-    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad",
+    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic",
     "sobel", "laplace", "uniform", "input", "centre",
 }  # fmt: skip
-FEW = {"lime": {"n_samples": 50}, "kernel_shap": {"n_samples": 50}, "rise": {"N": 50}}
+FEW = {
+    "lime": {"n_samples": 50},
+    "kernel_shap": {"n_samples": 50},
+    "rise": {"N": 50},
+    "sobol": {"n_designs": 2},
+    "hsic": {"n_samples": 50},
+}
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ NEWER = {
     "random_baseline_ig",
     "guided_ig",
     "blur_ig",
+    "sobol",
+    "hsic",
 }
 
 

@@ -1,0 +1,78 @@
+"""Sobol' attribution: the share of the output's variance that a cell of the image has a part in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.checks import check_count
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.forward.grid_designs import GridDesign
+
+
+@described(
+    ExplainerInfo(
+        "Sobol'",
+        family="Perturbations",
+        citation="Fel et al.: Look at the Variance! Efficient Black-box Explanations with Sobol-based Sensitivity "
+        "Analysis. NeurIPS 2021.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class Sobol(GridDesign):
+    """The total-order Sobol' index of each cell, when all cells are faded out at random, independently of each other.
+
+    With A and B independent points and C_i the point A with coordinate i of B, by Jansen's estimator: the sum of
+    (f(A) - f(C_i))² over 2 n V, V the variance of f(A). Never negative; it counts the cell's interactions with others
+    as well, so that the indices of a network with interactions sum to more than 1. Where f does not vary, it is 0.
+
+    Departures: the points of the authors' Xplique are not scrambled, and so have no seed; it runs B too, which this
+    estimator does not need; and it enlarges by cubic interpolation.
+
+    Attributes:
+        n_designs: Points n, a power of two, for which the sequence is balanced; 32 in the paper.
+    """
+
+    n_designs: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("n_designs", self.n_designs, owner="Sobol")
+        if self.n_designs < 2 or self.n_designs & (self.n_designs - 1):
+            raise ValueError(f"Sobol(n_designs={self.n_designs!r}): expected a power of two, 2 or more.")
+
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * self.n_designs * (math.prod(self.cells(images)) + 1)
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"n_designs below {self.n_designs} or s below {self.s}"
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Maps ``[N, H, W]``."""
+        dimensions = math.prod(self.cells(images))
+        points = self.points(self.n_designs, 2 * dimensions)
+        first, second = points[:, :dimensions], points[:, dimensions:]
+        own = torch.eye(dimensions, dtype=torch.bool)[:, None]
+        mixed = torch.where(own, second, first).flatten(0, 1)
+        found = self.outputs(model, images, targets, torch.cat([first, mixed]))
+        found = found.reshape(len(images), dimensions + 1, self.n_designs)
+        whole, changed = found[:, :1], found[:, 1:]
+        variance = whole.var(2)
+        moved = (whole - changed).square().mean(2) / 2
+        return self.enlarged(torch.where(variance > 0, moved / variance, 0.0), images)
