@@ -163,7 +163,12 @@ def test_layers_that_do_more_than_their_class_are_not_carried(images, always):
 
 
 def test_steps_that_change_much_take_plain_passes(images):
-    assert IncrementalPasses.find(network(), images, 50) is None
+    assert IncrementalPasses.find(network(), images, 81) is None
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_one_pixel_of_the_smallest_networks_is_carried(name):
+    assert IncrementalPasses.find(build(name, (1, 8, 8), 2).double(), torch.zeros(2, 1, 8, 8).double(), 1)
 
 
 def test_large_networks_take_plain_passes(images, always, monkeypatch):
