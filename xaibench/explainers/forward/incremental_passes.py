@@ -29,8 +29,8 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 #: Weights and positions of a network from which the tables would take more memory than they are worth.
 MOST_WEIGHTS = 2**21
 
-#: Which part of a pass's multiplications a step may take, that it is worth it: at a third, whole passes take as long for
-#: the smallest networks, those of linear layers only.
+#: Which part of a pass's multiplications a step may take, that it is worth it. At a third, whole passes take as long
+#: for the smallest networks, those of linear layers only.
 MOST_WORK = 1 / 3
 
 #: Numbers of the rows that are in work at a time.
