@@ -71,20 +71,21 @@ QUICK: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 50, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
     "pfi": {"feature_mask": "grid"}, "shapley_sampling": {"n_samples": 1, "feature_mask": "grid"},
     **{name: {"n_steps": 4} for name in ("integrated_gradients", "random_baseline_ig", "guided_ig", "blur_ig")},
-    **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients")},
+    **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients",
+       "pattern_local")},
     "rise": {"N": 20},
     "occlusion": {"window": 16},
     "sobol": {"n_designs": 2, "s": 4}, "hsic": {"n_samples": 20}, "scorecam": {}, "ablationcam": {},
     **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
 }  # fmt: skip
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
-#: values with, two are fitted on a data set, one knows no function of this network, one asks for a transformer.
+#: values with, four are fitted on a data set, one knows no function of this network, one asks for a transformer.
 ON_PHOTO: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
     "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"N": 2000},
 }  # fmt: skip
 ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
-NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)
+NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)
 
 
 class Transformer(nn.Module):

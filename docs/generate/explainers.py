@@ -89,8 +89,9 @@ outline is the true pattern. The networks are the paper's CNN; one with global a
 
 The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, its ImageNet
 classes folded to cat and dog. Here full colour is the 99.5th percentile of the magnitude. Features are superpixels for
-Shapley sampling, Kernel SHAP and LIME. Left out is what needs other images than this one (PFI, the patterns), or
-another network (LRP of Captum, those of transformers). Both pictures are made by `python benchmarks/gallery.py`.
+Shapley sampling, Kernel SHAP and LIME. Left out is what needs other images than this one (PFI, the patterns, Expected
+Gradients), or another network (LRP of Captum, those of transformers). Both pictures are made by
+`python benchmarks/gallery.py`.
 
 | name | | explains |
 |---|---|---|

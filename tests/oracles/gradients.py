@@ -101,3 +101,18 @@ def blur_ig(model, image, target, steps, max_sigma, grad_step):
         change = (blurred(sigma + grad_step) - blurred(sigma)) / grad_step
         total -= max_sigma / steps * change * gradient(model, blurred(sigma), target)
     return total
+
+
+def pattern_local(training, x, w, value, share, *, projected):
+    """Gjølbye et al. 2025: the covariance matrix of the weighted nearest neighbours, times the surrogate's weights."""
+    point = x - value / (w @ w) * w if projected else x
+    distances = [(row - point).norm().item() for row in training]
+    nearest = sorted(range(len(training)), key=distances.__getitem__)[: int(share * len(training))]
+    width = float(np.median([distances[i] for i in nearest]))
+    kernel = torch.tensor([np.exp(-(distances[i] ** 2) / (2 * width**2)) for i in nearest], dtype=x.dtype)
+    kernel = kernel / kernel.sum()
+    mean = sum(k * training[i] for k, i in zip(kernel, nearest, strict=True))
+    covariance = sum(
+        k * torch.outer(training[i] - mean, training[i] - mean) for k, i in zip(kernel, nearest, strict=True)
+    )
+    return covariance @ w

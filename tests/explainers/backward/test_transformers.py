@@ -19,7 +19,10 @@ QUICK = {
     "random_baseline_ig": {"n_baselines": 1, "n_steps": 2},
     "guided_ig": {"n_steps": 2},
     "blur_ig": {"n_steps": 2},
-    **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients")},
+    **{
+        name: {"n_samples": 2}
+        for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients", "pattern_local")
+    },
     "rise": {"N": 4},
     "sobol": {"n_designs": 2, "s": 2},
     "hsic": {"n_samples": 4},

@@ -21,7 +21,7 @@ PROMISE_ZERO = {
 #: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
 LEAK = {
     "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
-    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic",
+    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic", "pattern_local",
     "sobel", "laplace", "uniform", "input", "centre",
 }  # fmt: skip
 FEW = {

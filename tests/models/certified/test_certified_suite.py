@@ -29,6 +29,7 @@ NEWER = {
     "blur_ig",
     "sobol",
     "hsic",
+    "pattern_local",
 }
 
 

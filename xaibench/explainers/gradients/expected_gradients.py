@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.gradients.plain_gradients import GradientSHAP
-from xaibench.explainers.shared.fitted_data import NotFittedError, images_of
+from xaibench.explainers.shared.fitted_data import NotFittedError, kept_images
 from xaibench.explainers.shared.interface import Attribution
 
 
@@ -64,17 +62,7 @@ class ExpectedGradients(Attribution):
             TypeError: If a batch does not begin with a floating tensor.
             ValueError: If the loader is empty, or yields single images.
         """
-        rng, seen = np.random.default_rng(self.seed), 0
-        kept: list[Tensor] = []
-        for images in images_of(type(self).__name__, loader):
-            for image in images.detach().cpu():
-                seen += 1
-                if len(kept) < self.n_baselines:
-                    kept.append(image)
-                # Image number n is kept with probability B / n, in the place of one of those before.
-                elif (place := int(rng.integers(seen))) < self.n_baselines:
-                    kept[place] = image
-        return replace(self, baselines=torch.stack(kept))
+        return replace(self, baselines=kept_images(type(self).__name__, loader, self.n_baselines, self.seed))
 
     def passes(self, images: Tensor) -> int:
         """Rows that go through the network.

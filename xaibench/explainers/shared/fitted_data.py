@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -42,3 +44,32 @@ def images_of(owner: str, loader: Iterable[Any]) -> Iterator[Tensor]:
             yield images
     if images is None:
         raise ValueError(f"{owner}.fit: the loader yielded no batch, expected at least one.")
+
+
+def kept_images(owner: str, loader: Iterable[Any], n: int, seed: int) -> Tensor:
+    """At most n images of the batches, each as likely as the other, in one pass and in the memory of n.
+
+    Args:
+        owner: The explainer, for error messages.
+        loader: As of :func:`images_of`.
+        n: How many are kept.
+        seed: Of the draw, which does not depend on how the images are cut into batches.
+
+    Returns:
+        ``[B, C, H, W]`` on the CPU, B the smaller of n and the images that there are.
+
+    Raises:
+        TypeError: As :func:`images_of`.
+        ValueError: As :func:`images_of`.
+    """
+    rng, seen = np.random.default_rng(seed), 0
+    kept: list[Tensor] = []
+    for images in images_of(owner, loader):
+        for image in images.detach().cpu():
+            seen += 1
+            if len(kept) < n:
+                kept.append(image)
+            # Image number s is kept with probability n / s, in the place of one of those before.
+            elif (place := int(rng.integers(seen))) < n:
+                kept[place] = image
+    return torch.stack(kept)

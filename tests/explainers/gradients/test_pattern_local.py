@@ -1,0 +1,98 @@
+import sys
+
+import pytest
+import torch
+from generators.gradient_networks import batch, bending, outputs
+from oracles import gradients as oracle
+from part_cases import ExplainerCase
+from torch import nn
+
+from xaibench.explainers import NotFittedError, explain
+from xaibench.explainers.gradients.pattern_local import PatternLocal
+
+CASES = {"pattern_local": ExplainerCase(parameters={"n_samples": 4})}
+
+
+def fitted(count=30, **parameters):
+    training = batch(count)[0].flip(0)
+    return PatternLocal(n_samples=3, **parameters).fit(None, [training[:7], (training[7:], None)]), training
+
+
+def surrogates(part, model, images, targets):
+    """The weights ``[N, F]`` and the outputs ``[N]``."""
+    total = torch.zeros_like(images)
+    for samples, _, gradients in part.at_copies(model, images, targets):
+        total[samples] += gradients.sum(1)
+    return total.flatten(1) / part.n_samples, outputs(model, images, targets)
+
+
+@pytest.mark.parametrize(("projected", "batch_size"), [(True, None), (True, 2), (False, None)])
+def test_oracle(projected, batch_size):
+    model, (images, targets) = bending(), batch()
+    part, training = fitted(neighbours=0.3, projected=projected, batch_size=batch_size)
+    maps = part(model, images, targets)
+    for found, image, w, value in zip(maps, images, *surrogates(part, model, images, targets), strict=True):
+        expected = oracle.pattern_local(training.flatten(1), image.flatten(), w, value, 0.3, projected=projected)
+        torch.testing.assert_close(found, expected.reshape(image.shape).sum(0))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="patternlocal is written in the syntax of Python 3.12")
+@pytest.mark.parametrize("projected", [True, False])
+def test_parity_with_the_authors_solver(projected):
+    solvers = pytest.importorskip("patternlocal.solvers")
+    model, (images, targets) = bending(), batch()
+    part, training = fitted(neighbours=0.3, projected=projected)
+    maps = part(model, images, targets)
+    solver = solvers.LocalCovarianceSolver({"k_ratio": 0.3, "use_projection": projected})
+    for found, image, w, value in zip(maps, images, *surrogates(part, model, images, targets), strict=True):
+        x = image.flatten()
+        theirs = solver.solve(w.numpy(), (value - w @ x).item(), x.numpy(), training.flatten(1).numpy())
+        torch.testing.assert_close(found, torch.from_numpy(theirs).reshape(image.shape).sum(0), rtol=0, atol=1e-8)
+
+
+def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
+    """The network takes the second pixel off the first, which has noise in common with it."""
+    rng = torch.Generator().manual_seed(0)
+    signal, noise = torch.randn(2, 4000, generator=rng).double()
+    training = torch.stack([signal + noise, noise], 1).reshape(-1, 1, 1, 2)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    part = PatternLocal(neighbours=1.0).fit(model, [training])
+    images, targets = training[:5], torch.ones(5, dtype=torch.int64)
+    shares = explain("saliency", model, images, targets, output="logit").abs()
+    assert (shares[..., 0] == shares[..., 1]).all()
+    found = explain(part, model, images, targets, device="cpu").abs()
+    assert (found[..., 1] < 0.45 * found[..., 0]).all()
+    # Of all training images alike, without the weights of distance, it gets nothing.
+    pattern = oracle.pattern_local(training.flatten(1), images[0].flatten() + 1e6, torch.tensor([1.0, -1.0]).double(),
+                                   torch.tensor(0.0), 1.0, projected=False).abs()  # fmt: skip
+    assert pattern[1] < 0.05 * pattern[0]
+
+
+def test_it_must_be_fitted_to_images_of_the_size():
+    images, targets = batch()
+    with pytest.raises(NotFittedError, match="PatternLocal has no training images: fit it to them first"):
+        PatternLocal()(bending(), images, targets)
+    assert not PatternLocal().fitted
+    small = PatternLocal().fit(None, [torch.zeros(2, 1, 2, 2)])
+    with pytest.raises(ValueError, match=r"PatternLocal: fitted to images \[1, 2, 2\], got \[3, 6, 7\]"):
+        small(bending(), images, targets)
+
+
+def test_no_more_images_are_kept_than_asked_for():
+    training = torch.arange(50.0).reshape(50, 1, 1, 1)
+    kept = PatternLocal(n_images=7).fit(None, [training]).training
+    assert len(set(kept.flatten().tolist())) == 7
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"neighbours": 0.0}, r"PatternLocal\(neighbours=0.0\): expected a share above 0, at most 1"),
+        ({"n_images": 0}, r"PatternLocal\(n_images=0\): expected an integer of at least 1"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        PatternLocal(**parameters)
