@@ -130,11 +130,21 @@ def test_optional_cells_are_run_on_request_alone(name):
         assert parse_suite(tomllib.loads(narrowed_text(text, other, changed=True))) == other
 
 
-def test_a_model_stands_where_the_suite_has_it_and_elsewhere_instead_of_the_others():
+def test_a_model_of_the_suite_is_run_as_its_cells_have_it_and_another_instead_of_them():
     suite = load_suite("xai-tris-8x8")[0]
     cells = narrowed(suite, models=["cnn"]).cells
     rigid = [cell for cell in cells if "rigid" in cell.datasets[0]]
     assert [dict(cell.training) for cell in rigid] == [{}, {}], "once, with its own learning rate"
+    assert sets(narrowed(suite, models=["llr"])) == ["xai-tris/lin-white-8x8", "xai-tris/lin-corr-8x8"]
+    every = narrowed(suite, models=["llr", "mlp", "cnn", "vit"])
+    assert [sorted(cell.models) for cell in every.cells if cell.datasets == ("xai-tris/rigid-corr-8x8",)] == [
+        ["mlp"],
+        ["cnn"],
+        ["vit"],
+    ]
+    other = narrowed(suite, models=["mine:net", "vit"])
+    placed = sorted(dataset for cell in other.cells if "mine:net" in cell.models for dataset in cell.datasets)
+    assert placed == sorted(set(sets(suite))), "once for each data set"
     llr = narrowed(suite, models=["llr"], datasets=["xai-tris/xor-corr-8x8"]).cells
     assert [(cell.datasets, cell.models) for cell in llr] == [(("xai-tris/xor-corr-8x8",), ("llr",))]
 

@@ -9,7 +9,7 @@ residual connection; a linear head on the class token.
 what                     8x8                        64x64
 =======================  =========================  ==========================
 patches                  16 of 2x2 pixels           64 of 8x8 pixels
-width, heads, blocks     16, 2, 2                   32, 4, 2
+width, heads, blocks     16, 2, 2                   32, 2, 2
 hidden units of an MLP   32                         64
 weights                  4,882                      21,410
 =======================  =========================  ==========================
@@ -77,7 +77,7 @@ class ViT(nn.Module):
 
     def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
         side = image_side("ViT", in_shape, num_classes)
-        patch, width, heads = (8, 32, 4) if side == 64 else (2, 16, 2)
+        patch, width, heads = (8, 32, 2) if side == 64 else (2, 16, 2)
         super().__init__()
         self.patches = nn.Conv2d(1, width, patch, stride=patch)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))

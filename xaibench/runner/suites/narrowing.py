@@ -32,9 +32,9 @@ def narrowed(
     Args:
         suite: As written.
         datasets: Names or labels of the sets to keep; None = all.
-        models: A data set's cell of such a model stays as it is written, one among the suite's optional cells too; a
-            model that the suite does not have for a data set stands there instead of the others, or in the place that a
-            cell leaves open. None = the suite's own, without the optional ones.
+        models: Those of the suite's, as their cells are written, one among its optional cells too; a model that these
+            data sets' cells do not have stands instead of theirs, or in the place that a cell leaves open. None = the
+            suite's own, without the optional ones.
         explainers: Instead of the suite's own, whose parameters they have where they are among them; its controls stay,
             since maps are judged beside them. None = those.
         metrics: Instead of the suite's own, likewise; None = those.
@@ -123,17 +123,19 @@ def _with_optional(suite: Suite, models: Sequence[str]) -> Suite:
 
 
 def _of_models(cell: Cell, given: Sequence[str], every: Sequence[Cell]) -> Iterator[Cell]:
-    """The cell with the given models: in the place that it leaves open, or of its data sets those that it is right for.
+    """What is run of a cell with the given models.
 
-    A model that another cell has for the same data set is trained as it is written there, and nowhere else.
+    Those that it has, as it is written; others in the place that it leaves open. A model that no cell has stands once
+    for each data set, instead of the cells' own.
     """
     if left_open := [own for own in cell.models if MODEL in own]:
         models = tuple(own.replace(MODEL, model) for model in given for own in left_open)
         yield dataclasses.replace(cell, models=models)
         return
+    known = {name for other in every for name in other.models}
     for dataset in cell.datasets:
-        own = {name for other in every if dataset in other.datasets for name in other.models}
-        models = tuple(model for model in given if model in cell.models or model not in own)
+        same = [c for c in every if dataset in c.datasets and (c.label, c.data) == (cell.label, cell.data)]
+        models = tuple(model for model in given if model in cell.models or (model not in known and same[0] is cell))
         if models:
             yield dataclasses.replace(cell, datasets=(dataset,), models=models)
 
