@@ -44,6 +44,7 @@ PARAMETERS = {
     "shapley_sampling": {"n_samples": 2},
     "sobol": {"n_designs": 2},
     "hsic": {"n_samples": 40},
+    "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
     "guided_ig": {"n_steps": 3},
     "blur_ig": {"n_steps": 5},
 }
@@ -54,7 +55,7 @@ OTHER_NETWORKS = [name for name in EXPLAINERS if case(EXPLAINERS, name, Explaine
 BY_LAYER = {"deep_taylor": 4, "lrp_gamma": 6, "lrp_alpha_beta": 6, "pattern_net": 3, "pattern_attribution": 3}
 #: The regressions are NumPy's: the masks' outputs come over once. Controls build on NumPy filters. Guided IG looks at
 #: the gradient before each step.
-ON_THE_HOST = {"lime": 3, "kernel_shap": 3, "sobel": 1, "laplace": 1, "guided_ig": 4}
+ON_THE_HOST = {"lime": 3, "kernel_shap": 3, "sobel": 1, "laplace": 1, "guided_ig": 4, "xrai": 2}
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ EVERY = [
     if case(EXPLAINERS, name, ExplainerCase()).network == "cnn" and not hasattr(EXPLAINERS.resolve(name), "fit")
 ]
 WITH_CHANNELS = [name for name in EVERY if "channels" in {field.name for field in dataclasses.fields(build(name))}]
+WITH_CHANNELS.remove("xrai")  # its regions follow from the channels, and not the other way round
 #: What is known of some beforehand; that no other is so, tests/conformance tries.
 CONTROLS = ["sobel", "laplace", "uniform", "input", "centre"]
 SEEDED = ["pfi", "shapley_sampling", "gradient_shap", "kernel_shap", "lime", "smoothgrad", "rise", "uniform"]
@@ -53,6 +54,7 @@ PARAMETERS = {
     "rise": {"N": 64},
     "sobol": {"n_designs": 2},
     "hsic": {"n_samples": 40},
+    "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
     "guided_ig": {"n_steps": 4},
     "blur_ig": {"n_steps": 4},
     "random_baseline_ig": {"n_steps": 4},

@@ -22,7 +22,7 @@ def network():
 
 @pytest.mark.parametrize("name", COUNTABLE)
 def test_the_rows_that_are_announced_are_asked(name):
-    explainer = build(name)
+    explainer = build(name, **({"side": 16} if name == "xrai" else {}))
     made = []
     if hasattr(explainer, "fit"):
         explainer = explainer.fit(network(), [IMAGES])

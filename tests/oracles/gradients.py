@@ -116,3 +116,21 @@ def pattern_local(training, x, w, value, share, *, projected):
         k * torch.outer(training[i] - mean, training[i] - mean) for k, i in zip(kernel, nearest, strict=True)
     )
     return covariance @ w
+
+
+def xrai(segments, attribution, fewest):
+    """Kapishnikov et al. 2019, algorithm 1, pixel by pixel."""
+    sets = [{(i, j) for i, j in zip(*np.nonzero(segment), strict=True)} for segment in segments]
+    free, found = set(np.ndindex(attribution.shape)), np.zeros_like(attribution)
+
+    def mean(pixels):
+        return sum(attribution[p] for p in pixels) / len(pixels)
+
+    while sets := [segment & free for segment in sets if len(segment & free) >= fewest]:
+        best = max(sets, key=mean)
+        for p in best:
+            found[p] = mean(best)
+        free -= best
+    for p in free:
+        found[p] = mean(free)
+    return found

@@ -18,6 +18,7 @@ QUICK = {
     "integrated_gradients": {"n_steps": 2},
     "random_baseline_ig": {"n_baselines": 1, "n_steps": 2},
     "guided_ig": {"n_steps": 2},
+    "xrai": {"n_steps": 2, "side": 32},
     "blur_ig": {"n_steps": 2},
     **{
         name: {"n_samples": 2}

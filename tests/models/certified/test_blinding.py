@@ -21,10 +21,11 @@ PROMISE_ZERO = {
 #: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
 LEAK = {
     "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
-    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic", "pattern_local",
+    "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic", "xrai", "pattern_local",
     "sobel", "laplace", "uniform", "input", "centre",
 }  # fmt: skip
 FEW = {
+    "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
     "lime": {"n_samples": 50},
     "kernel_shap": {"n_samples": 50},
     "rise": {"N": 50},

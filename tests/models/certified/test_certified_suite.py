@@ -29,6 +29,7 @@ NEWER = {
     "blur_ig",
     "sobol",
     "hsic",
+    "xrai",
     "pattern_local",
 }
 
