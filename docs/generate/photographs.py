@@ -8,13 +8,14 @@ python docs/generate/photographs.py runs/photographs runs/mosaic
 from __future__ import annotations
 
 import sys
+from itertools import combinations
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from findings import WIDE
 from papers import table
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
+from scipy.stats import kendalltau
 
 from xaibench.report.draw.sample_figures import palette
 from xaibench.report.numbers.inference import infer
@@ -24,8 +25,10 @@ from xaibench.report.read.run_results import RunResults, read_run
 
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "photographs.md", DOCS / "images" / "photographs.png"
-#: Photographs of which maps are shown, and pixels of one of these.
-SHOWN, TILE = 4, 96
+#: Photographs of which maps are shown; pixels of one of these, and of the names above them.
+SHOWN, TILE, HEADER = 4, 96, 40
+#: Legible on light pages and on dark ones.
+INK = "#808080"
 #: Its map is the photograph itself.
 THE_IMAGE = "input"
 
@@ -49,11 +52,12 @@ methods by their mean rank.
 """
 
 READ = """
-How to read it: {beaten}
+After correction for many tests these do better than every control. {beaten} The three metrics do not order the methods
+alike: Kendall's tau between their orders of the {methods} methods is {taus}.
 
-![Maps of {shown} photographs: a column each, a row a method](images/photographs.png)
+![Maps of {shown} photographs: a row each, a column a method](images/photographs.png)
 
-Maps of {shown} of these photographs, a column each; a row a method: {rows}.
+*Maps of {shown} of these photographs: a row each, a column a method.*
 """
 
 MOSAICS = """
@@ -62,7 +66,7 @@ MOSAICS = """
 Photographs that the network puts in their class with at least 0.9, laid into mosaics and explained once for each cell
 ([what that asks](certified.md#mosaics)). *GridPG*: the network looks at the whole mosaic, and by chance a quarter (2×2)
 or a ninth (3×3) of what is positive lies in the right cell. *DiFull*: each cell goes through its own copy, so that
-nothing outside can matter: grid pointing should be 1, leak 0.
+nothing outside can matter: grid pointing should be 1, leak 0. Maps of a method: {maps}.
 {notes}
 """
 
@@ -99,24 +103,35 @@ def beaten(run: RunResults, found: pd.DataFrame) -> str:
     for metric, part in run.metrics.items():
         mine = found[(found["metric"] == metric) & found["beats_controls"].eq(True)]
         names = ", ".join(run.explainers[name].label for name in mine.sort_values("sample_rank")["explainer"])
-        said.append(f"by {part.label} {names or 'no method'}")
-    return f"more than every control, after correction for many tests, are {'; '.join(said)}."
+        said.append(f"By {part.label}: {names or 'none'}.")
+    return " ".join(said)
 
 
-def picture(run: RunResults) -> tuple[int, list[str]]:
-    """Write the maps of a few photographs; how many these are, and the methods row by row."""
+def orders(run: RunResults, found: pd.DataFrame) -> tuple[int, str]:
+    """How many methods, without controls, and how alike each two metrics order their means."""
+    means = found[~found["control"]].pivot(index="explainer", columns="metric", values="mean")
+    signed = {part.label: means[name] * (1 if part.higher_is_better else -1) for name, part in run.metrics.items()}
+    taus = [f"{a} and {b} {kendalltau(signed[a], signed[b]).statistic:.2f}" for a, b in combinations(signed, 2)]
+    return len(means), ", ".join(taus).replace("-", "−")
+
+
+def picture(run: RunResults) -> int:
+    """Draw the maps of a few photographs, a row each, under the names of the methods; says how many rows."""
     cell = next(iter(run.pictures.values()))
     names = [name for name in cell.explainers if name != THE_IMAGE and not run.explainers[name].control]
-    chosen = list(range(min(SHOWN, len(cell.samples))))
-    rows = [np.hstack([_tile(cell.maps[sample, cell.explainers.index(name)]) for sample in chosen]) for name in names]
-    Image.fromarray(np.vstack(rows)).save(PICTURE, optimize=True)
-    return len(chosen), [run.explainers[name].label for name in names]
-
-
-def _tile(one: np.ndarray) -> np.ndarray:
-    """``[TILE, TILE, 3]``: a map in colours, with a white rim."""
-    small = Image.fromarray(palette()[levels(one)]).resize((TILE - 4, TILE - 4), Image.Resampling.BILINEAR)
-    return np.pad(np.asarray(small), ((2, 2), (2, 2), (0, 0)), constant_values=255)
+    shown = min(SHOWN, len(cell.samples))
+    canvas = Image.new("RGBA", (len(names) * TILE, shown * TILE + HEADER), (0, 0, 0, 0))
+    pen = ImageDraw.Draw(canvas)
+    for column, name in enumerate(names):
+        label = "\n".join(run.explainers[name].label.replace("×", "x").rsplit(" ", 1))
+        place = (column * TILE + TILE / 2, HEADER - 4)
+        pen.multiline_text(place, label, INK, ImageFont.load_default(13), anchor="md", align="center", spacing=1)
+        for row in range(shown):
+            one = palette()[levels(cell.maps[row, cell.explainers.index(name)])]
+            tile = Image.fromarray(one).resize((TILE - 4, TILE - 4), Image.Resampling.BILINEAR)
+            canvas.paste(tile, (column * TILE + 2, row * TILE + HEADER + 2))
+    canvas.quantize(method=Image.Quantize.FASTOCTREE).save(PICTURE, optimize=True)
+    return shown
 
 
 def mosaics(run: RunResults, found: pd.DataFrame) -> str:
@@ -165,12 +180,15 @@ def page(photographs: RunResults, grid: RunResults) -> str:
         accuracy=float(photographs.accuracy["mean"].iloc[0]),
         total=int(photographs.accuracy["test_samples"].iloc[0]),
     )
-    shown, rows = picture(photographs)
+    methods, taus = orders(photographs, found)
+    read = READ.format(beaten=beaten(photographs, found), methods=methods, taus=taus, shown=picture(photographs))
     notes = grid.environment.get("notes", {})
     said = "".join(f"\n- {place}: {note}" for place, note in notes.items() if place.startswith("GridPG"))
     parts = [head, "\n", WIDE.format(scores(photographs, found)), "\n"]
-    parts += [READ.format(beaten=beaten(photographs, found), shown=shown, rows=", ".join(rows))]
-    parts += [MOSAICS.format(notes=said), "\n", WIDE.format(mosaics(grid, laid)), "\n", after(grid, laid)]
+    counts = laid.groupby("scenario", observed=True)["n"].max()
+    maps = ", ".join(f"{count} in {place}" for place, count in counts.items())
+    parts += [read, MOSAICS.format(notes=said, maps=maps), "\n", WIDE.format(mosaics(grid, laid)), "\n"]
+    parts += [after(grid, laid)]
     return "".join(parts)
 
 
