@@ -30,7 +30,7 @@ def completer(kind: str, *, several: bool = False) -> Callable[[str], list[str]]
 
     Example:
         >>> completer("explainers", several=True)("mine:f,guided_")
-        ['mine:f,guided_backprop', 'mine:f,guided_gradcam']
+        ['mine:f,guided_backprop', 'mine:f,guided_gradcam', 'mine:f,guided_ig']
     """
 
     def complete(incomplete: str) -> list[str]:
