@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.grid_designs import GridDesign
+from xaibench.explainers.shared.interface import Repeating
 
 
 @described(
@@ -22,7 +24,7 @@ from xaibench.explainers.forward.grid_designs import GridDesign
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class HSIC(GridDesign):
+class HSIC(Repeating, GridDesign):
     """The Hilbert-Schmidt independence criterion of each cell's being there and the output, over random masks.
 
     Half of the cells are there in each mask. The biased estimate, the trace of K H L H over n², with the kernel
@@ -36,30 +38,13 @@ class HSIC(GridDesign):
         n_samples: Masks n; 500 in Xplique.
     """
 
+    counted: ClassVar[str] = "n_samples"
+
     n_samples: int = 500
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("n_samples", self.n_samples, owner="HSIC")
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_samples
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_samples below {self.n_samples}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, blocks, reduce_channels, target_gradient
+from xaibench.explainers.shared.interface import Attribution, Repeating, blocks, reduce_channels, target_gradient
 
 #: Beyond so many standard deviations the kernel ends, as scipy's.
 _REACH = 4.0
@@ -22,7 +23,7 @@ _REACH = 4.0
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class BlurIG(Attribution):
+class BlurIG(Repeating, Attribution):
     """Minus the sum over sigma of the gradient at the blurred image times what the blur changes there.
 
     The integral over the scale of the Gaussian blur, from none to ``max_sigma``, by a Riemann sum of equal steps; the
@@ -36,6 +37,8 @@ class BlurIG(Attribution):
         grad_step: Of the difference quotient, in pixels.
     """
 
+    counted: ClassVar[str] = "n_steps"
+
     n_steps: int = 100
     max_sigma: float | None = None
     grad_step: float = 0.01
@@ -46,25 +49,6 @@ class BlurIG(Attribution):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"BlurIG({name}={value!r}): expected a number above 0.")
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_steps
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_steps below {self.n_steps}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; with many steps they sum to f(x) less f of the blurred image."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.gradients.plain_gradients import GradientSHAP
 from xaibench.explainers.shared.fitted_data import NotFittedError, kept_images
-from xaibench.explainers.shared.interface import Attribution
+from xaibench.explainers.shared.interface import Attribution, Repeating
 
 
 @described(
@@ -23,7 +23,7 @@ from xaibench.explainers.shared.interface import Attribution
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class ExpectedGradients(Attribution):
+class ExpectedGradients(Repeating, Attribution):
     """The mean of (x - x') times the gradient at x' + a (x - x'), x' a training image, a uniform between 0 and 1.
 
     Both are drawn anew for each of the samples; the mean over ever more of them is that of Integrated Gradients over
@@ -37,6 +37,8 @@ class ExpectedGradients(Attribution):
         seed: Of both draws. An image draws the same wherever it stands in a batch.
         baselines: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
     """
+
+    counted: ClassVar[str] = "n_samples"
 
     n_samples: int = 200
     n_baselines: int = 200
@@ -63,25 +65,6 @@ class ExpectedGradients(Attribution):
             ValueError: If the loader is empty, or yields single images.
         """
         return replace(self, baselines=kept_images(type(self).__name__, loader, self.n_baselines, self.seed))
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_samples
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_samples below {self.n_samples}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; over all draws they sum to f(x) less the mean of f over the baselines.

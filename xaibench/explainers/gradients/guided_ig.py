@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, target_gradient
+from xaibench.explainers.shared.interface import Attribution, Repeating, target_gradient
 
 
 @described(
@@ -20,7 +21,7 @@ from xaibench.explainers.shared.interface import Attribution, target_gradient
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class GuidedIG(Attribution):
+class GuidedIG(Repeating, Attribution):
     """The sum of gradient times step along a path from the baseline to x that goes where the gradient is small.
 
     Each step comes nearer to x by the same amount in the L1 distance, and moves only the ``fraction`` of the values
@@ -35,6 +36,8 @@ class GuidedIG(Attribution):
         baseline: Value of every pixel where the path begins.
     """
 
+    counted: ClassVar[str] = "n_steps"
+
     n_steps: int = 200
     fraction: float = 0.25
     max_dist: float = 0.02
@@ -45,25 +48,6 @@ class GuidedIG(Attribution):
         for name in ("fraction", "max_dist"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"GuidedIG({name}={getattr(self, name)!r}): expected a number from 0 to 1.")
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_steps
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_steps below {self.n_steps}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; with many steps they sum to f(x) - f(baseline)."""

@@ -7,6 +7,7 @@ are called with (Captum rounds the quadrature weights to float32) and draw from 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +15,14 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
+from xaibench.explainers.shared.interface import (
+    Attribution,
+    Channels,
+    Repeating,
+    blocks,
+    reduce_channels,
+    target_gradient,
+)
 
 
 @described(
@@ -47,7 +55,7 @@ class Saliency(Attribution):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class IntegratedGradients(Attribution):
+class IntegratedGradients(Repeating, Attribution):
     """(x - x') times the mean gradient on the straight line from the baseline x' to x (equation 1).
 
     The integral is taken by Gauss-Legendre quadrature, as Captum does by default (the paper's equation 3 is a Riemann
@@ -58,27 +66,10 @@ class IntegratedGradients(Attribution):
         baseline: Value of every pixel of x'.
     """
 
+    counted: ClassVar[str] = "n_steps"
+
     n_steps: int = 50
     baseline: float = 0.0
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_steps
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_steps below {self.n_steps}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; they sum to f(x) - f(x') up to the error of the quadrature."""
@@ -119,7 +110,7 @@ def integrated(
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class GradientSHAP(Attribution):
+class GradientSHAP(Repeating, Attribution):
     """The mean of (x - b) times the gradient at a random point between x and a random baseline b.
 
     Attributes:
@@ -129,29 +120,12 @@ class GradientSHAP(Attribution):
         seed: Of the random points. An image draws the same wherever it stands in a batch.
     """
 
+    counted: ClassVar[str] = "n_samples"
+
     n_samples: int = 5
     stdev: float = 0.0
     baselines: Tensor | None = field(default=None, repr=False, compare=False)
     seed: int = 0
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_samples
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_samples below {self.n_samples}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, Channels, blocks, reduce_channels, target_gradient
+from xaibench.explainers.shared.interface import (
+    Attribution,
+    Channels,
+    Repeating,
+    blocks,
+    reduce_channels,
+    target_gradient,
+)
 
 
 @described(
@@ -34,7 +42,7 @@ class InputXGradient(Attribution):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyGradients(Attribution):
+class NoisyGradients(Repeating, Attribution):
     """What SmoothGrad and its relatives share: gradients at copies of the image with Gaussian noise.
 
     Attributes:
@@ -45,6 +53,8 @@ class NoisyGradients(Attribution):
     """
 
     channels: Channels = "max_abs"
+    counted: ClassVar[str] = "n_samples"
+
     n_samples: int = 50
     noise: float = 0.15
     seed: int = 0
@@ -53,25 +63,6 @@ class NoisyGradients(Attribution):
         super().__post_init__()
         if not self.noise >= 0:
             raise ValueError(f"{type(self).__name__}(noise={self.noise!r}): expected a number of at least 0.")
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * self.n_samples
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_samples below {self.n_samples}"
 
     def at_copies(self, model: nn.Module, images: Tensor, targets: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
         """The gradients ``[n, s, C, H, W]`` at s copies of n images, block by block.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +61,35 @@ class Countable(Protocol):
         Returns:
             In words, with the present value.
         """
+
+
+class Repeating:
+    """An explainer that asks the network as often for each image as one of its parameters says.
+
+    Attributes:
+        counted: The name of that parameter.
+    """
+
+    counted: ClassVar[str]
+
+    def passes(self, images: Tensor) -> int:
+        """Rows that go through the network.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many, about.
+        """
+        return len(images) * int(getattr(self, self.counted))
+
+    def cheaper(self) -> str:
+        """What to lower.
+
+        Returns:
+            In words, with the present value.
+        """
+        return f"{self.counted} below {getattr(self, self.counted)}"
 
 
 class UnsupportedModelError(ValueError):
