@@ -67,6 +67,40 @@ def insertion(model, image, saliency, target, steps):
     return area(*rise_curve(model, image, saliency, target, rise_blur(image), image, steps))
 
 
+def segments(image, segmentation, n_segments):
+    """A list of lists of pixels (row, column), in the order of the segments' numbers."""
+    from skimage.segmentation import slic
+
+    channels, height, width = image.shape
+    if segmentation == "slic":
+        compactness = 10.0 if channels == 3 else 0.1
+        labels = slic(image.double().numpy(), n_segments, compactness=compactness, channel_axis=0, start_label=0)
+    else:
+        side = 1
+        while side * side * n_segments < height * width:
+            side += 1
+        across = -(-width // side)
+        labels = np.array([[i // side * across + j // side for j in range(width)] for i in range(height)])
+    pixels = [(i, j) for i in range(height) for j in range(width)]
+    return [[pixel for pixel in pixels if labels[pixel] == number] for number in range(labels.max() + 1)]
+
+
+def segment_curve(model, saliency, parts, target, start, finish, steps):
+    """As :func:`rise_curve`, but whole segments change, those of the largest mean first, when all of one fits."""
+    waiting = sorted(parts, key=lambda part: -sum(float(saliency[pixel]) for pixel in part) / len(part))
+    total, current, changed = saliency.numel(), start.clone(), 0
+    shares, scores = [0.0], [probability(model, current, target)]
+    for step in range(1, steps + 1):
+        until = round(step * total / steps)
+        while waiting and changed + len(waiting[0]) <= until:
+            for i, j in waiting[0]:
+                current[:, i, j] = finish[:, i, j]
+            changed += len(waiting.pop(0))
+        shares.append(until / total)
+        scores.append(probability(model, current, target))
+    return shares, scores
+
+
 def without_top(image, saliency, k):
     copy = image.clone()
     for i, j in pixel_order(saliency)[:k]:

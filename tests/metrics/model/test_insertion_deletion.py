@@ -125,3 +125,32 @@ def test_curves_come_in_the_kind_of_the_maps(case):
         _, arrays = metric(model, images.numpy(), maps.numpy(), targets.numpy(), steps=3, return_curves=True)
         assert all(isinstance(part, torch.Tensor) and part.dtype == torch.float64 for part in curves)
         assert all(isinstance(part, np.ndarray) and part.dtype == np.float64 for part in arrays)
+
+
+@pytest.mark.parametrize("segmentation", ["grid", "slic"])
+def test_segments_go_whole_by_their_mean(case, segmentation):
+    model, images, maps, targets = case
+    for metric, reveal in ((deletion, False), (insertion, True)):
+        settings = {"segmentation": segmentation, "n_segments": 6, "baseline": 0.0, "steps": 7, "reduction": "none"}
+        scores = metric(model, images, maps, targets, **settings)
+        expected = []
+        for image, saliency, target in zip(images, maps, targets, strict=True):
+            labels = oracle.segments(image, segmentation, 6)
+            start, finish = (torch.zeros_like(image), image) if reveal else (image, torch.zeros_like(image))
+            curve = oracle.segment_curve(model, saliency, labels, target, start, finish, 7)
+            expected.append(oracle.area(*curve))
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_segments_of_one_pixel_are_the_pixels(case):
+    model, images, maps, targets = case
+    plain, grid = (
+        deletion(model, images, maps, targets, steps=9, segmentation=name, n_segments=10**6, reduction="none")
+        for name in ("pixels", "grid")
+    )
+    assert torch.equal(plain, grid)
+
+
+def test_another_segmentation_is_refused(case):
+    with pytest.raises(ValueError, match="segmentation='voronoi': expected one of 'pixels', 'grid', 'slic'"):
+        deletion(*case, segmentation="voronoi")

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xaibench.core.compute.segments import grid_cells, superpixels
+
 #: What counts as a feature; see :func:`find_features`.
 FeatureMask: TypeAlias = Literal["auto", "values", "grid", "slic"] | Tensor | None
 
@@ -100,7 +102,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segmen
         index = torch.arange(images[0].numel(), device=images.device)[None]
         return Features(index, (index.shape[1],), shape, whole_pixels=False, single=True)
     if isinstance(feature_mask, str):
-        labels = _grid(*shape[1:], cell)[None] if feature_mask == "grid" else _superpixels(images, n_segments)
+        labels = grid_cells(*shape[1:], cell)[None] if feature_mask == "grid" else superpixels(images, n_segments)
         labels = labels[:, None]
     else:
         labels = _own(feature_mask, images)
@@ -121,23 +123,6 @@ def check_feature_mask(owner: str, feature_mask: object) -> None:
             f"{owner}(feature_mask={feature_mask!r}): expected 'auto', 'values', 'grid', 'slic' or an integer tensor "
             "[H, W], [N, H, W] or [1, C, H, W]."
         )
-
-
-def _grid(height: int, width: int, cell: int) -> Tensor:
-    rows, columns = torch.arange(height) // cell, torch.arange(width) // cell
-    return rows[:, None] * -(-width // cell) + columns
-
-
-def _superpixels(images: Tensor, n_segments: int) -> Tensor:
-    from skimage.segmentation import slic
-
-    found = []
-    for image in images.detach().cpu().double().numpy():
-        # In Lab space, where colours become distances of tens, the usual compactness is 10; in grey levels 0.1.
-        grey = len(image) != 3
-        labels = slic(image, n_segments, compactness=0.1 if grey else 10.0, channel_axis=0, start_label=0)
-        found.append(torch.from_numpy(labels.astype(np.int64)))
-    return torch.stack(found)
 
 
 def _own(feature_mask: Tensor, images: Tensor) -> Tensor:

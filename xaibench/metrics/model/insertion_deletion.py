@@ -23,7 +23,7 @@ from xaibench.metrics.shared.model_inputs import (
     in_kind_of,
     reduced,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, ask_replaced
+from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, ask_replaced
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -55,6 +55,8 @@ def deletion(
     steps: int = 224,
     baseline: Baseline = 0.0,
     output: Output = "softmax",
+    segmentation: Segmentation = "pixels",
+    n_segments: int = 100,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -86,6 +88,10 @@ def deletion(
             sigma 5), or what broadcasts to the images.
         output: ``"softmax"`` when the model returns logits, as the library's own models do; ``"identity"`` when it
             returns probabilities, or to score logits; or a callable ``[n, K] -> [n, K]``.
+        segmentation: What goes as one: ``"pixels"``, ``"grid"`` (squares) or ``"slic"`` (superpixels; needs
+            scikit-image). Segments are ranked by the mean of the map over them, and each goes as soon as the whole of
+            it fits among the share's pixels.
+        n_segments: Squares or superpixels of an image, about.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. The steps of many images
             share a pass. Bounds the memory, moves scores by rounding only.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
@@ -109,8 +115,9 @@ def deletion(
         >>> deletion(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="identity")
         0.875
     """
+    cut = segmentation, n_segments
     return _area(
-        model, images, maps, targets, steps, baseline, output, batch_size, reduction, return_curves, reveal=False
+        model, images, maps, targets, steps, baseline, output, cut, batch_size, reduction, return_curves, reveal=False
     )
 
 
@@ -137,6 +144,8 @@ def insertion(
     steps: int = 224,
     baseline: Baseline = "blur",
     output: Output = "softmax",
+    segmentation: Segmentation = "pixels",
+    n_segments: int = 100,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -161,6 +170,8 @@ def insertion(
         steps: Equal shares of the pixels.
         baseline: What the image is put into: a number, one a channel, ``"blur"``, or what broadcasts to the images.
         output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        segmentation: What goes as one, as of :func:`deletion`.
+        n_segments: Squares or superpixels of an image, about.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
         return_curves: Return ``(scores, curves)``.
@@ -182,8 +193,9 @@ def insertion(
         >>> score, curves.values.tolist()
         (0.625, [[0.0, 0.0, 1.0, 1.0, 1.0]])
     """
+    cut = segmentation, n_segments
     return _area(
-        model, images, maps, targets, steps, baseline, output, batch_size, reduction, return_curves, reveal=True
+        model, images, maps, targets, steps, baseline, output, cut, batch_size, reduction, return_curves, reveal=True
     )
 
 
@@ -195,6 +207,7 @@ def _area(
     steps: int,
     baseline: Baseline,
     output: Output,
+    cut: tuple[Segmentation, int],
     batch_size: int | None,
     reduction: Reduction,
     return_curves: bool,
@@ -208,7 +221,16 @@ def _area(
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     curve = ask_replaced(
-        model, samples, values, counts, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
+        model,
+        samples,
+        values,
+        counts,
+        baseline=baseline,
+        reveal=reveal,
+        output=output,
+        batch_size=batch_size,
+        segmentation=cut[0],
+        n_segments=cut[1],
     )
     fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
     # A mean of the curve, which rounding must not lift off it.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import torch
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
+from xaibench.core.checks import check_choice, check_count
+from xaibench.core.compute.segments import grid_cells, superpixels
 from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.model_inputs import Model, Samples
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 #: What replaces a pixel: a number, a list of one for each channel, the blurred image (see :func:`blurred`), or images
 #: that broadcast to ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
 Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
+
+#: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_ranks`).
+Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
 
 # RISE's blur: a kernel of 11 taps, sigma 5.
 _TAPS, _SIGMA = 11, 5.0
@@ -46,6 +51,8 @@ def ask_replaced(
     reveal: bool,
     output: Output,
     batch_size: int | None,
+    segmentation: Segmentation = "pixels",
+    n_segments: int = 100,
 ) -> Tensor:
     """The model's scores ``[N, P]`` with the ``counts[p]`` most important pixels changed.
 
@@ -58,15 +65,20 @@ def ask_replaced(
         reveal: ``True``: these pixels are the image's, the others the baseline's. ``False``: the other way round.
         output: What is done with the outputs of the model.
         batch_size: Rows in one forward pass.
+        segmentation: What goes as one, see :func:`segment_ranks`.
+        n_segments: So many of them, about.
 
     Returns:
         float64; a row of ``nan`` for a constant map, which ranks nothing.
     """
+    check_choice("segmentation", segmentation, get_args(Segmentation))
+    check_count("n_segments", n_segments)
     number = torch.tensor(counts, device=maps.device)[:, None, None]
-    base_of = _baselines(baseline, samples.images)
+    base_of, cut = _baselines(baseline, samples.images), (segmentation, n_segments)
 
     def prepare(group: slice) -> MakeRows:
-        image, base, rank = samples.images[group], base_of(group), ranks(maps[group])
+        image, base = samples.images[group], base_of(group)
+        rank = ranks(maps[group]) if segmentation == "pixels" else segment_ranks(maps[group], image, *cut)
         top, rest = (image, base) if reveal else (base, image)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
@@ -91,6 +103,38 @@ def ranks(maps: Tensor) -> Tensor:
     order = maps.flatten(1).sort(dim=1, descending=True, stable=True).indices
     place = torch.arange(order.shape[1], device=maps.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
+
+
+def segment_ranks(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> Tensor:
+    """The place ``[N, H, W]`` of each pixel when whole segments go, those of the largest mean first.
+
+    Every pixel of a segment has the place of its last one: ``place < number`` has whole segments alone, all that fit
+    among ``number`` pixels. Of equal means the segment of the smaller number goes first.
+
+    Args:
+        maps: ``[N, H, W]``.
+        images: ``[N, C, H, W]``, which superpixels are found in.
+        segmentation: ``"grid"``: squares. ``"slic"``: superpixels.
+        n_segments: Of an image, about: a grid has squares of the side that comes nearest from above.
+
+    Returns:
+        int64.
+    """
+    height, width = maps.shape[1:]
+    if segmentation == "grid":
+        side = max(1, int(np.ceil(np.sqrt(height * width / n_segments))))
+        labels = grid_cells(height, width, side).expand(maps.shape)
+    else:
+        labels = superpixels(images, n_segments)
+    labels = labels.to(maps.device).flatten(1)
+    count = int(labels.max()) + 1
+    sums = maps.new_zeros(len(maps), count, dtype=torch.float64).scatter_add_(1, labels, maps.double().flatten(1))
+    sizes = torch.zeros_like(sums).scatter_add_(1, labels, torch.ones_like(labels, dtype=torch.float64))
+    means = torch.where(sizes > 0, sums / sizes, -torch.inf)  # an image with fewer segments than another
+    order = means.sort(dim=1, descending=True, stable=True).indices
+    last = sizes.gather(1, order).cumsum(1).long() - 1
+    place = torch.empty_like(order).scatter_(1, order, last)
+    return place.gather(1, labels).reshape(maps.shape)
 
 
 def constant(maps: Tensor) -> Tensor:

@@ -66,6 +66,8 @@ class Deletion(ModelScore):
         steps: int = ...,
         baseline: Any = ...,
         output: Any = ...,
+        segmentation: Any = ...,
+        n_segments: int = ...,
         batch_size: int | None = ...,
     ) -> None: ...
 
@@ -141,6 +143,8 @@ class Insertion(ModelScore):
         steps: int = ...,
         baseline: Any = ...,
         output: Any = ...,
+        segmentation: Any = ...,
+        n_segments: int = ...,
         batch_size: int | None = ...,
     ) -> None: ...
 
