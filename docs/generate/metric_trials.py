@@ -2,16 +2,19 @@
 
     python docs/generate/metric_trials.py      # ten minutes; writes the page's tables and the file of verdicts
     python docs/generate/metric_trials.py --workers 4
+    python docs/generate/metric_trials.py --only srg idsds      # these anew, the others as they are
 
-A metric that is added or whose revision is bumped has no verdict before this is run again (a test says so).
+A metric that is added or whose revision is bumped has no verdict before this is run again (a test says so). No metric's
+trials depend on which others are tried.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import warnings
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,9 +44,9 @@ SAMPLES = 50
 SLOW = ("road", "data_consistency", "sensitivity_max")
 
 
-def jobs(draws: int, seed: int) -> Iterator[tuple[list[str], str, int, int]]:
+def jobs(draws: int, seed: int, only: Collection[str]) -> Iterator[tuple[list[str], str, int, int]]:
     """Metrics, kind of truth, draws and seed: what can be tried side by side."""
-    infos = {name: METRICS.resolve(name).info for name in METRICS}
+    infos = {name: METRICS.resolve(name).info for name in METRICS if name in only}
     for truth in TRUTHS:
         possible = (truth,) if truth == "intervention" else (truth, None)
         names = [name for name, info in infos.items() if info.own_truth in possible and name not in SLOW]
@@ -52,7 +55,8 @@ def jobs(draws: int, seed: int) -> Iterator[tuple[list[str], str, int, int]]:
             if some:
                 yield some, truth, draws, seed
     for name in SLOW:
-        yield [name], "intervention", draws // 8, seed
+        if name in only:
+            yield [name], "intervention", draws // 8, seed
 
 
 def run(job: tuple[list[str], Any, int, int]) -> pd.DataFrame:
@@ -63,10 +67,14 @@ def run(job: tuple[list[str], Any, int, int]) -> pd.DataFrame:
 
 
 def verdicts(found: MetaEvaluation, seed: int) -> dict[str, Any]:
-    """The content of the file that report pages read."""
+    """The content of the file that report pages read; what was not tried again is as it was."""
     table, overall = found.table(), found.verdicts()
+    tried, before = set(table["metric"]), json.loads(FILE.read_text(encoding="utf-8"))["metrics"]
     metrics: dict[str, Any] = {
-        name: {"revision": METRICS.resolve(name).info.revision, "truths": {}} for name in METRICS
+        name: {"revision": METRICS.resolve(name).info.revision, "truths": {}}
+        if name in tried or name not in before
+        else before[name]
+        for name in METRICS
     }
     for (metric, truth), rows in table.groupby(["metric", "truth"], sort=False):
         by_way = rows.set_index("degraded").round(3)
@@ -75,25 +83,37 @@ def verdicts(found: MetaEvaluation, seed: int) -> dict[str, Any]:
     return {"draws": found.draws, "samples": found.samples, "seed": seed, "metrics": metrics}
 
 
-def truth_tables(found: MetaEvaluation, truth: str) -> str:
-    """The metrics of one kind of truth, a row each; those that ask the explainer by themselves."""
-    table = found.table()
-    table = table[table["truth"] == truth]
-    explainers = table["metric"].map(lambda name: METRICS.resolve(name).info.kind == "explainer")
-    return "\n".join(_rows(found, rows) for rows in (table[~explainers], table[explainers]) if len(rows))
+def truth_tables(found: MetaEvaluation, truth: str, before: str) -> str:
+    """The metrics of one kind of truth, a row each; those that ask the explainer by themselves.
+
+    Those that were not tried again have the row that they had ``before``, in the order of the registry.
+    """
+    lines = {name: line for line in before.splitlines() if (name := _metric_of(line))} | dict(_rows(found, truth))
+    tables = []
+    for asking, ways in ((False, ("moved", "noisy")), (True, ("noisy", "unmoved"))):
+        names = [name for name in METRICS if (METRICS.resolve(name).info.kind == "explainer") == asking]
+        heads = ["metric", "verdict", *(WAYS[way] for way in ways), "one sample", "where not"]
+        head = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+        if some := [lines[name] for name in names if name in lines]:
+            tables.append("\n".join([*head, *some]) + "\n")
+    return "\n".join(tables)
 
 
-def _rows(found: MetaEvaluation, table: pd.DataFrame) -> str:
-    overall, ways = found.verdicts(), [way for way in WAYS if way in set(table["degraded"])]
-    heads = ["metric", "verdict", *(WAYS[way] for way in ways), "one sample", "where not"]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for (metric, truth), rows in table.groupby(["metric", "truth"], sort=False):
+def _metric_of(line: str) -> str:
+    found = re.match(r"\| \[`(\w+)`\]", line)
+    return found[1] if found else ""
+
+
+def _rows(found: MetaEvaluation, kind: str) -> Iterator[tuple[str, str]]:
+    """Metric and row of what was tried with this kind of truth."""
+    table, overall = found.table(), found.verdicts()
+    for (metric, truth), rows in table[table["truth"] == kind].groupby(["metric", "truth"], sort=False):
+        ways = [way for way in WAYS if way in set(rows["degraded"])]
         by_way = [row for way in ways for row in rows[rows["degraded"] == way].to_dict("records")]
         singles = "&nbsp;/ ".join(f"{100 * row['one_right']:.0f}&nbsp;%" for row in by_way)
         line = [f"[`{metric}`](metrics.md#{metric})", SHOWN[overall[metric, truth]]]
         line += [*map(_share, by_way), singles, _where_not(found, metric, truth)]
-        lines.append("| " + " | ".join(line) + " |")
-    return "\n".join(lines) + "\n"
+        yield metric, "| " + " | ".join(line) + " |"
 
 
 def _share(row: Mapping[Hashable, Any]) -> str:
@@ -120,9 +140,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=list(METRICS), default=list(METRICS), metavar="METRIC")
     options = parser.parse_args()
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-        trials = pd.concat(pool.map(run, jobs(options.draws, options.seed)), ignore_index=True)
+        trials = pd.concat(pool.map(run, jobs(options.draws, options.seed, options.only)), ignore_index=True)
     write(MetaEvaluation(trials, options.draws, SAMPLES), options.seed)
 
 
@@ -131,8 +152,9 @@ def write(found: MetaEvaluation, seed: int) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for truth in TRUTHS:
         start = START.format(truth)
-        before, _, rest = text.partition(start)
-        text = f"{before}{start}\n{truth_tables(found, truth)}\n{END}{rest.partition(END)[2]}"
+        above, _, rest = text.partition(start)
+        before, _, below = rest.partition(END)
+        text = f"{above}{start}\n{truth_tables(found, truth, before)}\n{END}{below}"
     PAGE.write_text(text, encoding="utf-8")
     print(f"wrote {FILE} and {PAGE}")
 

@@ -31,6 +31,7 @@ METRICS = Registry(
         "complexity": "xaibench.metrics.map.concentration:complexity",
         "deletion": "xaibench.metrics.model.insertion_deletion:deletion",
         "insertion": "xaibench.metrics.model.insertion_deletion:insertion",
+        "srg": "xaibench.metrics.model.symmetric_relevance_gain:srg",
         "average_drop": "xaibench.metrics.model.confidence:average_drop",
         "increase_in_confidence": "xaibench.metrics.model.confidence:increase_in_confidence",
         "comprehensiveness": "xaibench.metrics.model.erasure:comprehensiveness",

@@ -13,6 +13,7 @@ from xaibench.metrics.model.erasure import sufficiency as sufficiency
 from xaibench.metrics.model.imputation import road as road
 from xaibench.metrics.model.insertion_deletion import deletion as deletion
 from xaibench.metrics.model.insertion_deletion import insertion as insertion
+from xaibench.metrics.model.symmetric_relevance_gain import srg as srg
 from xaibench.metrics.truth.earth_mover import emd as emd
 from xaibench.metrics.truth.earth_mover import emd_perf as emd_perf
 from xaibench.metrics.truth.localization import mass_accuracy as mass_accuracy

@@ -21,6 +21,7 @@ from xaibench.metrics import (
 from xaibench.metrics.model.attack import adversarial
 from xaibench.metrics.model.disturbance import infidelity
 from xaibench.metrics.model.imputation import road
+from xaibench.metrics.model.symmetric_relevance_gain import srg
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 METRICS = {
@@ -28,6 +29,7 @@ METRICS = {
     "insertion": partial(insertion, steps=5),
     "comprehensiveness": comprehensiveness,
     "sufficiency": sufficiency,
+    "srg": partial(srg, steps=5),
     "average_drop": average_drop,
     "increase_in_confidence": increase_in_confidence,
     "adversarial": partial(adversarial, steps=3),

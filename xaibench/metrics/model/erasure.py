@@ -180,7 +180,8 @@ def _fall(
     samples = check_samples(model, images, targets)
     values, pixels = check_maps(maps, samples), samples.pixels
     counts = [pixels if reveal else 0, *(share_of(share, pixels) for share in shares)]  # the first is the image itself
+    spans = [(0, count) for count in counts]
     scores = ask_replaced(
-        model, samples, values, counts, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
+        model, samples, values, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
     )
     return reduced(scores[:, 0] - scores[:, 1:].mean(1), reduction, maps)

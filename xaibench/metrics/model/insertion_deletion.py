@@ -220,11 +220,12 @@ def _area(
     values, pixels = check_maps(maps, samples), samples.pixels
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
+    spans = [(0, count) for count in counts]
     curve = ask_replaced(
         model,
         samples,
         values,
-        counts,
+        spans,
         baseline=baseline,
         reveal=reveal,
         output=output,

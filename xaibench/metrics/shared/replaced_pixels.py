@@ -45,7 +45,7 @@ def ask_replaced(
     model: Model,
     samples: Samples,
     maps: Tensor,
-    counts: Sequence[int],
+    spans: Sequence[tuple[int, int]],
     *,
     baseline: Baseline,
     reveal: bool,
@@ -54,13 +54,13 @@ def ask_replaced(
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
 ) -> Tensor:
-    """The model's scores ``[N, P]`` with the ``counts[p]`` most important pixels changed.
+    """The model's scores ``[N, P]`` with the pixels of a span of ranks changed.
 
     Args:
         model: Asked.
         samples: Images and targets.
         maps: ``[N, H, W]``; the largest value is the most important.
-        counts: P numbers of pixels.
+        spans: P times the first rank and the one after the last: ``(0, n)`` are the n most important pixels.
         baseline: The other picture.
         reveal: ``True``: these pixels are the image's, the others the baseline's. ``False``: the other way round.
         output: What is done with the outputs of the model.
@@ -73,7 +73,7 @@ def ask_replaced(
     """
     check_choice("segmentation", segmentation, get_args(Segmentation))
     check_count("n_segments", n_segments)
-    number = torch.tensor(counts, device=maps.device)[:, None, None]
+    start, stop = torch.tensor(spans, device=maps.device).T[..., None, None]
     base_of, cut = _baselines(baseline, samples.images), (segmentation, n_segments)
 
     def prepare(group: slice) -> MakeRows:
@@ -82,13 +82,14 @@ def ask_replaced(
         top, rest = (image, base) if reveal else (base, image)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
-            first = (rank[sample] < number[point])[:, None]
-            return torch.where(first, top[sample], rest[sample])
+            place = rank[sample]
+            inside = ((place >= start[point]) & (place < stop[point]))[:, None]
+            return torch.where(inside, top[sample], rest[sample])
 
         return rows
 
-    with asked(model, samples, len(counts), output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, len(counts), prepare)
+    with asked(model, samples, len(spans), output=output, batch_size=batch_size) as classifier:
+        scores = classifier.ask(samples, len(spans), prepare)
     scores[constant(maps)] = torch.nan
     return scores
 

@@ -207,6 +207,16 @@ class Recall(TruthScore):
         threshold: float = ...,
     ) -> None: ...
 
+class SRG(ModelScore):
+    def __init__(
+        self,
+        *,
+        steps: int = ...,
+        baseline: Any = ...,
+        output: Any = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
 class SensitivityMax(ExplainerScore):
     def __init__(
         self,
