@@ -68,6 +68,20 @@ SHARED: list[tuple[type, str]] = [
     (Attribution, ""),
 ]
 
+#: What those take for an image of which the network or the image decide.
+PASSES = {
+    "pfi": "1 + features",
+    "shapley_sampling": "`n_samples` × features",
+    "occlusion": "1 + windows",
+    "sobol": "`n_designs` × (1 + cells)",
+    "random_baseline_ig": "2 `n_baselines` × `n_steps`",
+    "pattern_local": "1 + 2 `n_samples`",
+    "deep_shap": "4 × baselines",
+    "scorecam": "1 + feature maps",
+    "ablationcam": "1 + feature maps",
+    "legrad": "1 + 2 × layers",
+}
+
 HEAD = """# Explainers
 
     maps = xb.explain(name, model, images, targets, **parameters)
@@ -93,13 +107,23 @@ Shapley sampling, Kernel SHAP and LIME. Left out is what needs other images than
 Gradients), or another network (LRP of Captum, those of transformers). Both pictures are made by
 `python benchmarks/gallery.py`.
 
-| name | | explains |
-|---|---|---|
+| name | | explains | passes |
+|---|---|---|---|
 {table}
 
 *Explains* is what is explained unless `output=` says otherwise; where it says "only", nothing else can be. Which
 explainer explains which ImageNet network, and what the error says where it does not, is on a
 [page of its own](explainers-networks.md).
+
+*Passes* are what it costs to explain an image: rows that go through the network, forward or back. A gradient by the
+image takes two, one each way: on its way back a row meets the same weights, and takes as many multiplications
+(Griewank, Walther: Evaluating Derivatives, SIAM 2008, bound the whole of it by four). A row through a part of the
+network counts whole; what a small network [carries on](#one-pixel-at-a-time) counts as the rows that it stands for; and
+what is looked up once, however many images there are, is not counted. Tests count the rows of every explainer.
+`budget=1000` gives any explainer the largest count that 1,000 passes for each image afford: as `xb.explain("rise", ...,
+budget=1000)`, as a parameter of an explainer in a suite, and for a look at the count
+`xb.explainers.build("rise").within(1000, images)`. What has nothing to choose is as it is where the budget suffices;
+elsewhere the error says what would.
 
 ## Parameters that most have
 
@@ -153,7 +177,17 @@ def explains(name: str) -> str:
 
 def row(name: str) -> str:
     part = EXPLAINERS.resolve(name)
-    return f"| [`{name}`](#{anchor(name)}) | {part.info.label} | {explains(name)} |"
+    return f"| [`{name}`](#{anchor(name)}) | {part.info.label} | {explains(name)} | {passes(name)} |"
+
+
+def passes(name: str) -> str:
+    """What it takes for an image."""
+    part: Any = EXPLAINERS.resolve(name)
+    if part.info.passes is not None:
+        return str(part.info.passes)
+    if name in PASSES:
+        return PASSES[name]
+    return f"{part.each} `{part.counted}`" if part.each > 1 else f"`{part.counted}`"
 
 
 def anchor(name: str) -> str:

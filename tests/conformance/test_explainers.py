@@ -7,19 +7,15 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from part_cases import ExplainerCase, case
+from explainer_trials import CASE, NAMES, maps_of, network, network_of
 from torch import nn
 
-from xaibench import models
 from xaibench.core.part_info import ExplainerInfo
-from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build, explain
+from xaibench.explainers import EXPLAINERS, UnsupportedModelError, build
 
-#: References are found by their name and listed nowhere, and promise the same.
-NAMES = [*EXPLAINERS, "reliance"]
 INFOS = {name: EXPLAINERS.resolve(name).info for name in NAMES}
 NETWORKS = ("llr", "mlp", "cnn")
 
-CASE = {name: case(EXPLAINERS, name, ExplainerCase()) for name in NAMES}
 #: Those that take none of the small networks are held to the same promises by their own tests, on one of theirs.
 EVERY = [name for name in NAMES if ":" not in CASE[name].network]
 every_explainer = pytest.mark.parametrize("name", EVERY)
@@ -35,34 +31,6 @@ def images():
 @pytest.fixture
 def targets():
     return torch.tensor([0, 1, 1, 0, 1, 0])
-
-
-def network(kind="cnn", seed=0):
-    if kind == "pooled":
-        return pooled_network(seed)
-    return models.build(kind, in_shape=(1, 8, 8), num_classes=2, seed=seed)
-
-
-def pooled_network(seed):
-    """Convolutions, global average pooling and a linear layer, which is what CAM is defined on."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
-        model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
-    model.explain_dtype = torch.float64
-    return model
-
-
-def maps_of(name, model, images, targets, **settings):
-    parameters = CASE[name].parameters | settings
-    if hasattr(EXPLAINERS.resolve(name), "fit"):
-        fitted = build(name).fit(model, [torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(2))])
-        return explain(fitted, model, images, targets, device="cpu", **parameters)
-    return explain(name, model, images, targets, device="cpu", **parameters)
-
-
-def network_of(name, seed=0):
-    return network(CASE[name].network, seed)
 
 
 def is_seeded(name):

@@ -76,6 +76,8 @@ class ExplainerInfo:
             them, and needs to know what the images were drawn from.
         citation: The publication to cite.
         revision: Bumped whenever the same parameters give other maps.
+        passes: How often it asks the network for an image: rows that go forward, and rows that a gradient takes back.
+            None where that is not one number: then ``passes`` of the explainer tells, or nobody.
     """
 
     label: str
@@ -85,6 +87,7 @@ class ExplainerInfo:
     reference: bool = False
     citation: str = ""
     revision: int = 1
+    passes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo
 from xaibench.evaluation.evaluation_checks import check_parameters, check_scores
 from xaibench.evaluation.kept_maps import as_kept
@@ -101,6 +102,7 @@ class AppliedExplainer:
         reference = bool(getattr(getattr(part, "info", None), "reference", False))
         if reference and distribution is not None and getattr(part, "distribution", None) is None:
             given.setdefault("distribution", distribution())
+        check_count("budget", self._settings.get("budget"), least=0, none="for as many passes as it takes")
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
         self._fitting = fit or (lambda part, network, training: part.fit(network, training()))

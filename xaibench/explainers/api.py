@@ -19,10 +19,12 @@ from xaibench.core.compute.precision import computing, kept_dtype, stated
 from xaibench.core.compute.sample_draws import drawing_as
 from xaibench.core.progress import Progress
 from xaibench.core.vocabulary import Output, Precision
+from xaibench.explainers.budgets import explained_within, shares
 from xaibench.explainers.explainer_building import build, configured, name_of
+from xaibench.explainers.shared.counted_passes import Countable
 from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.interface import Channels, Countable, Explainer, UnsupportedModelError
+from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.shared.layer_runs import with_layer_named
 from xaibench.explainers.shared.memory_retry import within_memory
 from xaibench.explainers.shared.softmax_end import take_logits
@@ -41,6 +43,7 @@ def explain(
     device: torch.device | str = "auto",
     precision: Precision | None = None,
     batch_size: int | None = None,
+    budget: int | None = None,
     seed: int | None = None,
     channels: Channels | None = None,
     progress: bool = True,
@@ -79,6 +82,10 @@ def explain(
         batch_size: Rows in one forward pass; ``None``: chosen by the size of the images. It changes the maps by
             no more than rounding, and is halved, with a line in the log, when the GPU's memory does not do. A callable
             that is no explainer of ours gets all images at once.
+        budget: The most passes for each image: rows that go forward, and rows that a gradient takes back. So methods
+            are compared at equal cost: the explainer gets the largest count that this affords, whatever its own says
+            (``docs/explainers.md``). One that has nothing to choose is as without, if that suffices. ``None``: as the
+            explainer's parameters say.
         seed: Of the explainers that draw random numbers; ``None``: their own default, 0. Others ignore it. What is
             drawn depends on the seed and the image alone: not on its place in the batch, the device or the precision.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
@@ -97,8 +104,8 @@ def explain(
         UnknownNameError: If no explainer has that name (did you mean).
         UnsupportedModelError: If the explainer cannot treat a layer of the model; named in the message.
         TypeError: If the images are not floating, the targets not integers, or a parameter is not known.
-        ValueError: If shapes do not fit, a target is no class of the model, numbers are not finite, or there is no such
-            device here.
+        ValueError: If shapes do not fit, a target is no class of the model, numbers are not finite, there is no such
+            device here, or the budget is below the fewest passes that the explainer can do with.
 
     Warns:
         UserWarning: If the model returns what look like probabilities, and logits are needed; if it takes minutes.
@@ -115,6 +122,7 @@ def explain(
         torch.Size([1, 2, 2])
     """
     check_count("seed", seed, least=0, none="for the explainer's own")
+    check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
     x, y = check_images(images), check_targets(targets, len(images))
     if model is not None:
@@ -126,9 +134,13 @@ def explain(
     # What is made in inference mode can never have a gradient again, so copies are made outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
-        with computing(precision or stated() or exactly, place), drawing_as(x), _progress(part, x, progress) as bar:
+        with (
+            computing(precision or stated() or exactly, place),
+            drawing_as(x),
+            _progress(part, x, budget, progress) as bar,
+        ):
             x_there, y_there = x.to(place, kept), y.to(place)
-            explaining = _Explaining(model, x_there, y_there, _output(part, output), bar)
+            explaining = _Explaining(model, x_there, y_there, _output(part, output), budget, bar)
             maps = within_memory(part, x_there, explaining, lambda: explaining.largest)
             maps = maps.to(kept) if stated() == "bfloat16" else maps
         # An explainer that was asked for maps as large as its layer's has them.
@@ -141,9 +153,16 @@ class _Explaining:
     """One explanation, which is run as often as the memory asks; ``largest`` is the rows of its largest pass so far."""
 
     def __init__(
-        self, model: nn.Module | None, images: Tensor, targets: Tensor, output: Output, progress: Progress
+        self,
+        model: nn.Module | None,
+        images: Tensor,
+        targets: Tensor,
+        output: Output,
+        budget: int | None,
+        progress: Progress,
     ) -> None:
         self._model, self._samples, self._output, self._progress = model, (images, targets), output, progress
+        self._budget = budget
         self.largest = len(images)
 
     def __call__(self, part: Explainer) -> Tensor:
@@ -161,7 +180,9 @@ class _Explaining:
             explained.watch = self._progress.advance
             try:
                 with sparing(lent):
-                    return part(explained, images, targets)
+                    if self._budget is None:
+                        return part(explained, images, targets)
+                    return explained_within(part, self._budget, explained, images, targets)
             except RuntimeError as error:
                 if not _without_gradient(error):
                     raise
@@ -174,12 +195,19 @@ class _Explaining:
                 self.largest = max(self.largest, explained.largest)
 
 
-def _progress(part: Explainer, images: Tensor, shown: bool) -> Progress:
+def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> Progress:
     """In rows that go through the network; how many come, the explainers know that ask it often."""
     if not isinstance(part, Countable):
         return Progress(name_of(part), None, "row", shown=shown)
     advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
-    return Progress(name_of(part), lambda: part.passes(images), "row", shown=shown, advice=advice)
+
+    def passes() -> int:
+        if budget is None:
+            return part.passes(images)
+        own = [(some, images[which]) for which, some in shares(part, budget, images)]
+        return sum(some.passes(x) for some, x in own if isinstance(some, Countable))
+
+    return Progress(name_of(part), passes, "row", shown=shown, advice=advice)
 
 
 def _without_gradient(error: RuntimeError) -> bool:

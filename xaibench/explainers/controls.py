@@ -23,7 +23,7 @@ from xaibench.explainers.shared.interface import Attribution, Channels, reduce_c
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 
 
-@described(ExplainerInfo("Sobel", family="Controls", control=True))
+@described(ExplainerInfo("Sobel", family="Controls", control=True, passes=0))
 @dataclass(frozen=True, kw_only=True)
 class Sobel(Attribution):
     """The Sobel filter of the image.
@@ -50,7 +50,7 @@ class Sobel(Attribution):
         return reduce_channels(torch.from_numpy(edges).to(images), self.channels)
 
 
-@described(ExplainerInfo("Laplace", family="Controls", control=True))
+@described(ExplainerInfo("Laplace", family="Controls", control=True, passes=0))
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Attribution):
     """The Laplace filter of the image: the sum of the second differences along rows and columns."""
@@ -64,7 +64,7 @@ class Laplace(Attribution):
         return reduce_channels(torch.from_numpy(second).to(images), self.channels)
 
 
-@described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2))
+@described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0))
 @dataclass(frozen=True)
 class Uniform:
     """Noise, uniform in [-1, 1).
@@ -81,7 +81,7 @@ class Uniform:
         return images.new_tensor(np.stack([rng.uniform(-1, 1, images.shape[2:]) for rng in generators]))
 
 
-@described(ExplainerInfo("Input", family="Controls", control=True))
+@described(ExplainerInfo("Input", family="Controls", control=True, passes=0))
 @dataclass(frozen=True, kw_only=True)
 class Input(Attribution):
     """The image itself."""
@@ -91,7 +91,7 @@ class Input(Attribution):
         return reduce_channels(images.clone(), self.channels)
 
 
-@described(ExplainerInfo("Centre prior", family="Controls", control=True))
+@described(ExplainerInfo("Centre prior", family="Controls", control=True, passes=0))
 @dataclass(frozen=True)
 class Centre:
     """A Gaussian about the middle of the image: photographers put things there, and so does whoever guesses.

@@ -250,3 +250,12 @@ def test_precision_is_in_the_key_and_its_default_leaves_the_old_ones():
 def test_a_precision_that_cannot_be_is_refused_before_any_job(changes, message):
     with pytest.raises(SuiteError, match=message):
         plan(**changes)
+
+
+def test_a_budget_is_part_of_the_key_and_tried_on_a_smaller_one():
+    named = {"rise-1000": {"use": "rise", "budget": 1000}, "rise-500": {"use": "rise", "budget": 500}, "rise": {}}
+    jobs = [job for job in plan(explainers=named).jobs if job.stage == "explain"]
+    assert len({job.key for job in jobs}) == len(jobs)
+    tried = {job.explainer.name: job.perturbations for job in jobs}
+    assert tried == {"rise-1000": 20, "rise-500": 10, "rise": 1}
+    assert jobs[0].small(2, 3).explainer.parameters == Frozen({"budget": 150})

@@ -18,6 +18,7 @@ from xaibench.explainers.attention.token_places import TokenLayout
         "Attention × Gradient",
         family="Attention",
         citation="Serrano, Smith: Is Attention Interpretable? ACL 2019.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ Through: TypeAlias = Literal["uniform", "constant"]
         family="Attention",
         citation="Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers. "
         "ICML 2024.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from xaibench.explainers.attention.transformer_rules import (
         "Conservative Input × Gradient",
         family="Attention",
         citation="Ali et al.: XAI for Transformers: Better Explanations through Conservative Propagation. ICML 2022.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from xaibench.explainers.attention.token_places import TokenLayout
         family="Attention",
         citation="Chefer, Gur, Wolf: Generic Attention-model Explainability for Interpreting Bi-Modal and "
         "Encoder-Decoder Transformers. ICCV 2021.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.attention.attention_calls import attending
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
-from xaibench.explainers.attention.token_places import TokenLayout
+from xaibench.explainers.attention.token_places import TokenLayout, token_layout
+from xaibench.explainers.shared.counted_passes import GRADIENT
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import UnsupportedModelError
 
@@ -46,6 +47,19 @@ class LeGrad(AttentionGradients):
         super().__post_init__()
         if self.layers is not None:
             check_count("layers", self.layers, owner="LeGrad")
+
+    def passes_with(self, model: nn.Module, images: Tensor) -> int:
+        """Passes for these images, of which the network's layers decide; looks at the first.
+
+        Args:
+            model: Maps images to ``[N, K]``.
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            One for the tokens, and a gradient for each layer, through what is left of the network.
+        """
+        layers = len(token_layout(self.name, model, images[:1]).attentions)
+        return len(images) * (1 + GRADIENT * min(layers, self.layers or layers))
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
         """The sum over the layers.

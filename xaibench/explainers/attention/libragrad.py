@@ -22,6 +22,7 @@ from xaibench.explainers.attention.transformer_rules import (
         family="Attention",
         citation="Mehri et al.: LibraGrad: Balancing Gradient Flow for Universally Better Vision Transformer "
         "Attributions. CVPR 2025.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from xaibench.explainers.shared.layer_activations import Resize, forward_rows, r
         family="Attention",
         citation="Abnar, Zuidema: Quantifying Attention Flow in Transformers. ACL 2020.",
         revision=2,
+        passes=1,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ _ADVICE = (
         family="Relevance",
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLoS ONE 10(7), 2015.",
+        passes=3,
     )
 )
 @dataclass(frozen=True, kw_only=True)

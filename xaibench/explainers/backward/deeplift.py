@@ -38,6 +38,7 @@ from xaibench.explainers.backward.layer_operations import (
 )
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.gradients.plain_gradients import prepare_baselines
+from xaibench.explainers.shared.counted_passes import GRADIENT
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
 
 #: How max-pooling passes back (see :class:`DeepLift`).
@@ -61,6 +62,7 @@ _Rule: TypeAlias = Callable[..., tuple[Tensor, ...]]
         citation="Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation "
         "Differences. ICML 2017.",
         revision=2,
+        passes=4,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,25 @@ class DeepSHAP(Attribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepSHAP")
+
+    def passes(self, images: Tensor) -> int:
+        """Passes for these images.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            For each baseline a gradient of the image and one of the baseline.
+        """
+        return len(images) * 2 * GRADIENT * len(prepare_baselines(self.baselines, images))
+
+    def cheaper(self) -> str:
+        """What to change.
+
+        Returns:
+            In words.
+        """
+        return "fewer baselines"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.

@@ -174,6 +174,7 @@ class _Patterns(Attribution):
         family="Patterns",
         citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
         "2018.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +213,7 @@ class PatternNet(_Patterns):
         family="Patterns",
         citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
         "2018.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -194,6 +194,7 @@ class LayerwiseRelevance(Attribution):
         family="Relevance",
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLOS ONE 10(7), 2015.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +210,7 @@ class LRPEpsilon(LayerwiseRelevance):
         "LRP gamma",
         family="Relevance",
         citation="Montavon et al.: Layer-Wise Relevance Propagation: An Overview. In: Explainable AI, 2019.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +226,7 @@ class LRPGamma(LayerwiseRelevance):
         family="Relevance",
         citation="Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance "
         "Propagation. PLOS ONE 10(7), 2015.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +242,7 @@ class LRPAlphaBeta(LayerwiseRelevance):
         family="Relevance",
         citation="Montavon et al.: Explaining NonLinear Classification Decisions with Deep Taylor Decomposition. "
         "Pattern Recognition 65, 2017.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

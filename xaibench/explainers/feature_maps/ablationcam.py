@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.feature_maps.one_layer import FeatureMaps, weighted_sum
+from xaibench.explainers.feature_maps.one_layer import EveryMap, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, captured, without_map
 from xaibench.explainers.shared.interface import blocks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
@@ -24,7 +24,7 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class AblationCAM(FeatureMaps):
+class AblationCAM(EveryMap):
     """ReLU of the sum over k of w_k A_k, with w_k = y - y_k what the output loses where A_k is set to zero.
 
     In a transformer a feature is set to zero in the patches, not in class and register tokens. One forward pass row for

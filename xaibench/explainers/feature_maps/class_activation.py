@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.feature_maps.one_layer import FeatureMaps, weighted_sum
+from xaibench.explainers.feature_maps.one_layer import EveryMap, FeatureMaps, weighted_sum
 from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import UnsupportedModelError, blocks, target_output
@@ -31,6 +31,7 @@ from xaibench.explainers.shared.layer_runs import run_layers
         needs_convolution=True,
         revision=4,
         citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
+        passes=1,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,7 @@ def _close(one: object, other: object, largest: Tensor) -> bool:
         needs_convolution=True,
         revision=4,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +135,7 @@ class GradCAM(FeatureMaps):
         revision=4,
         citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
         "Convolutional Networks. WACV 2018.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +173,7 @@ class GradCAMPlusPlus(FeatureMaps):
         needs_convolution=True,
         revision=4,
         citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +196,7 @@ class LayerCAM(FeatureMaps):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class ScoreCAM(FeatureMaps):
+class ScoreCAM(EveryMap):
     """ReLU of the sum over k of w_k A_k, with w the softmax over k of the output for the image masked by A_k.
 
     Algorithm 1: A_k is enlarged and scaled to [0, 1], the image is multiplied by it; the output of the blank image,
@@ -221,6 +225,7 @@ class ScoreCAM(FeatureMaps):
         needs_convolution=True,
         revision=4,
         citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
+        passes=1,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from xaibench.explainers.shared.interface import UnsupportedModelError
         needs_convolution=True,
         citation="Zhang et al.: Finer-CAM: Spotting the Difference Reveals Finer Details for Visual Explanation. CVPR "
         "2025.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

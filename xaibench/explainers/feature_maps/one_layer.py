@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.shared.captured_maps import Layer
+from xaibench.explainers.shared.captured_maps import Layer, activations
 from xaibench.explainers.shared.interface import chunks
 from xaibench.explainers.shared.layer_activations import Resize, find_layer, forward_rows, resized
 
@@ -57,6 +57,24 @@ class FeatureMaps:
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[n, h, w]`` as large as the layer's."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryMap(FeatureMaps):
+    """What the explainers share that ask the network once for each feature map of the layer, and once for the image."""
+
+    def passes_with(self, model: nn.Module, images: Tensor) -> int:
+        """Passes for these images, of which the network's layer decides; looks at the first.
+
+        Args:
+            model: From images ``[N, C, H, W]`` to ``[N, K]``.
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            So many.
+        """
+        layer = find_layer(type(self).__name__, model, images, self.layer)
+        return len(images) * (1 + activations(model, layer, images[:1]).shape[1])
 
 
 def weighted_sum(weights: Tensor, features: Tensor) -> Tensor:

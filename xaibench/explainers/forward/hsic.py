@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.grid_designs import GridDesign
-from xaibench.explainers.shared.interface import Repeating
+from xaibench.explainers.shared.counted_passes import Repeating
 
 
 @described(

@@ -10,6 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,29 +22,32 @@ from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution, row_outputs
+from xaibench.explainers.shared.counted_passes import Repeating
 from xaibench.explainers.shared.interface import blocks, reduce_channels
 from xaibench.explainers.shared.pixel_features import FeatureMask, Features
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Surrogate(FeatureAttribution, ABC):
+class _Surrogate(Repeating, FeatureAttribution, ABC):
     """A linear model fitted, for each image, to the outputs of random coalitions of its features."""
+
+    counted: ClassVar[str] = "n_samples"
 
     feature_mask: FeatureMask = field(default="auto", repr=False, compare=False)
     n_samples: int | None = None
     baseline: float = 0.0
     seed: int = 0
 
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
+    def count(self, images: Tensor) -> int:
+        """Perturbations of an image.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            As stated, or by the number of features.
         """
-        return len(images) * (self.n_samples or default_samples(self.feature_count(images)))
+        return self.n_samples or default_samples(self.feature_count(images))
 
     def cheaper(self) -> str:
         """What to lower.
@@ -51,7 +55,7 @@ class _Surrogate(FeatureAttribution, ABC):
         Returns:
             In words, with the present value.
         """
-        return "n_samples" if self.n_samples is None else f"n_samples below {self.n_samples}"
+        return "n_samples" if self.n_samples is None else super().cheaper()
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``: the coefficients of the linear model.
@@ -247,6 +251,8 @@ class KernelSHAP(_Surrogate):
         baseline: Value of a feature that is left out.
         seed: Of the coalitions. An image draws the same wherever it stands in a batch.
     """
+
+    fewest: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()

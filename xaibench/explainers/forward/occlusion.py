@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.incremental_passes import IncrementalPasses, Steps
+from xaibench.explainers.shared.counted_passes import too_few
 from xaibench.explainers.shared.interface import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
@@ -51,17 +52,16 @@ class Occlusion:
                 check_count(name, getattr(self, name), owner="Occlusion")
 
     def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
+        """Passes for these images.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            One for each image as it is, and one for each window.
         """
         sides = images.shape[-2:]
-        window = self.window or math.ceil(min(sides) / 14)
-        stride = self.stride or max(1, window // 2)
+        window, stride = self._sizes(images)
         return len(images) * (1 + math.prod(math.ceil((side - window) / stride) + 1 for side in sides))
 
     def cheaper(self) -> str:
@@ -72,6 +72,42 @@ class Occlusion:
         """
         return "a larger stride (and window)"
 
+    def alike(self, images: Tensor) -> list[list[int]]:
+        """Which images cost the same.
+
+        Args:
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            All of them.
+        """
+        return [list(range(len(images)))]
+
+    def within(self, budget: int, images: Tensor) -> Occlusion:
+        """The explainer with the smallest stride that a budget affords.
+
+        Args:
+            budget: The most passes for an image.
+            images: ``[N, C, H, W]``.
+
+        Returns:
+            With that stride, and with a window as large as the stride where its own would leave pixels out.
+
+        Raises:
+            ValueError: If one window for all of an image is too many.
+        """
+        window, _ = self._sizes(images)
+        for stride in range(1, min(images.shape[-2:]) + 1):
+            found = replace(self, stride=stride, window=max(window, stride))
+            if found.passes(images[:1]) <= budget:
+                return found
+        raise too_few("Occlusion", budget, found.passes(images[:1]))
+
+    def _sizes(self, images: Tensor) -> tuple[int, int]:
+        """Window and stride for these images."""
+        window = self.window or math.ceil(min(images.shape[-2:]) / 14)
+        return window, self.stride or max(1, window // 2)
+
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
 
@@ -80,8 +116,7 @@ class Occlusion:
                 the image.
         """
         height, width = images.shape[-2:]
-        window = self.window or math.ceil(min(height, width) / 14)
-        stride = self.stride or max(1, window // 2)
+        window, stride = self._sizes(images)
         if not stride <= window <= min(height, width):
             raise ValueError(
                 f"Occlusion(window={window}, stride={stride}): expected stride <= window <= {min(height, width)}, the "

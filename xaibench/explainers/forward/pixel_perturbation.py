@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from xaibench.core.compute.row_memory import Rows
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.incremental_passes import IncrementalPasses, Steps
 from xaibench.explainers.forward.shapley_increments import FlatLinear
+from xaibench.explainers.shared.counted_passes import Repeating
 from xaibench.explainers.shared.interface import (
     Attribution,
     blocks,
@@ -64,13 +66,13 @@ class FeatureAttribution(Attribution):
         return max(rows, min(128, 2**19 // size)) if flat and not self.batch_size else rows
 
     def passes(self, images: Tensor) -> int:
-        """Rows that go through the network: one a feature, for explainers that draw no samples.
+        """Passes for these images: one a feature, for explainers that draw no samples.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            So many; about, where each image has superpixels of its own.
         """
         return len(images) * (1 + self.feature_count(images))
 
@@ -204,7 +206,7 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class ShapleySampling(FeatureAttribution):
+class ShapleySampling(Repeating, FeatureAttribution):
     """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
 
     The permutations are shared by all images with equally many features. With ``torch.manual_seed(seed)`` Captum's
@@ -219,28 +221,43 @@ class ShapleySampling(FeatureAttribution):
         seed: Of the permutations.
     """
 
+    counted: ClassVar[str] = "n_samples"
+
     n_samples: int = 25
     baseline: float = 0.0
     seed: int = 0
 
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
+    def passes_each(self, images: Tensor) -> int:
+        """Passes for an image for each permutation.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            One for each feature.
         """
-        return self.n_samples * super().passes(images)
+        return self.feature_count(images)
 
-    def cheaper(self) -> str:
-        """What to change.
+    def alike(self, images: Tensor) -> list[list[int]]:
+        """Which images have equally many features.
+
+        Args:
+            images: ``[N, C, H, W]``.
 
         Returns:
-            In words, with the present value.
+            Their places; all of them where one mask is for all.
         """
-        return f"{super().cheaper()}, n_samples below {self.n_samples}"
+        if isinstance(self.feature_mask, Tensor):
+            return super().alike(images)
+        return [which for which, _ in self.features(images).alike(len(images))]
+
+    def cheaper_each(self) -> str:
+        """What else to change.
+
+        Returns:
+            In words.
+        """
+        return "feature_mask='slic' or 'grid'"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

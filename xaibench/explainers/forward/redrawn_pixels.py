@@ -16,6 +16,7 @@ from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.forward.incremental_passes import IncrementalPasses, Steps
+from xaibench.explainers.shared.counted_passes import Repeating
 from xaibench.explainers.shared.interface import blocks, chunks, target_output
 from xaibench.explainers.shared.layer_activations import forward_rows
 
@@ -70,7 +71,7 @@ class Distribution(Protocol):
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class Reliance:
+class Reliance(Repeating):
     r"""The mean change of the output when a pixel is drawn again: what a map that is faithful to the network shows.
 
     .. math:: r_B(x) = \mathbb E_{x'_B}\, |f(x'_B, x_R) - f(x)|
@@ -100,6 +101,8 @@ class Reliance:
     """
 
     explains: ClassVar[Output] = "margin"
+    counted: ClassVar[str] = "n_samples"
+    fewest: ClassVar[int] = 2
 
     distribution: Distribution | None = field(default=None, repr=False, compare=False)
     redraw: Redraw = "marginal"
@@ -114,24 +117,29 @@ class Reliance:
         check_count("n_samples", self.n_samples, least=2, owner="Reliance")
         check_count("batch_size", self.batch_size, owner="Reliance", none="for as many as suit the images")
 
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
+    @property
+    def once(self) -> int:
+        """The image as it is."""
+        return 1
+
+    def passes_each(self, images: Tensor) -> int:
+        """Passes for an image for each draw.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            One for each block.
         """
-        return len(images) * (1 + self.n_samples * len(self.blocks(images.shape[2:])))
+        return len(self.blocks(images.shape[2:]))
 
-    def cheaper(self) -> str:
-        """What to change.
+    def cheaper_each(self) -> str:
+        """What else to change.
 
         Returns:
-            In words, with the present value.
+            In words.
         """
-        return f"n_samples below {self.n_samples}, block above {self.block}"
+        return f"block above {self.block}"
 
     def blocks(self, sides: Sequence[int]) -> list[NDArray[np.int64]]:
         """The pixels of each block, row by row.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.counted_passes import Repeating
 from xaibench.explainers.shared.interface import chunks
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
@@ -24,7 +26,7 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class RISE:
+class RISE(Repeating):
     """Sum over i of f(x ⊙ M_i) M_i / (N p): equation 6 of the paper, with masks drawn as its released code does.
 
     The masks are made as they are used, see :func:`random_masks`, and are the same for all images, as in the released
@@ -40,6 +42,8 @@ class RISE:
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
     """
 
+    counted: ClassVar[str] = "N"
+
     N: int = 4000
     s: int = 7
     p: float = 0.5
@@ -51,25 +55,6 @@ class RISE:
             check_count(name, getattr(self, name), owner="RISE")
         if not 0 < self.p <= 1:
             raise ValueError(f"RISE(p={self.p!r}): expected a probability above 0, at most 1.")
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return self.N * len(images)
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"N below {self.N}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

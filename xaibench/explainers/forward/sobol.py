@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.grid_designs import GridDesign
+from xaibench.explainers.shared.counted_passes import Repeating
 
 
 @described(
@@ -22,7 +24,7 @@ from xaibench.explainers.forward.grid_designs import GridDesign
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class Sobol(GridDesign):
+class Sobol(Repeating, GridDesign):
     """The total-order Sobol' index of each cell, when all cells are faded out at random, independently of each other.
 
     With A and B independent points and C_i the point A with coordinate i of B, by Jansen's estimator: the sum of
@@ -36,6 +38,9 @@ class Sobol(GridDesign):
         n_designs: Points n, a power of two, for which the sequence is balanced; 32 in the paper.
     """
 
+    counted: ClassVar[str] = "n_designs"
+    fewest: ClassVar[int] = 2
+
     n_designs: int = 32
 
     def __post_init__(self) -> None:
@@ -44,24 +49,35 @@ class Sobol(GridDesign):
         if self.n_designs < 2 or self.n_designs & (self.n_designs - 1):
             raise ValueError(f"Sobol(n_designs={self.n_designs!r}): expected a power of two, 2 or more.")
 
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
+    def passes_each(self, images: Tensor) -> int:
+        """Passes for an image for each point.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            One, and one for each cell.
         """
-        return len(images) * self.n_designs * (math.prod(self.cells(images)) + 1)
+        return math.prod(self.cells(images)) + 1
 
-    def cheaper(self) -> str:
-        """What to lower.
+    def cheaper_each(self) -> str:
+        """What else to change.
 
         Returns:
-            In words, with the present value.
+            In words.
         """
-        return f"n_designs below {self.n_designs} or s below {self.s}"
+        return f"s below {self.s}"
+
+    def affordable(self, count: int) -> int:
+        """The largest power of two up to so many.
+
+        Args:
+            count: As many as the budget affords.
+
+        Returns:
+            It, or 0.
+        """
+        return 1 << count.bit_length() - 1 if count > 0 else 0
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, Repeating, blocks, reduce_channels, target_gradient
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
+from xaibench.explainers.shared.interface import Attribution, blocks, reduce_channels, target_gradient
 
 #: Beyond so many standard deviations the kernel ends, as scipy's.
 _REACH = 4.0
@@ -37,6 +38,7 @@ class BlurIG(Repeating, Attribution):
         grad_step: Of the difference quotient, in pixels.
     """
 
+    each: ClassVar[int] = GRADIENT
     counted: ClassVar[str] = "n_steps"
 
     n_steps: int = 100

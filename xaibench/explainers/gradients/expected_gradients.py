@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.gradients.plain_gradients import GradientSHAP
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.fitted_data import NotFittedError, kept_images
-from xaibench.explainers.shared.interface import Attribution, Repeating
+from xaibench.explainers.shared.interface import Attribution
 
 
 @described(
@@ -38,6 +39,7 @@ class ExpectedGradients(Repeating, Attribution):
         baselines: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
     """
 
+    each: ClassVar[int] = GRADIENT
     counted: ClassVar[str] = "n_samples"
 
     n_samples: int = 200

@@ -28,6 +28,7 @@ Rescale: TypeAlias = Literal["map", "layer"]
         family="Gradients",
         needs_convolution=True,
         citation="Srinivas, Fleuret: Full-Gradient Representation for Neural Network Visualization. NeurIPS 2019.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ _Rule: TypeAlias = Callable[[Operation, Tensor, Tensor], tuple[Tensor, ...]]
         "Guided Backprop",
         family="Gradients with rules for ReLUs",
         citation="Springenberg et al.: Striving for Simplicity: The All Convolutional Net. ICLR workshop 2015.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class GuidedBackprop(Attribution):
         "Deconvolution",
         family="Gradients with rules for ReLUs",
         citation="Zeiler, Fergus: Visualizing and Understanding Convolutional Networks. ECCV 2014.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,7 @@ class Deconvolution(Attribution):
         family="Gradients with rules for ReLUs",
         needs_convolution=True,
         citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
+        passes=4,
     )
 )
 @dataclass(frozen=True, kw_only=True)

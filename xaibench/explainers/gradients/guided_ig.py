@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, Repeating, target_gradient
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
+from xaibench.explainers.shared.interface import Attribution, target_gradient
 
 
 @described(
@@ -36,6 +37,7 @@ class GuidedIG(Repeating, Attribution):
         baseline: Value of every pixel where the path begins.
     """
 
+    each: ClassVar[int] = GRADIENT
     counted: ClassVar[str] = "n_steps"
 
     n_steps: int = 200

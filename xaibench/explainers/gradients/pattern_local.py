@@ -55,6 +55,11 @@ class PatternLocal(NoisyGradients):
     #: What of the model is explained unless the caller says otherwise.
     explains: ClassVar[Output] = "margin"
 
+    @property
+    def once(self) -> int:
+        """The output at the image, where it says how far the hyperplane is."""
+        return int(self.projected)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.neighbours <= 1:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.interface import (
     Attribution,
     Channels,
-    Repeating,
     blocks,
     reduce_channels,
     target_gradient,
@@ -30,6 +30,7 @@ from xaibench.explainers.shared.interface import (
         "Saliency",
         family="Gradients",
         citation="Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks. ICLR workshop 2014.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class IntegratedGradients(Repeating, Attribution):
         baseline: Value of every pixel of x'.
     """
 
+    each: ClassVar[int] = GRADIENT
     counted: ClassVar[str] = "n_steps"
 
     n_steps: int = 50
@@ -120,6 +122,7 @@ class GradientSHAP(Repeating, Attribution):
         seed: Of the random points. An image draws the same wherever it stands in a batch.
     """
 
+    each: ClassVar[int] = GRADIENT
     counted: ClassVar[str] = "n_samples"
 
     n_samples: int = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.gradients.plain_gradients import integrated
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.interface import Attribution, reduce_channels
 
 
@@ -22,7 +24,7 @@ from xaibench.explainers.shared.interface import Attribution, reduce_channels
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class RandomBaselineIG(Attribution):
+class RandomBaselineIG(Repeating, Attribution):
     """The mean of Integrated Gradients over baselines whose values are drawn uniformly, each by itself.
 
     A pixel that equals a constant baseline gets nothing, whatever the network makes of it; of random baselines none is
@@ -34,28 +36,30 @@ class RandomBaselineIG(Attribution):
         seed: Of the baselines. An image draws the same wherever it stands in a batch.
     """
 
+    counted: ClassVar[str] = "n_baselines"
+
     n_baselines: int = 5
     n_steps: int = 20
     seed: int = 0
 
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
+    def passes_each(self, images: Tensor) -> int:
+        """Passes for an image for each baseline.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many, about.
+            A gradient at each point of the quadrature.
         """
-        return len(images) * self.n_baselines * self.n_steps
+        return GRADIENT * self.n_steps
 
-    def cheaper(self) -> str:
-        """What to lower.
+    def cheaper_each(self) -> str:
+        """What else to change.
 
         Returns:
-            In words, with the present value.
+            In words.
         """
-        return f"n_baselines below {self.n_baselines} or n_steps below {self.n_steps}"
+        return f"n_steps below {self.n_steps}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; they sum to f(x) less the mean of f over the baselines, but for quadrature."""

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.interface import (
     Attribution,
     Channels,
-    Repeating,
     blocks,
     reduce_channels,
     target_gradient,
@@ -27,6 +27,7 @@ from xaibench.explainers.shared.interface import (
         family="Gradients",
         citation="Shrikumar et al.: Not Just a Black Box: Learning Important Features Through Propagating Activation "
         "Differences. arXiv:1605.01713, 2016.",
+        passes=2,
     )
 )
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class NoisyGradients(Repeating, Attribution):
     """
 
     channels: Channels = "max_abs"
+    each: ClassVar[int] = GRADIENT
     counted: ClassVar[str] = "n_samples"
 
     n_samples: int = 50

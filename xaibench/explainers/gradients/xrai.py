@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.gradients.plain_gradients import integrated
+from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.interface import Attribution, reduce_channels
 
 #: Of Felzenszwalb's segmentation: from fine to coarse, and the blur before it.
@@ -30,7 +31,7 @@ _FEWEST = 50
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class XRAI(Attribution):
+class XRAI(Repeating, Attribution):
     """Segments of several sizes, added one after another: each time the one with the highest mean attribution.
 
     A pixel gets the mean over what its segment added; pixels of no segment get their own mean, so that the sum stays.
@@ -49,6 +50,10 @@ class XRAI(Attribution):
         dilation: By how many pixels segments are widened there, so that they take in the edges around them.
     """
 
+    #: Integrated Gradients from two images.
+    each: ClassVar[int] = 2 * GRADIENT
+    counted: ClassVar[str] = "n_steps"
+
     n_steps: int = 50
     side: int = 224
     min_size: int = 150
@@ -60,25 +65,6 @@ class XRAI(Attribution):
             check_count(name, getattr(self, name), owner="XRAI")
         if not self.dilation >= 0:
             raise ValueError(f"XRAI(dilation={self.dilation!r}): expected a number of pixels, 0 or more.")
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * 2 * self.n_steps
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"n_steps below {self.n_steps}"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``; they sum to what the attributions do."""

@@ -11,7 +11,7 @@ against 37 for the textbook form).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ class ExplainedOutput(nn.Module):
         network: The network.
         output: As given.
         largest: Rows of the largest pass so far.
-        watch: Told the rows of each pass.
+        watch: Told the rows of each pass: of those that go forward, and of those that a gradient takes back.
 
     Example:
         >>> import torch
@@ -61,6 +61,9 @@ class ExplainedOutput(nn.Module):
         self.largest = max(self.largest, images.shape[0])
         logits: Tensor = self.network(images)
         self.watch(images.shape[0])
+        if logits.requires_grad:
+            rows, hooked = images.shape[0], cast(Any, logits)
+            hooked.register_hook(lambda gradient: self.watch(rows))
         # Under autocast they come in bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -39,57 +39,6 @@ class Explainer(Protocol):
             Maps ``[N, H, W]``, signed; bigger magnitude = more important.
         """
         ...
-
-
-@runtime_checkable
-class Countable(Protocol):
-    """An explainer that can say beforehand how often it asks the network, so that its time can be estimated."""
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network for these images ``[N, C, H, W]``, about.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-
-    def cheaper(self) -> str:
-        """What to change for fewer of them, with the present value, as ``"n_samples=25"``.
-
-        Returns:
-            In words, with the present value.
-        """
-
-
-class Repeating:
-    """An explainer that asks the network as often for each image as one of its parameters says.
-
-    Attributes:
-        counted: The name of that parameter.
-    """
-
-    counted: ClassVar[str]
-
-    def passes(self, images: Tensor) -> int:
-        """Rows that go through the network.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            So many, about.
-        """
-        return len(images) * int(getattr(self, self.counted))
-
-    def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
-        return f"{self.counted} below {getattr(self, self.counted)}"
 
 
 class UnsupportedModelError(ValueError):

@@ -33,6 +33,9 @@ BASE_MB = 600.0
 #: Perturbations of an explainer that would take long with all of its own (its time grows with their number).
 SMALL_PERTURBATIONS = 3
 
+#: Passes of a budget that count as one of these: with fewer than thrice as many, some explainers cannot do.
+PASSES_OF_A_PERTURBATION = 50
+
 
 @dataclass(frozen=True)
 class Job(ABC):
@@ -113,7 +116,7 @@ class Job(ABC):
 
     @property
     def perturbations(self) -> int:
-        """What the time of an explain job grows with beside its samples: the explainer's stated ``n_samples``."""
+        """What the time of an explain job grows with beside its samples: the stated ``n_samples`` or ``budget``."""
         return 1
 
 

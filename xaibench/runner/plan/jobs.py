@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from xaibench.core.frozen import Frozen
 from xaibench.runner.plan import part_facts
-from xaibench.runner.plan.job_base import BASE_MB, SMALL_ON_DISK, SMALL_SAMPLES, Job, Stage
+from xaibench.runner.plan.job_base import BASE_MB, PASSES_OF_A_PERTURBATION, SMALL_ON_DISK, SMALL_SAMPLES, Job, Stage
 from xaibench.runner.suites.suite_tables import NamedPart
 
 _MB = 1 << 20
@@ -295,8 +295,11 @@ class ExplainJob(Job):
 
     @property
     def perturbations(self) -> int:
-        """As the suite states it; else 1."""
-        return int(self.explainer.parameters.get("n_samples", 1))
+        """As the suite states it; of a budget so many of :data:`PASSES_OF_A_PERTURBATION`; else 1."""
+        stated = self.explainer.parameters
+        if budget := stated.get("budget"):
+            return -(-int(budget) // PASSES_OF_A_PERTURBATION)
+        return int(stated.get("n_samples", 1))
 
     def about(self) -> dict[str, object]:
         """See :meth:`Job.about`."""
@@ -306,6 +309,8 @@ class ExplainJob(Job):
     def small(self, size: int, perturbations: int | None = None) -> Self:
         """So many samples."""
         few = {} if perturbations is None else {"n_samples": perturbations}
+        if perturbations is not None and "budget" in self.explainer.parameters:
+            few = {"budget": perturbations * PASSES_OF_A_PERTURBATION}
         explainer = dataclasses.replace(self.explainer, parameters=Frozen.keywords(self.explainer.parameters, few))
         data, network = self.data.small(), self.network.small() if self.network else None
         return dataclasses.replace(

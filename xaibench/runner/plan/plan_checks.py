@@ -16,6 +16,7 @@ from xaibench.core.truths import TRUTHS, truth_of
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.runner.plan.part_facts import (
     built_with,
+    image_shape,
     is_blind,
     is_of_use,
     network_facts,
@@ -74,6 +75,8 @@ def check_parts(suite: Suite) -> None:
             _check_dataset(dataset, cell, suite)
             for part in suite.metrics_of(cell):
                 _check_truth(part, dataset, cell, suite)
+            for part in suite.explainers_of(cell):
+                _check_budget(part, dataset, cell, suite)
             for model in cell.models:
                 _check_model(model, dataset, cell, suite)
 
@@ -86,6 +89,22 @@ def _check_explainer(part: NamedPart, suite: Suite) -> None:
         if part.parameters.get("seed", 0) < 0:
             raise SuiteError(f"{place.of('seed')}: seed is {part.parameters['seed']}; expected 0 or more.")
         AppliedExplainer(part.use, part.parameters, seed=suite.explaining.seed)
+
+
+def _check_budget(part: NamedPart, dataset: str, cell: Cell, suite: Suite) -> None:
+    """Refuse a budget that no image of the data set can be explained with."""
+    if "budget" not in part.parameters:
+        return
+    import torch
+
+    from xaibench.explainers import build
+    from xaibench.explainers.budgets import shares
+
+    common = stated_types(AppliedExplainer.takes())
+    own = {name: value for name, value in part.parameters.items() if name not in common}
+    shape = image_shape(dataset, Frozen.keywords(suite.data.parameters, cell.data))
+    with _named(suite.origin.place(f"[explainers] {part.name}", "explainers", part.name), ("budget",)):
+        shares(build(part.use, **own), part.parameters["budget"], torch.zeros(1, *shape))
 
 
 def _check_metric(part: NamedPart, suite: Suite) -> None:

@@ -1,0 +1,40 @@
+"""How the tests that run over every explainer try one: on which network, fitted to what, under which parameters."""
+
+import torch
+from part_cases import ExplainerCase, case
+from torch import nn
+
+from xaibench import models
+from xaibench.explainers import EXPLAINERS, build, explain
+
+#: References are found by their name and listed nowhere, and promise the same.
+NAMES = [*EXPLAINERS, "reliance"]
+CASE = {name: case(EXPLAINERS, name, ExplainerCase()) for name in NAMES}
+
+
+def network(kind="cnn", seed=0):
+    if kind == "pooled":
+        return pooled_network(seed)
+    return models.build(kind, in_shape=(1, 8, 8), num_classes=2, seed=seed)
+
+
+def pooled_network(seed):
+    """Convolutions, global average pooling and a linear layer, which is what CAM is defined on."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+        model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    model.explain_dtype = torch.float64
+    return model
+
+
+def maps_of(name, model, images, targets, **settings):
+    parameters = CASE[name].parameters | settings
+    if hasattr(EXPLAINERS.resolve(name), "fit"):
+        fitted = build(name).fit(model, [torch.randn(40, 1, 8, 8, generator=torch.Generator().manual_seed(2))])
+        return explain(fitted, model, images, targets, device="cpu", **parameters)
+    return explain(name, model, images, targets, device="cpu", **parameters)
+
+
+def network_of(name, seed=0):
+    return network(CASE[name].network, seed)
