@@ -25,18 +25,18 @@ MAY_IMPORT = {
     "explainers": FOUNDATION,
     "metrics": FOUNDATION,
     "statistics": {"core"},
-    "suites": set(),
     "evaluation": FOUNDATION | PARTS | {"statistics"},
     "runfolder": {"core"},
-    "runner": FOUNDATION | PARTS | {"suites", "statistics", "evaluation", "runfolder"},
+    "runner": FOUNDATION | PARTS | {"statistics", "evaluation", "runfolder"},
     "report": FOUNDATION | {"statistics", "runfolder"},
     "hub": FOUNDATION | {"data", "report", "runfolder"},
+    "studies": FOUNDATION | {"runner", "report", "runfolder"},
     "compat": FOUNDATION | PARTS | {"evaluation"},
-    "cli": FOUNDATION | PARTS | {"suites", "statistics", "evaluation", "runner", "report", "hub"},
+    "cli": FOUNDATION | PARTS | {"statistics", "evaluation", "runner", "report", "hub"},
     "__main__": {"cli"},
     "__init__": FOUNDATION
     | PARTS
-    | {"runner", "report", "evaluation", "hub"},  # the public names, loaded when they are asked for
+    | {"runner", "report", "evaluation", "hub", "studies"},  # the public names, loaded when they are asked for
 }
 
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.

@@ -206,7 +206,7 @@ def api():
 
 #: Packages that are no part of the interface in Python: commands have a page of their own, suites are files.
 #: Not for users: the command line is no module to call, what authors of parts need of the foundation is in types.
-NOT_IN_PYTHON = {"cli", "core", "runfolder", "suites"}
+NOT_IN_PYTHON = {"cli", "core", "runfolder"}
 
 
 def public_packages():

@@ -15,12 +15,12 @@ import pandas as pd
 from papers import accuracies, table
 
 from xaibench.report.numbers.inference import promises
-from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.numbers.size_statements import across_sizes
-from xaibench.report.numbers.tested_statements import Claim
 from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_means
 from xaibench.report.read.run_results import RunResults, place, read_run
+from xaibench.report.statements.paper_claims import claims
+from xaibench.report.statements.size_statements import across_sizes
+from xaibench.report.statements.tested_statements import Claim
 
 PAGE = Path(__file__).parents[1] / "findings.md"
 #: For narrow screens: each row of such a table is a card, or its first column stays in sight (site.css).

@@ -16,10 +16,10 @@ from papers import table
 
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import agreements, table_4
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.statements.paper_claims import claims
 
 PAGE = Path(__file__).parents[1] / "pets.md"
 

@@ -2,8 +2,8 @@
 
 xaibench run xai-tris-8x8 && python docs/generate/published_scores.py runs/xai-tris-8x8
 
-writes xaibench/suites/published/xai-tris-8x8.parquet. To be done again whenever a revision of a part of the suite, or
-of what trains its networks, has changed: a run says which.
+writes xaibench/runner/suites/built_in/published/xai-tris-8x8.parquet. To be done again whenever a revision of a part of
+the suite, or of what trains its networks, has changed: a run says which.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xaibench.runner.published_scores import write_published
 
 def main(folder: Path) -> None:
     name = read_parts(folder).suite
-    file = Path(xaibench.__file__).parent / "suites" / "published" / f"{name}.parquet"
+    file = Path(xaibench.__file__).parent / "runner" / "suites" / "built_in" / "published" / f"{name}.parquet"
     write_published(folder, file)
     print(f"{file}: {file.stat().st_size:,} bytes")
 

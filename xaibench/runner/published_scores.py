@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Those of the suites, by name.
-FOLDER = resources.files("xaibench.suites") / "published"
+FOLDER = resources.files("xaibench.runner.suites.built_in") / "published"
 
 _KEYS = ["dataset", "model", "seed", "data_seed", "explainer", "metric", "sample"]
 #: Decimals that are kept: what they leave out no interval of a few hundred samples can tell.

@@ -68,10 +68,10 @@ def test_every_entry_has_its_own_line():
     assert rows[lines["explainers", "my.own", "use"] - 1] == 'use = "a:b"'
 
 
-@pytest.mark.parametrize("file", [file.name for file in resources.files("xaibench.suites").iterdir()])
+@pytest.mark.parametrize("file", [file.name for file in resources.files("xaibench.runner.suites.built_in").iterdir()])
 def test_built_in_suites_have_lines(file):
     if file.endswith(".toml"):
-        text = (resources.files("xaibench.suites") / file).read_text(encoding="utf-8")
+        text = (resources.files("xaibench.runner.suites.built_in") / file).read_text(encoding="utf-8")
         lines, rows = entry_lines(text), text.split("\n")
         assert lines
         for path, line in lines.items():

@@ -63,12 +63,13 @@ class Standings:
             The columns of :func:`leaderboard`, ``nan`` where there is no place.
         """
         over = [self.metrics.index(name) for name in self.leading] if metrics is None else list(metrics)
+        settled = [k for k in over if self.metrics[k] not in self.run.unsettled]
         chosen = {name: array[list(cells)] for name, array in self.numbers.items()}
         ranked: NDArray[np.bool_] = np.any(~np.isnan(chosen["rank"][:, over]), axis=1)  # [c, M]
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
         counted, of = ranked.sum(axis=0), int(ranked.any(axis=1).sum())
-        mean_rank = _mean(chosen["rank"][:, over])
-        placed = ~control & (counted == of) & (of > 0)
+        mean_rank = _mean(chosen["rank"][:, settled])
+        placed = ~control & (counted == of) & (of > 0) & bool(settled)
         place = np.full(len(control), np.nan)
         place[placed] = rankdata(mean_rank[placed], method="min")
         columns: dict[str, NDArray[Any]] = {
@@ -77,8 +78,10 @@ class Standings:
         }
         for k, metric in enumerate(self.metrics):
             columns |= _of_metric(metric, {name: array[:, k] for name, array in chosen.items()})
+            if metric in self.run.unsettled:
+                columns |= {f"{what}:{metric}": np.full(len(control), np.nan) for what in ("mean_rank", "best")}
         if "sample_rank" in chosen:
-            columns["sample_rank"] = _mean(chosen["sample_rank"][:, over])
+            columns["sample_rank"] = _mean(chosen["sample_rank"][:, settled])
         return columns
 
     def board(self, cells: Sequence[int]) -> pd.DataFrame:
@@ -173,7 +176,7 @@ def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None
           another quantity.
         - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
         - ``mean_rank``: mean of the ranks over cells and those metrics of the kind that lead
-          (:attr:`.RunResults.leading`).
+          (:attr:`.RunResults.leading`); those that are not settled (:attr:`.RunResults.unsettled`) have no ranks.
         - for each metric of the kind, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's
           median), ``mean:METRIC`` (mean over the cells of the cell's mean), ``best:METRIC`` (cells in which no
           explainer, control or not, has a better rank), ``above:METRIC`` (cells in which its rank is above every
@@ -244,11 +247,12 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     if any(len(board) for board in placed.values()):
         rows.append({"scenario": "all", "background": "", "model": ""})
         for metric, part in leading.items():
-            best = placed[part.truth].nsmallest(1, f"mean_rank:{metric}").to_dict("records")
+            ranked = placed[part.truth].dropna(subset=[f"mean_rank:{metric}"])
+            best = ranked.nsmallest(1, f"mean_rank:{metric}").to_dict("records")
             named = [
                 f"{run.explainers[row['explainer']].label} (mean rank {row[f'mean_rank:{metric}']:.1f})" for row in best
             ]
-            rows[-1][part.label] = named[0] if named else "-"
+            rows[-1][part.label] = named[0] if named else "no single order" if metric in run.unsettled else "-"
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -74,8 +74,9 @@ def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
         summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
 
     Returns:
-        By metric. Over cells, an explainer has its rank by median, in each data set and training by itself; over
-        samples, each group of samples of a training counts once, with its mean scores over samples and models.
+        By metric, but for those whose own parameters decide the order. Over cells, an explainer has its rank by median,
+        in each data set and training by itself; over samples, each group of samples of a training counts once, with its
+        mean scores over samples and models.
     """
     cells = summary.groupby(list(CELL), observed=True).ngroups if len(summary) else 0
     by_cells = cells >= ENOUGH_CELLS
@@ -83,6 +84,8 @@ def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
     directions = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     found = {}
     for metric in run.leading:
+        if metric in run.unsettled:
+            continue
         mine = [cell for cell in matrices if metric in cell.metrics]
         if not mine:
             continue

@@ -98,14 +98,16 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
         boards: Of the run.
 
     Returns:
-        For each metric the methods that are first in some repetition and the share of repetitions, the largest first;
-        ties share a repetition.
+        For each metric that has one order the methods that are first in some repetition and the share of repetitions,
+        the largest first; ties share a repetition.
     """
     standings = boards.standings
     control = np.array([standings.run.explainers[name].control for name in standings.explainers], dtype=bool)
     directions = standings.run.metrics
     found = {}
     for metric in standings.leading:
+        if metric in standings.run.unsettled:
+            continue
         k = standings.metrics.index(metric)
         means = boards.means[:, :, k]  # [R, C, M]
         placed = ~control & ~np.isnan(means).any(axis=(0, 1))

@@ -106,7 +106,13 @@ def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
     found = []
     for truth, board in boards.items():
         leading = tuple(name for name in run.leading if name in run.truths[truth])
-        sentences = _of_truth(run, leading, records(board.dropna(subset=["place"])))
+        settled = [name for name in leading if name not in run.unsettled]
+        sentences = _of_truth(run, settled, records(board.dropna(subset=["place"])))
+        sentences += [
+            f"By {run.metrics[name].label}, none is said to be best: {run.unsettled[name].sentence()}."
+            for name in leading
+            if name in run.unsettled
+        ]
         if sentences and len(boards) > 1:
             sentences[0] = f"{heading(truth)}: {sentences[0]}"
         found += sentences

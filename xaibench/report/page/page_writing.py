@@ -22,7 +22,6 @@ from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import BUNDLES, infer, promises
 from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.paper_claims import claims
 from xaibench.report.numbers.ranks_and_agreement import (
     Agreement,
     Ranking,
@@ -57,6 +56,7 @@ from xaibench.report.page.share_tables import WORDS, share_bars
 from xaibench.report.page.table_files import Table, page_tables, to_csv, to_latex, with_links
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.statements.paper_claims import claims
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY
 
 

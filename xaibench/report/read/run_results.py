@@ -23,6 +23,7 @@ from xaibench.runfolder.descriptions import (
     read_parts,
     read_suite,
 )
+from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import KEYS, RunFolderError
 
@@ -135,6 +136,17 @@ class RunResults:
             for name, part in self.metrics.items()
             if name in self.leading and part.skill_of in self.metrics
         }
+
+    @cached_property
+    def robustness(self) -> dict[str, RobustRanking]:
+        """Of the metrics of which it was asked, how far their order depends on their parameters."""
+        found = read_robust(self.path)
+        return {name: found[name] for name in self.metrics if name in found}
+
+    @property
+    def unsettled(self) -> dict[str, RobustRanking]:
+        """The metrics whose own parameters decide the order of the methods: by them, none is said to be first."""
+        return {name: found for name, found in self.robustness.items() if not found.single}
 
     @property
     def has_backgrounds(self) -> bool:

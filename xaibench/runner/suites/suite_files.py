@@ -15,9 +15,9 @@ from xaibench.runner.suites.suite_tables import Suite, SuiteError
 from xaibench.runner.suites.toml_positions import entry_lines, entry_paths
 from xaibench.runner.suites.toml_writing import to_toml
 
-_FOLDER = resources.files("xaibench.suites")
+_FOLDER = resources.files("xaibench.runner.suites.built_in")
 
-#: The suites that come with the library, name -> file: all that lie in the folder ``xaibench/suites``.
+#: The suites that come with the library, name -> file: all that lie in the folder ``xaibench/runner/suites/built_in``.
 SUITES = Registry(
     "suite",
     {Path(name).stem: name for name in sorted(file.name for file in _FOLDER.iterdir()) if name.endswith(".toml")},

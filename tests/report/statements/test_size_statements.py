@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from xaibench.report.numbers.size_statements import STATEMENTS, across_sizes
-from xaibench.report.numbers.tested_statements import Cells
 from xaibench.report.read.run_results import read_run
+from xaibench.report.statements.size_statements import STATEMENTS, across_sizes
+from xaibench.report.statements.tested_statements import Cells
 
 CELL = ("lin", "white", "mlp")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Set
 import numpy as np
 
 from xaibench.report.numbers.inference import Floats
-from xaibench.report.numbers.tested_statements import Cells, Statement, below, spread
+from xaibench.report.statements.tested_statements import Cells, Statement, below, spread
 
 SCENARIOS = ("lin", "mult", "rigid", "xor")
 #: The paper's networks: what it says is held against no others.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from xaibench.report.numbers import saliency_bench_statements, xai_tris_statements
 from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.numbers.tested_statements import Claim, hold_against
 from xaibench.report.read.run_results import RunResults
+from xaibench.report.statements import saliency_bench_statements, xai_tris_statements
+from xaibench.report.statements.tested_statements import Claim, hold_against
 
 RESAMPLES = 2000
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from xaibench.report.numbers.inference import Floats, cell_matrices, resampled_means
-from xaibench.report.numbers.tested_statements import Cells, Claim, Means, Statement, cell_means, claim_of
-from xaibench.report.numbers.xai_tris_statements import of_the_paper
 from xaibench.report.read.run_results import RunResults
+from xaibench.report.statements.tested_statements import Cells, Claim, Means, Statement, cell_means, claim_of
+from xaibench.report.statements.xai_tris_statements import of_the_paper
 
 _PAPER = "Clark, Wilming, Haufe 2024"
 

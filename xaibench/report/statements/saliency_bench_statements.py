@@ -11,9 +11,9 @@ import numpy as np
 
 from xaibench.report.numbers.inference import Floats, Matrices
 from xaibench.report.numbers.ranks_and_agreement import coefficient
-from xaibench.report.numbers.tested_statements import Cells, Claim, Statement, below, spread
-from xaibench.report.numbers.xai_tris_statements import SCENARIOS
 from xaibench.report.read.run_results import RunResults
+from xaibench.report.statements.tested_statements import Cells, Claim, Statement, below, spread
+from xaibench.report.statements.xai_tris_statements import SCENARIOS
 
 CAMS = ("cam", "gradcam", "gradcam++")
 EIGHT = (*CAMS, "integrated_gradients", "guided_backprop", "saliency", "input_x_gradient", "rise")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from xaibench.report.numbers.tested_statements import Cells
-from xaibench.report.numbers.xai_tris_statements import STATEMENTS
+from xaibench.report.statements.tested_statements import Cells
+from xaibench.report.statements.xai_tris_statements import STATEMENTS
 
 CONTROLS = ("laplace", "input")
 

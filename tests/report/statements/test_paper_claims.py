@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from xaibench.report.numbers.paper_claims import claims
-from xaibench.report.numbers.size_statements import across_sizes
-from xaibench.report.numbers.tested_statements import Claim
-from xaibench.report.numbers.xai_tris_statements import SHAP
 from xaibench.report.read.run_results import read_run
+from xaibench.report.statements.paper_claims import claims
+from xaibench.report.statements.size_statements import across_sizes
+from xaibench.report.statements.tested_statements import Claim
+from xaibench.report.statements.xai_tris_statements import SHAP
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}
 

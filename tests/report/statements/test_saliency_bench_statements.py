@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import pointbiserialr, spearmanr
 
 from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.numbers.saliency_bench_statements import STATEMENTS, correlations
-from xaibench.report.numbers.tested_statements import Cells
 from xaibench.report.read.run_results import read_run
+from xaibench.report.statements.saliency_bench_statements import STATEMENTS, correlations
+from xaibench.report.statements.tested_statements import Cells
 
 PET = ("pet", "", "resnet18")
 

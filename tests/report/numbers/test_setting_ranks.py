@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, rankdata
+
+from xaibench.report.numbers.inference import infer
+from xaibench.report.numbers.leaderboards import best_by_cell, leaderboard, printable
+from xaibench.report.numbers.ranks_and_agreement import rankings
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.setting_ranks import rank_robustness
+from xaibench.report.page.page_content import verdict
+from xaibench.report.page.page_writing import write_report
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.robust_rankings import write_robust
+from xaibench.runfolder.tables import CELL
+
+SETTINGS = {"emd_perf": {"power": 1}, "topk_precision": {"power": 2}}
+
+
+def literal_mean_ranks(run, metric, methods):
+    """Cell by cell: the mean of the correct samples, the place among the methods; then the mean over the cells."""
+    ranks = []
+    for _, cell in run.scores[run.scores["correct"]].groupby(list(CELL), observed=True):
+        mine = cell[cell["metric"] == metric]
+        means = [float(np.nanmean(mine["value"][mine["explainer"] == name])) for name in methods]
+        ranks.append(rankdata([-mean for mean in means]))
+    return np.mean(ranks, axis=0)
+
+
+def test_orders_are_those_of_the_mean_ranks_and_compared_by_tau(shared_run):
+    run = read_run(shared_run)
+    found = rank_robustness(run, "emd_perf", SETTINGS)
+    assert not {"uniform", "sobel"} & set(found.methods)
+    assert found.cells == len(run.accuracy)
+    expected = [literal_mean_ranks(run, name, found.methods) for name in SETTINGS]
+    np.testing.assert_allclose(found.mean_ranks, expected, atol=1e-12)
+    assert found.tau[0, 1] == pytest.approx(kendalltau(*expected).statistic)
+    assert found.low[0, 1] <= found.tau[0, 1] <= found.high[0, 1]
+    assert found.low[0, 1] < found.high[0, 1]
+    assert found.tau[0, 0] == found.low[0, 0] == 1
+    assert set(found.left_out) == {"guided_gradcam"}  # which has no map of a network without convolutions
+
+
+def test_a_setting_of_the_same_scores_agrees_wholly(shared_run):
+    run = read_run(shared_run)
+    twice = run.scores[run.scores["metric"] == "emd_perf"]
+    scores = run.scores.assign(metric=run.scores["metric"])
+    other = scores["metric"] == "topk_precision"
+    scores.loc[other, "value"] = twice["value"].to_numpy()
+    found = rank_robustness(type(run)(**{**vars(run), "scores": scores}), "emd_perf", SETTINGS)
+    assert found.tau.tolist() == [[1, 1], [1, 1]]
+    assert found.low[0, 1] == 1
+    assert found.single
+
+
+def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run):
+    run = read_run(small_run)
+    boards = leaderboard(run, infer(run, summarise(run))[0])
+    found = rank_robustness(run, "emd_perf", SETTINGS)
+    found.tau[0, 1] = found.tau[1, 0] = 0.4
+    write_robust(small_run, found)
+    run = read_run(small_run)
+    summary = infer(run, summarise(run))[0]
+    board = leaderboard(run, summary)
+    assert set(board["explainer"]) == set(boards["explainer"])
+    assert board["mean_rank:emd_perf"].isna().all()
+    assert board["mean_rank:topk_precision"].notna().all()
+    alone = board.set_index("explainer")
+    assert alone["mean_rank"].equals(alone["mean_rank:topk_precision"].rename("mean_rank"))
+    assert "emd_perf" not in rankings(run, summary)
+    assert "topk_precision" in rankings(run, summary)
+    assert best_by_cell(run, summary)["EMD_perf"].iloc[-1] == "no single order"
+    sentences = verdict(run, {next(iter(run.truths)): board})
+    assert not any("EMD_perf" in one and "ranks best" in one for one in sentences)
+    assert any("By EMD_perf, none is said to be best: no single order" in one for one in sentences)
+    page = write_report(small_run).read_text()
+    assert "none is said to be best" in page
+    assert "has no single order, and ranks nobody here" in page
+    assert "nan" not in printable(run, board).to_string()
+
+
+def test_where_no_metric_has_one_order_nobody_has_a_place(small_run):
+    for name in SETTINGS:
+        found = rank_robustness(read_run(small_run), name, SETTINGS)
+        found.tau[0, 1] = found.tau[1, 0] = 0.4
+        write_robust(small_run, found)
+    run = read_run(small_run)
+    board = leaderboard(run, infer(run, summarise(run))[0])
+    assert len(board)
+    assert board["place"].isna().all()
+    assert board["mean_rank"].isna().all()
+    assert "ranks best" not in " ".join(verdict(run, {next(iter(run.truths)): board}))
+    assert write_report(small_run).is_file()

@@ -1,0 +1,86 @@
+"""Do a metric's parameters decide who is first? The order of the methods under several settings of one metric."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from xaibench.report.numbers.inference import Floats, cell_matrices, resampled_means
+from xaibench.report.read.run_results import RunResults
+from xaibench.runfolder.robust_rankings import RobustRanking
+from xaibench.statistics.rank_agreement import kendall_tau
+
+#: Resamples behind the intervals.
+RESAMPLES = 400
+LEVEL = 0.95
+
+
+def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping[str, Any]]) -> RobustRanking:
+    """Compare the orders that the settings of a metric put the methods in.
+
+    In each cell the methods are ranked by their mean scores; a method's place under a setting is by the mean of its
+    ranks over the cells. Orders are compared by Kendall's tau-b. The intervals are over what was drawn (data sets,
+    trainings, samples): all settings see the same resamples (:func:`.inference.resampled_means`).
+
+    Args:
+        run: Whose metrics are the settings.
+        metric: What they are settings of.
+        settings: The name of each in the run, and its parameters.
+
+    Returns:
+        The orders and how they agree. Controls take no part; nor do methods that lack a score in some cell, which it
+        names.
+
+    Raises:
+        ValueError: If fewer than two methods have a score in every cell under every setting.
+    """
+    names = list(settings)
+    matrices = [cell for cell in cell_matrices(run) if set(names) <= set(cell.metrics)]
+    means = resampled_means(matrices, RESAMPLES)
+    methods = [name for name, part in run.explainers.items() if not part.control]
+    known = {name for cell in matrices for name in cell.methods}
+    there = [name for name in methods if all(_scored(cell, means[cell.cell], names, name) for cell in matrices)]
+    if len(there) < 2:
+        raise ValueError(
+            f"{metric}: got {len(there)} methods with a score in each of {len(matrices)} cells under every setting, "
+            "expected two or more; run the suite with more explainers, or look at its failures."
+        )
+    directions = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
+    signs = np.array([-1.0 if directions[name] else 1.0 for name in names])[:, None]
+    ranks = np.mean([rankdata(signs * _of(cell, means[cell.cell], names, there), axis=-1) for cell in matrices], axis=0)
+    tau = kendall_tau(ranks)  # [1 + R, S, S]
+    low, high = np.nanquantile(tau[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return RobustRanking(
+        metric=metric,
+        settings=tuple(dict(settings[name]) for name in names),
+        methods=tuple(there),
+        mean_ranks=ranks[0],
+        tau=tau[0],
+        low=np.fmin(low, tau[0]),
+        high=np.fmax(high, tau[0]),
+        cells=len(matrices),
+        left_out=tuple(name for name in methods if name in known and name not in there),
+    )
+
+
+def _of(cell: Any, means: Floats, names: Sequence[str], methods: Sequence[str]) -> Floats:
+    """``[1 + R, S, M]`` of the means of a cell."""
+    return means[:, [cell.metrics.index(name) for name in names]][:, :, [cell.methods.index(name) for name in methods]]
+
+
+def _scored(cell: Any, means: Floats, names: Sequence[str], method: str) -> bool:
+    return method in cell.methods and not np.isnan(_of(cell, means[:1], names, [method])).any()
+
+
+def product_of(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values, one of each parameter.
+
+    Example:
+        >>> product_of({"baseline": [0.0, "blur"], "steps": [28]})
+        [{'baseline': 0.0, 'steps': 28}, {'baseline': 'blur', 'steps': 28}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]

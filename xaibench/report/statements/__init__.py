@@ -1,0 +1,1 @@
+"""What the two papers found, held against a run."""
