@@ -31,6 +31,8 @@ class PartWords:
         citation: The publication to cite, or empty.
         parameters: What it was run with: its defaults, and what the suite says in their place.
         own: Whether it is the user's, and not one of the library's.
+        method: Label of the explainer that an entry with a name of its own is of: ``"RISE"`` of ``"rise-1000"``.
+        passes: How often an explainer asks the network for an image, where that is no choice.
         range: Smallest and largest possible value of a metric; infinite where there is none, or nothing says.
         truth: The kind of truth that a metric's scores are of (:mod:`xaibench.core.truths`), as the scores themselves
             say it; empty where nothing does, as in folders of before.
@@ -46,6 +48,8 @@ class PartWords:
     citation: str = ""
     parameters: Frozen = field(default_factory=Frozen)
     own: bool = False
+    method: str = ""
+    passes: int | None = None
     range: tuple[float, float] = (-math.inf, math.inf)
     truth: str = ""
 

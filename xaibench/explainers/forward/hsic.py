@@ -10,9 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
+from xaibench.core.compute.row_memory import Rows
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.grid_designs import GridDesign
 from xaibench.explainers.shared.counted_passes import Repeating
+
+#: Of the kernel of the outputs, how many numbers are held at a time.
+_NUMBERS = 2**22
 
 
 @described(
@@ -58,7 +62,10 @@ def _dependence(masks: Tensor, outputs: Tensor) -> Tensor:
     """The criterion ``[F]`` of each column of the masks ``[n, F]`` and the outputs ``[n]``."""
     # Of a median of zero no width is left: outputs are then alike or not.
     width = outputs.quantile(0.5).abs().clamp(min=torch.finfo(outputs.dtype).tiny ** 0.5)
-    kernel = torch.exp(-(((outputs[:, None] - outputs) / width).square() / 2))
-    centred = kernel - kernel.mean(0) - kernel.mean(1, keepdim=True) + kernel.mean()
-    # Of (m - m')² = m + m' - 2 m m' only the product is left: rows and columns of the centred kernel sum to zero.
-    return 2 * (masks * (centred @ masks)).sum(0).clamp(min=0) / len(masks) ** 2
+    # Of (m - m')² = m + m' - 2 m m' only the product is left, since rows and columns of the centred kernel sum to zero;
+    # and the masks are centred in its place, so that it need not be held: of ten thousand masks it has 10⁸ numbers.
+    centred, total = masks - masks.mean(0), torch.zeros_like(masks[0])
+    for some in Rows(max(1, _NUMBERS // len(outputs))).parts(len(outputs)):
+        kernel = torch.exp(-(((outputs[some, None] - outputs) / width).square() / 2))
+        total += (centred[some] * (kernel @ centred)).sum(0)
+    return 2 * total.clamp(min=0) / len(masks) ** 2

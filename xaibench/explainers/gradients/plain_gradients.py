@@ -6,6 +6,7 @@ are called with (Captum rounds the quadrature weights to float32) and draw from 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -92,7 +93,7 @@ def integrated(
         n_steps: Points of the quadrature.
         rows: In one forward pass.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(n_steps)
+    nodes, weights = _quadrature(n_steps)
     along = images.new_tensor((1 + nodes) / 2).reshape(1, -1, 1, 1, 1)
     weight = images.new_tensor(weights / 2).reshape(1, -1, 1, 1, 1)
     total = torch.zeros_like(images)
@@ -101,6 +102,10 @@ def integrated(
         points = start + along[:, steps] * (images[samples, None] - start)
         total[samples] += (weight[:, steps] * _gradients(model, points, targets[samples])).sum(1)
     return total * (images - baseline)
+
+
+#: Of thousands of points they take a minute.
+_quadrature = functools.cache(np.polynomial.legendre.leggauss)
 
 
 @described(

@@ -198,6 +198,8 @@ def alternative(run: RunResults, name: str) -> str:
         return f"Critical-difference diagram of the mean ranks by {label}; the numbers stand in it."
     if kind == "agreement":
         return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers stand in it."
+    if kind == "budgets":
+        return f"{label} against passes, a panel for each method; the numbers stand in the table."
     if kind == "curves":
         return "A curve for each method with the area under it in its title."
     what = "Box plots" if kind == "box" else "Means and standard deviations"

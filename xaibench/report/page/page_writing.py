@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.report.draw import comparison_figures as comparison
+from xaibench.report.draw.budget_figures import BudgetScores, budget_figure, budget_scores
 from xaibench.report.draw.curve_figures import band_figure, curve_sets
 from xaibench.report.draw.figure_style import Drawn, inline_svg, save
 from xaibench.report.draw.sample_figures import map_figures, overlay_figure, sheets
@@ -113,11 +114,13 @@ class _Findings:
     ranks: dict[str, Ranking]
     agreements: dict[tuple[str, str, str, str], Agreement]
     curves: dict[tuple[str, str, str], pd.DataFrame]
+    budgets: dict[str, BudgetScores]
 
 
 def _findings(run: RunResults) -> _Findings:
     summary, pairs = infer(run, summarise(run))
-    return _Findings(summary, pairs, boards(run, summary), rankings(run, summary), agreements(run), curve_sets(run))
+    ranked, at_budgets = boards(run, summary), budget_scores(run, summary)
+    return _Findings(summary, pairs, ranked, rankings(run, summary), agreements(run), curve_sets(run), at_budgets)
 
 
 def _figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
@@ -128,6 +131,7 @@ def _figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
     labels = {name: part.label for name, part in run.metrics.items()}
     for explainer, matrix in mean_agreements(found.agreements).items():
         figures[f"agreement-{explainer}"] = comparison.agreement_figure(matrix, labels)
+    figures |= {f"budgets-{metric}": budget_figure(run, scores) for metric, scores in found.budgets.items()}
     figures |= {"-".join(("curves", *key)): band_figure(run, part, key[2]) for key, part in found.curves.items()}
     figures |= {f"sheet-{cell[0]}-{cell[2]}": overlay_figure(run, samples) for cell, samples in sheets(run).items()}
     return figures
@@ -237,6 +241,7 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
             "cells": len({key[:3] for key in found.agreements}),
         },
         curves=[(key, "-".join(("curves", *key))) for key in found.curves],
+        budgets=found.budgets,
         sheets=sheet_tables(run),
         accuracy=accuracy(run),
         trainings=records(run.trainings),

@@ -258,6 +258,8 @@ def _words(part: NamedPart, kind: Kind) -> PartWords:
     known = dict(vars(info)) if info else {}
     if kind != "model":  # a network's parameters are those of its training
         known |= {"parameters": run_with(kind, part.use, part.parameters), "own": is_own(kind, part.use)}
+    if own_name and kind == "explainer":
+        known["method"] = known.get("label")
     return PartWords.of(part.name, known, label=part.name if own_name else "")
 
 
