@@ -9,9 +9,10 @@ import xaibench as xb
 from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
 from xaibench.evaluation import apply
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.kept_maps import as_kept, packed, unpacked
 from xaibench.evaluation.placed_networks import placed
+from xaibench.evaluation.training_data import training_batches
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS
 

@@ -1,6 +1,8 @@
 """Tests of faithfulness that hold, one image, one pixel and one pair at a time, written from the papers."""
 
+import torch
 from oracles.perturbation import area, pixel_order, probability
+from scipy.stats import spearmanr
 
 
 def flipped(model, image, order, target, steps):
@@ -22,3 +24,66 @@ def srg(model, image, saliency, target, steps):
     most = area(*flipped(model, image, order, target, steps))
     least = area(*flipped(model, image, order[::-1], target, steps))
     return least - most
+
+
+def without(image, pixels, colour):
+    """The image with some pixels at a colour ``[C]``."""
+    copy = image.clone()
+    for i, j in pixels:
+        copy[:, i, j] = colour
+    return copy
+
+
+def logit(model, image, target):
+    with torch.no_grad():
+        return float(model(image[None])[0, target])
+
+
+def idsds(model, image, saliency, target, grid=4):
+    """Hesse et al. (2024): Spearman's correlation of patch sums with the falls of the logit; SciPy's."""
+    _, height, width = image.shape
+    sums, falls = [], []
+    for row in range(grid):
+        for column in range(grid):
+            patch = [
+                (i, j)
+                for i in range(height)
+                for j in range(width)
+                if (i * grid // height, j * grid // width) == (row, column)
+            ]
+            sums.append(sum(float(saliency[pixel]) for pixel in patch))
+            falls.append(logit(model, image, target) - logit(model, without(image, patch, 0.0), target))
+    return spearmanr(sums, falls).statistic
+
+
+def saco(model, image, saliency, target, groups):
+    """Wu et al. (2024), Algorithm 1, for as many groups as divide the pixels."""
+    order, mean = pixel_order(saliency), image.mean((1, 2))
+    size = len(order) // groups
+    parts = [order[k * size : (k + 1) * size] for k in range(groups)]
+    salience = [sum(float(saliency[pixel]) for pixel in part) for part in parts]
+    whole = probability(model, image, target)
+    fall = [whole - probability(model, without(image, part, mean), target) for part in parts]
+    coefficient = total = 0.0
+    for i in range(groups - 1):
+        for j in range(i + 1, groups):
+            weight = salience[i] - salience[j]
+            if fall[i] < fall[j]:
+                weight = -weight
+            coefficient += weight
+            total += abs(weight)
+    return coefficient / total
+
+
+def f_fidelity(model, image, saliency, target, sizes, alpha, beta, fields):
+    """Zheng et al. (2024): both fidelities, of pixels drawn by ``fields`` of numbers in [0, 1]."""
+    order, whole = pixel_order(saliency), probability(model, image, target)
+    plus, minus = [], []
+    for size in sizes:
+        count = max(1, round(size * len(order)))
+        for among, falls in ((order[:count], plus), (order[count:], minus)):
+            share = min(alpha, beta * len(order) / max(1, len(among)))
+            for field in fields:
+                gone = [pixel for pixel in among if field[pixel] < share]
+                falls.append(whole - probability(model, without(image, gone, 0.0), target))
+    return sum(plus) / len(plus), sum(minus) / len(minus)

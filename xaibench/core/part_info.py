@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from xaibench.core.checks import check_choice
 from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth
@@ -90,6 +90,19 @@ class ExplainerInfo:
     passes: int | None = None
 
 
+class AskedOnce(NamedTuple):
+    """A metric in two steps, of which the first asks the model and is the same for all maps.
+
+    Attributes:
+        ask: ``(model, images, targets, **parameters) -> answers [N, P]``, a tensor.
+        score: ``(answers, maps, **parameters, reduction) -> scores``. Each takes those of the metric's parameters that
+            it names.
+    """
+
+    ask: Callable[..., Any]
+    score: Callable[..., Any]
+
+
 @dataclass(frozen=True)
 class MetricInfo:
     """What the runner and the report need to know of a metric.
@@ -111,6 +124,8 @@ class MetricInfo:
         chance_level: The same in numbers: ``(masks [N, H, W], **parameters) -> [N]``, the expected score of a map of
             independent uniform noise for each mask, from those of the metric's parameters that decide it.
         skill_of: Name of the metric that it reads against chance: its scores follow from that one's and the masks.
+        asked_once: Of a metric that asks the model the same whatever the map: its two steps, so that an evaluation of
+            many methods asks once for all of them.
         picture: The drawing that shows what it measures, by its name in ``docs/generate``; empty: the one of its kind.
         class_name: Its class in :mod:`xaibench.metrics.torchmetrics`; empty: its name in capitals, ``MassAccuracy``.
         citation: The publication to cite.
@@ -133,6 +148,7 @@ class MetricInfo:
     chance: str = ""
     chance_level: Callable[..., Any] | None = None
     skill_of: str = ""
+    asked_once: AskedOnce | None = None
     picture: str = ""
     class_name: str = ""
     citation: str = ""

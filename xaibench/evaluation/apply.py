@@ -7,14 +7,14 @@ metric asks is the one that made the map: its parameters, its output, its device
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo
-from xaibench.evaluation.evaluation_checks import check_parameters, check_scores
+from xaibench.evaluation.evaluation_checks import as_float64, check_parameters, check_scores, name_of
 from xaibench.evaluation.kept_maps import as_kept
 from xaibench.evaluation.placed_networks import has_weights, placed, weights
 from xaibench.evaluation.protocol import Protocol, of_noise, prepared
@@ -25,13 +25,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from xaibench.core.vocabulary import Output
-    from xaibench.data import Split
 
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
-#: Images that a fitted explainer sees at a time. It decides no more than the memory and the last bits of a map.
-_TRAINING_BATCH = 512
 #: Of what :func:`xaibench.explain` takes, what is no parameter of the explainer in a suite, but stated for all of them.
 _STATED = ("output", "device", "progress")
 #: And what decides how an explainer is fitted, so that it must have it before.
@@ -54,7 +51,7 @@ class AppliedExplainer:
         seed: Where the parameters state none.
         output: What of the model is explained; None leaves it to the explainer.
         device: ``"auto"``: the GPU when there is one.
-        training: Makes the batches that an explainer is fitted to (:func:`training_batches`); None = there are none.
+        training: Makes the batches that an explainer is fitted to (:mod:`.training_data`); None = there are none.
         fit: Fits it, called as ``(explainer, network, training) -> fitted explainer``; None = its own ``fit``.
         distribution: Makes what the images came from, for a reference that is given none; None = nobody knows.
         progress: Show how far each explanation has come.
@@ -109,7 +106,7 @@ class AppliedExplainer:
         own = not isinstance(explainer, str) and not inspect.isclass(explainer)
         self._came_fitted = own and bool(getattr(part, "fitted", True))
         self._weights: dict[str, Tensor] | None = None
-        self.name: str = EXPLAINERS.name_of(part) or (explainer if isinstance(explainer, str) else _called(part))
+        self.name: str = EXPLAINERS.name_of(part) or (explainer if isinstance(explainer, str) else name_of(part))
         self.info = getattr(part, "info", None)
         self.control = bool(getattr(self.info, "control", False))
 
@@ -180,7 +177,7 @@ class AppliedMetric:
             )
         self._function: Callable[..., Any] = METRICS.resolve(metric) if isinstance(metric, str) else metric
         self._listed = METRICS.name_of(self._function)
-        self.name: str = self._listed or (metric if isinstance(metric, str) else _called(metric))
+        self.name: str = self._listed or (metric if isinstance(metric, str) else name_of(metric))
         self.info: MetricInfo = getattr(self._function, "info", None) or MetricInfo(
             self.name, "ground-truth", higher_is_better=True, range=(-np.inf, np.inf)
         )
@@ -194,8 +191,7 @@ class AppliedMetric:
 
         if not self.info.skill_of:
             return None
-        taken = inspect.signature(METRICS.resolve(self.info.skill_of)).parameters
-        shared = {name: value for name, value in self._parameters.items() if name in taken}
+        shared = self._taken(METRICS.resolve(self.info.skill_of))
         return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, device=self._device)
 
     @property
@@ -210,6 +206,7 @@ class AppliedMetric:
         model: nn.Module | None = None,
         explainer: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
         scored: dict[str, pd.DataFrame] | None = None,
+        answers: dict[str, Tensor] | None = None,
     ) -> pd.DataFrame:
         """The scores of maps.
 
@@ -220,6 +217,8 @@ class AppliedMetric:
             explainer: What made the maps, for a metric that asks it: called as ``(model, images, targets) -> maps``.
             scored: What these maps have been scored by already, by :attr:`identity`; what is found there is not worked
                 out again, and what is worked out is added.
+            answers: What the model has answered about this batch whatever the map, by :attr:`identity`, for a metric
+                that asks that (``info.asked_once``): likewise.
 
         Returns:
             A row a sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, where the
@@ -233,7 +232,9 @@ class AppliedMetric:
         if self.identity not in scored:
             raw = self.raw(maps, batch, model, explainer, scored) if self.raw else None
             scored[self.identity] = (
-                self._score(maps, batch, model, explainer) if raw is None else self.against_chance(raw, batch[1])
+                self._score(maps, batch, model, explainer, answers)
+                if raw is None
+                else self.against_chance(raw, batch[1])
             )
         return scored[self.identity].copy()
 
@@ -260,37 +261,58 @@ class AppliedMetric:
         reasons = raw["reason"].where((raw["reason"] != "") | ~np.isnan(values), PERFECT_CHANCE)
         return raw.assign(value=values, reason=reasons)
 
-    def _score(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> pd.DataFrame:
+    def _score(
+        self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any, answers: dict[str, Tensor] | None
+    ) -> pd.DataFrame:
         import pandas as pd
 
         maps = as_kept(maps)
-        seen, parameters = maps.numpy(), dict(self._parameters)
-        if self.info.kind in ("ground-truth", "map"):
+        seen, parameters, function = maps.numpy(), dict(self._parameters), self._function
+        if (once := self.info.asked_once) is not None:
+            function, parameters = once.score, self._taken(once.score)
+            inputs: tuple[Any, ...] = (self._answers(once.ask, batch, model, {} if answers is None else answers), maps)
+        elif self.info.kind in ("ground-truth", "map"):
             seen, parameters = prepared(self.info, seen, parameters, self._protocol)
-            inputs: tuple[Any, ...] = (seen, batch[1].numpy()) if self.info.kind == "ground-truth" else (seen,)
+            inputs = (seen, batch[1].numpy()) if self.info.kind == "ground-truth" else (seen,)
         else:
             inputs = self._asking(maps, batch, model, explainer)
-        found = self._function(*inputs, **parameters, reduction="none")
+        found = function(*inputs, **parameters, reduction="none")
         found, curves = found if parameters.get("return_curves") else (found, None)
-        values = _array(found)
+        values = as_float64(found)
         check_scores(values, self.name, len(maps))
         table = pd.DataFrame({"sample": range(len(maps)), "value": values})
         if curves is not None:
-            table["curve"] = _array(curves.values).tolist()
+            table["curve"] = as_float64(curves.values).tolist()
         table["reason"] = self._reasons(values, seen, batch[1].numpy(), parameters)
         return table
 
-    def _asking(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> tuple[Any, ...]:
-        """What a metric that asks the model is called with, all of it on the device."""
+    def _answers(
+        self, ask: Callable[..., Any], batch: Batch, model: nn.Module | None, known: dict[str, Tensor]
+    ) -> Tensor:
+        """What the model says about the batch, whatever the map."""
+        if self.identity not in known:
+            known[self.identity] = ask(*self._placed(batch, model), **self._taken(ask))
+        return known[self.identity]
+
+    def _taken(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """Those of the parameters that a function takes."""
+        taken = inspect.signature(function).parameters
+        return {name: value for name, value in self._parameters.items() if name in taken}
+
+    def _placed(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:
+        """Network, images and targets, all of them on the device."""
         from xaibench.core.compute.device import resolve_device
 
         if model is None:
             raise ValueError(f"Metric {self.name!r} asks the model, and there is none; give one, or leave it out.")
         place = resolve_device(self._device)
-        network = placed(model, place)
-        images, targets = batch[0].to(place), batch[2].to(place)
+        return placed(model, place), batch[0].to(place), batch[2].to(place)
+
+    def _asking(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> tuple[Any, ...]:
+        """What a metric that asks the model is called with."""
+        network, images, targets = self._placed(batch, model)
         if self.info.kind == "model":
-            return network, images, maps.to(place), targets
+            return network, images, maps.to(images.device), targets
         if explainer is None:
             raise ValueError(
                 f"Metric {self.name!r} asks the explainer, and there is none; give what made the maps, or leave the "
@@ -330,25 +352,3 @@ def is_inapplicable(error: Exception) -> bool:
     from xaibench.explainers import UnsupportedModelError
 
     return isinstance(error, UnsupportedModelError)
-
-
-def training_batches(split: Split) -> Iterator[Batch]:
-    """The samples that fitted explainers learn from, in the order of the split; of a set on disk, read as they go.
-
-    Args:
-        split: The training split.
-
-    Yields:
-        Images, masks and targets.
-    """
-    for start in range(0, len(split), _TRAINING_BATCH):
-        yield split[start : start + _TRAINING_BATCH]
-
-
-def _called(part: object) -> str:
-    return str(getattr(part, "__name__", type(part).__name__))
-
-
-def _array(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Whatever a metric returns, tensors on a GPU too, as float64."""
-    return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)

@@ -11,12 +11,13 @@ import numpy as np
 
 from xaibench.core.checks import check_choice
 from xaibench.core.progress import Progress
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
 from xaibench.evaluation.found_scores import Found
 from xaibench.evaluation.placed_networks import placed
 from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
+from xaibench.evaluation.training_data import training_batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,6 +280,7 @@ def _score_batch(
 ) -> Iterator[pd.DataFrame]:
     """For each method and metric the scores of the batch, numbered by their place in the split."""
     images, masks, targets = batch
+    answers: dict[str, Tensor] = {}  # of the model, whatever the map: the same for all methods
     for maker in makers:
         if maker.label in found.inapplicable:
             continue
@@ -303,7 +305,7 @@ def _score_batch(
                     f"Metric {scorer.name!r} asks the explainer, but {maker.label} are maps computed elsewhere. Give "
                     "the explainer itself, or leave the metric out."
                 )
-            table = scorer(maps, batch, model, maker.explainer, scored)
+            table = scorer(maps, batch, model, maker.explainer, scored, answers)
             table["sample"] = numbers.numpy()
             table.insert(0, "method", maker.label)
             table.insert(1, "metric", scorer.name)

@@ -78,3 +78,13 @@ def check_scores(values: NDArray[np.float64], name: str, count: int) -> None:
             f"Metric {name!r} returned {list(values.shape)} for {count} samples with reduction='none', expected "
             f"[{count}], one score for each."
         )
+
+
+def name_of(part: object) -> str:
+    """What a part that is not listed is called."""
+    return str(getattr(part, "__name__", type(part).__name__))
+
+
+def as_float64(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Whatever a metric returns, tensors on a GPU too."""
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)

@@ -1,7 +1,8 @@
 """Classifiers and their training.
 
 :func:`build` makes a model by name, :func:`fit` trains it, :func:`fit_many` trains many of one shape together,
-:func:`fit_head` trains the last layer of a pretrained one (or all of it), and :func:`accuracy` tests it. A model of
+:func:`fit_head` trains the last layer of a pretrained one (or all of it), :func:`fine_tune_for_deletion` teaches one
+what deletions look like, and :func:`accuracy` tests it. A model of
 your own is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from
 ``"package.module:name"``: a class, a factory ``(in_shape, num_classes) -> Module``, or a module.
 """
@@ -15,6 +16,7 @@ from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalise
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.networks.xai_tris_networks import CNN, LLR, MLP, Network, he_normal_
+from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
 from xaibench.models.training.head_training import find_head, fit_head
 
@@ -36,6 +38,7 @@ __all__ = [
     "build",
     "disconnected",
     "find_head",
+    "fine_tune_for_deletion",
     "fit",
     "fit_head",
     "fit_many",

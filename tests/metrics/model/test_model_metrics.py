@@ -19,8 +19,12 @@ from xaibench.metrics import (
     sufficiency,
 )
 from xaibench.metrics.model.attack import adversarial
+from xaibench.metrics.model.completeness import completeness_error
 from xaibench.metrics.model.disturbance import infidelity
+from xaibench.metrics.model.fine_tuned_fidelity import f_fidelity
 from xaibench.metrics.model.imputation import road
+from xaibench.metrics.model.salience_guided import saco
+from xaibench.metrics.model.single_deletion import idsds
 from xaibench.metrics.model.symmetric_relevance_gain import srg
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
@@ -30,6 +34,10 @@ METRICS = {
     "comprehensiveness": comprehensiveness,
     "sufficiency": sufficiency,
     "srg": partial(srg, steps=5),
+    "idsds": idsds,
+    "saco": saco,
+    "f_fidelity": partial(f_fidelity, n_samples=2),
+    "completeness_error": completeness_error,
     "average_drop": average_drop,
     "increase_in_confidence": increase_in_confidence,
     "adversarial": partial(adversarial, steps=3),
@@ -42,7 +50,8 @@ METRICS = {
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 #: Those that look at the order of the pixels alone.
 by_rank = pytest.mark.parametrize(
-    "metric", [m for name, m in METRICS.items() if name not in ("average_drop", "increase_in_confidence")]
+    "metric",
+    [m for name, m in METRICS.items() if name not in ("average_drop", "increase_in_confidence", "completeness_error")],
 )
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-6}
 
@@ -98,7 +107,7 @@ def test_numpy_is_torch(case, metric, expected, request):
 def test_a_constant_map_is_undefined_and_no_other(case, metric, expected, request):
     name = request.node.callspec.id
     undefined = expected[name].isnan().tolist()
-    if name.startswith("infidelity"):  # asks for no rank: only a zero map has no best scale
+    if name.startswith("infidelity") or metric is completeness_error:  # asks for no rank: only a zero map says nothing
         assert not any(undefined)
         model, images, _, targets = case
         assert math.isnan(metric(model, images[:1], torch.zeros(1, 6, 5), targets[:1]))

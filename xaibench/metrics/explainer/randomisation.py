@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_explainer import Explained, Explainer
+from xaibench.metrics.shared.forgotten_layers import check_learned, draw_anew, learned_layers
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import check_common, check_samples, draw, in_kind_of, reduced
+from xaibench.metrics.shared.model_inputs import check_common, check_samples, in_kind_of, reduced
+from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
 from xaibench.metrics.shared.replaced_pixels import Curves
 
 if TYPE_CHECKING:
@@ -101,20 +102,15 @@ def parameter_randomisation(
         1.0
     """
     check_common(batch_size, reduction, seed)
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be a torch.nn.Module, whose parameters are drawn anew, got {type(model).__name__}."
-        )
+    check_learned(model)
     samples = check_samples(model, images, targets)
     explain = Explained(explainer, model, samples, batch_size)
-    layers = [module for module in explain.model.modules() if any(True for _ in module.parameters(recurse=False))]
-    if not layers:
-        raise ValueError(f"{type(model).__name__} has no parameters to draw anew.")
+    layers = learned_layers(explain.model)
     original = _ranked(explain(samples.images), magnitude)
     correlations = []
     for index, layer in enumerate(reversed(layers)):
-        _draw_anew(layer, seed, index)
-        correlations.append(_correlation(original, _ranked(explain(samples.images), magnitude)))
+        draw_anew(layer, seed, index)
+        correlations.append(correlation(original, _ranked(explain(samples.images), magnitude)))
     curve = torch.from_numpy(np.stack(correlations, 1))
     result = reduced(curve.mean(1), reduction, images)
     if return_curves:
@@ -123,36 +119,5 @@ def parameter_randomisation(
     return result
 
 
-def _draw_anew(layer: nn.Module, seed: int, index: int) -> None:
-    """New parameters for this module alone; the state of the global generators is left as it was.
-
-    They are drawn on the CPU, so that a network on a GPU forgets into the same one.
-    """
-    home = next(layer.parameters(recurse=False)).device
-    reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
-    with torch.inference_mode(False), torch.no_grad(), isolated_rng(int(draw(seed, index).integers(2**63))):
-        layer.cpu()
-        if callable(reset):
-            reset()
-        else:
-            for parameter in layer.parameters(recurse=False):
-                parameter.normal_(float(parameter.mean()), float(parameter.std(correction=0)))
-        layer.to(home)
-
-
 def _ranked(maps: Tensor, magnitude: bool) -> NDArray[np.float64]:
-    """The ranks ``[N, H·W]``, ties at their mean, less their mean; all zero for a constant map."""
-    from scipy.stats import rankdata
-
-    flat = (maps.abs() if magnitude else maps).flatten(1).numpy()
-    ranks: NDArray[np.float64] = rankdata(flat, axis=1)
-    ranks -= (flat.shape[1] + 1) / 2
-    return ranks
-
-
-def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
-    correlation = np.full(len(one), np.nan)
-    np.divide((one * other).sum(1), size, out=correlation, where=size > 0)
-    np.clip(correlation, -1.0, 1.0, out=correlation)  # rounding may leave the range
-    return correlation
+    return centred_ranks(maps.abs() if magnitude else maps)

@@ -101,7 +101,10 @@ def mean_of_defined(scores: NDArray[np.float64]) -> float:
     """The mean over the scores that are not ``nan``; ``nan`` if there are none."""
     defined = scores[~np.isnan(scores)]
     # An exactly rounded sum does not depend on the order of the samples.
-    return math.fsum(defined) / len(defined) if len(defined) else math.nan
+    try:
+        return math.fsum(defined) / len(defined) if len(defined) else math.nan
+    except OverflowError:  # the sum of huge scores is no float, their mean is
+        return math.fsum(defined / len(defined))
 
 
 def check_reduction(reduction: str) -> None:

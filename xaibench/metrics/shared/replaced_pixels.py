@@ -25,6 +25,9 @@ Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
 #: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_ranks`).
 Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
 
+# Share of a score by which float32 may move it, depending on what else is in the batch.
+_ROUNDING = 1e-6
+
 # RISE's blur: a kernel of 11 taps, sigma 5.
 _TAPS, _SIGMA = 11, 5.0
 
@@ -74,7 +77,7 @@ def ask_replaced(
     check_choice("segmentation", segmentation, get_args(Segmentation))
     check_count("n_segments", n_segments)
     start, stop = torch.tensor(spans, device=maps.device).T[..., None, None]
-    base_of, cut = _baselines(baseline, samples.images), (segmentation, n_segments)
+    base_of, cut = baselines_of(baseline, samples.images), (segmentation, n_segments)
 
     def prepare(group: slice) -> MakeRows:
         image, base = samples.images[group], base_of(group)
@@ -92,6 +95,20 @@ def ask_replaced(
         scores = classifier.ask(samples, len(spans), prepare)
     scores[constant(maps)] = torch.nan
     return scores
+
+
+def falls(scores: Tensor) -> Tensor:
+    """How far the other scores ``[N, P]`` lie below the first of each ``[N, 1 + P]``, that of the whole image.
+
+    A difference that rounding may have made is 0: where the model does not see what was replaced, all falls are equal.
+
+    Example:
+        >>> falls(torch.tensor([[2.0, 0.5, 2.0000001, 3.0]], dtype=torch.float64)).tolist()
+        [[1.5, 0.0, -1.0]]
+    """
+    whole, others = scores[:, :1], scores[:, 1:]
+    rounding = _ROUNDING * torch.maximum(whole.abs(), others.abs())
+    return (whole - others).masked_fill((whole - others).abs() <= rounding, 0.0)
 
 
 def ranks(maps: Tensor) -> Tensor:
@@ -184,7 +201,13 @@ class _Baselines:
         return blurred(self._images[group]) if self._given is None else self._given[group]
 
 
-def _baselines(baseline: Baseline, images: Tensor) -> _Baselines:
+def baselines_of(baseline: Baseline, images: Tensor) -> _Baselines:
+    """What gives the baselines of a group of samples, called with its slice.
+
+    Raises:
+        ValueError: If it is unknown, does not broadcast to the images, or is not finite.
+        TypeError: If it is neither a number, numbers nor an array.
+    """
     if isinstance(baseline, str):
         if baseline != "blur":
             raise ValueError(f"baseline must be a number, one for each channel, 'blur' or a tensor, got {baseline!r}.")

@@ -35,6 +35,16 @@ class AveragePrecision(TruthScore):
 class AveragePrecisionSkill(TruthScore):
     def __init__(self) -> None: ...
 
+class CompletenessError(ModelScore):
+    def __init__(
+        self,
+        *,
+        baseline: Any = ...,
+        relative: bool = ...,
+        output: Any = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
 class Complexity(MapScore):
     def __init__(self) -> None: ...
 
@@ -105,6 +115,21 @@ class F1(TruthScore):
         threshold: float = ...,
     ) -> None: ...
 
+class FFidelity(ModelScore):
+    def __init__(
+        self,
+        *,
+        sizes: Any = ...,
+        alpha: float = ...,
+        beta: float = ...,
+        n_samples: int = ...,
+        side: Any = ...,
+        baseline: Any = ...,
+        seed: int = ...,
+        output: Any = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
 class GridPointing(TruthScore):
     def __init__(self) -> None: ...
 
@@ -113,6 +138,16 @@ class Hit(TruthScore):
         self,
         *,
         tolerance: float = ...,
+    ) -> None: ...
+
+class IDSDS(ModelScore):
+    def __init__(
+        self,
+        *,
+        grid: int = ...,
+        baseline: Any = ...,
+        output: Any = ...,
+        batch_size: int | None = ...,
     ) -> None: ...
 
 class IncreaseInConfidence(ModelScore):
@@ -212,6 +247,16 @@ class SRG(ModelScore):
         self,
         *,
         steps: int = ...,
+        baseline: Any = ...,
+        output: Any = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
+class SaCo(ModelScore):
+    def __init__(
+        self,
+        *,
+        groups: int = ...,
         baseline: Any = ...,
         output: Any = ...,
         batch_size: int | None = ...,

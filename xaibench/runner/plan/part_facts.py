@@ -87,6 +87,11 @@ def metric_kind(metric: str) -> str:
     return getattr(part_info("metric", metric), "kind", "ground-truth")
 
 
+def asks_once(metric: str) -> bool:
+    """Whether the metric asks the model the same whatever the map."""
+    return getattr(part_info("metric", metric), "asked_once", None) is not None
+
+
 def is_of_use(metric: str) -> bool:
     """Whether the metric's masks are of what a network uses, whatever the data set's are."""
     return getattr(part_info("metric", metric), "own_truth", None) == "use"

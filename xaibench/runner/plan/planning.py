@@ -12,6 +12,7 @@ from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
 from xaibench.runner.plan.part_facts import (
     asked_network,
+    asks_once,
     built_with,
     is_blind,
     is_fitted,
@@ -113,12 +114,7 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
-    scores = tuple(
-        (network, score)
-        for network in networks
-        for explain in _explain_jobs(suite, cell, data, network)
-        for score in _plan_scores(suite, cell, network, explain)
-    )
+    scores = tuple((network, score) for network in networks for score in _score_jobs(suite, cell, data, network))
     return CellPlan(data, model, trainings, scores, cell.label)
 
 
@@ -154,6 +150,22 @@ def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: Named
     return ExplainJob(
         data, explained, explainer, how.samples, how.output, how.seed, revised, cut, precision=how.precision
     )
+
+
+def _score_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ScoreJob]:
+    """A job for each explainer and metric; those that ask the network the same hand the answers on, one to the next."""
+    jobs: list[ScoreJob] = []
+    last: dict[str, int] = {}  # of what is asked, the place of the last job that asks it
+    for explain in _explain_jobs(suite, cell, data, network):
+        for job in _plan_scores(suite, cell, network, explain):
+            if asks_once(job.metric.use):
+                asked = job.answers_key
+                if asked in last:
+                    jobs[last[asked]] = dataclasses.replace(jobs[last[asked]], leaves_answers=True)
+                    job = dataclasses.replace(job, answers_from=jobs[last[asked]])
+                last[asked] = len(jobs)
+            jobs.append(job)
+    return jobs
 
 
 def _plan_scores(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -24,6 +26,8 @@ class ScoreJob(Job):
         raw: For one that reads another against chance: the job of those scores, from which these follow.
         blind: Model and parameters of a network that reads some pixels only, for a metric of what the network uses:
             these pixels are its masks, whatever the data set's are.
+        answers_from: The job of another explainer's maps that asks the same network the same, and leaves its answers.
+        leaves_answers: Whether a job after this one takes its answers. Neither decides the scores.
     """
 
     stage: ClassVar[Stage] = "score"
@@ -34,6 +38,22 @@ class ScoreJob(Job):
     revision: str
     raw: ScoreJob | None = None
     blind: tuple[str, Frozen] | None = None
+    answers_from: ScoreJob | None = dataclasses.field(default=None, compare=False)
+    leaves_answers: bool = dataclasses.field(default=False, compare=False)
+
+    @property
+    def waits_for(self) -> tuple[Job, ...]:
+        """The job whose answers it takes."""
+        return (self.answers_from,) if self.answers_from else ()
+
+    @property
+    def answers_key(self) -> str:
+        """Hash of all that decides what the network is asked whatever the map; the same for all that can share it."""
+        explain, network = self.explain, self.network.as_json() if self.network else None
+        asked = [self.metric.use, self.metric.parameters.as_json(), self.revision, explain.precision]
+        return hashlib.sha256(json.dumps([explain.data.key, explain.samples, network, *asked]).encode()).hexdigest()[
+            :20
+        ]
 
     @property
     def needs(self) -> tuple[Job, ...]:
@@ -83,7 +103,8 @@ class ScoreJob(Job):
             perturbations = SMALL_PERTURBATIONS
         network = self.network.small() if self.network else None
         raw = self.raw.small(size, perturbations) if self.raw else None
-        return dataclasses.replace(self, explain=self.explain.small(size, perturbations), network=network, raw=raw)
+        alone = dataclasses.replace(self, answers_from=None, leaves_answers=False)
+        return dataclasses.replace(alone, explain=self.explain.small(size, perturbations), network=network, raw=raw)
 
     def __str__(self) -> str:
         return f"{self.metric.name} of {self.explain}"

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing, stated
 from xaibench.core.messages import ParameterWarning
-from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, training_batches
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.kept_maps import packed, unpacked
 from xaibench.evaluation.placed_networks import placed
 from xaibench.evaluation.protocol import Protocol
+from xaibench.evaluation.training_data import training_batches
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.part_facts import visible_pixels
@@ -132,6 +133,7 @@ def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
 
 def _score(job: ScoreJob, store: Store, device: str) -> None:
     import pandas as pd
+    import torch
 
     protocol = cast("Protocol", job.protocol)
     metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, device=device)
@@ -142,15 +144,34 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     maps = read_maps(store, job.explain)
     explainer = _explainer(job.explain, store, device)
     tables, start = [], 0
+    found, asked = _left_answers(job, store), list[torch.Tensor]()
     with _computing(job.explain, device):
-        network = placed(read_network(store, job.network), device) if job.network else None
+        network = placed(read_network(store, job.network), device) if job.network and found is None else None
         for images, masks, targets in batches(split, 0, len(maps)):
             batch = (images, masks if job.blind is None else _visible(job.blind, images), targets)
-            table = metric(maps[start : start + len(batch[2])], batch, network, explainer)
+            stop = start + len(targets)
+            answers = {} if found is None else {metric.identity: found[start:stop]}
+            table = metric(maps[start:stop], batch, network, explainer, answers=answers)
             table["sample"] += start
             tables.append(table)
-            start += len(table)
+            asked += answers.values()
+            start = stop
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
+    if job.leaves_answers and found is None and asked:
+        store.save_tensors("answers", job.answers_key, {"answers": torch.cat(asked)}, {})
+    if job.answers_from and not job.leaves_answers and store.has("answers", job.answers_key):
+        store.files.remove(store.name("answers", job.answers_key))
+
+
+def _left_answers(job: ScoreJob, store: Store) -> Tensor | None:
+    """What another job has asked the network about all samples, whatever the map, where that lies there.
+
+    It lies in the store for as long as a job of the plan may take it.
+    """
+    if job.answers_from and store.has("answers", job.answers_key):
+        with contextlib.suppress(CorruptResultError, FileNotFoundError):
+            return store.load_tensors("answers", job.answers_key)[0]["answers"]
+    return None
 
 
 def _visible(blind: tuple[str, Frozen], images: Tensor) -> Tensor:

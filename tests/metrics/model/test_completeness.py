@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import strategies as st
+from oracles.networks import batch, small_cnn
+from oracles.perturbation import probability
+from part_cases import MetricCase
+
+import xaibench as xb
+from xaibench.metrics import completeness_error
+
+
+def undefined(trial):
+    """With ``relative``, also where image and baseline score the same: that is not seen from the map."""
+    zero = [not one.any() for one in trial.maps]
+    return (np.array(zero) | np.isnan(trial.scores)).tolist() if trial.parameters["relative"] else zero
+
+
+CASES = {
+    "completeness_error": MetricCase(
+        drawn={"relative": st.booleans(), "baseline": st.sampled_from([0.0, -1.5, "blur"])}, undefined=undefined
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def case():
+    return small_cnn(), *batch()
+
+
+def test_error_is_that_of_the_sum(case):
+    model, images, maps, targets = case
+    difference = [
+        probability(model, image, y) - probability(model, torch.zeros_like(image), y)
+        for image, y in zip(images, targets, strict=True)
+    ]
+    errors = [abs(float(one.double().sum()) - d) for one, d in zip(maps, difference, strict=True)]
+    np.testing.assert_allclose(completeness_error(*case, reduction="none"), errors, atol=1e-6)
+    shares = np.array(errors) / np.abs(difference)
+    np.testing.assert_allclose(completeness_error(*case, relative=True, reduction="none"), shares, rtol=1e-4)
+
+
+def test_methods_that_promise_the_sum_keep_it(case):
+    model, images, _, targets = case
+    asked = {"targets": targets, "reduction": "mean"}
+    for output, said in (("probability", "softmax"), ("logit", "identity")):
+        ig = xb.explain("integrated_gradients", model, images, targets, output=output, n_steps=200)
+        lift = xb.explain("saliency", model, images, targets, output=output)
+        right, wrong = (completeness_error(model, images, maps, output=said, **asked) for maps in (ig, lift))
+        assert right < 0.02 < wrong
+
+
+def test_nothing_is_a_share_of_nothing_and_a_map_of_zeros_explains_nothing():
+    model = lambda images: images.sum((2, 3))  # noqa: E731
+    image, ones, target = torch.ones(1, 1, 2, 2), torch.ones(1, 2, 2), torch.tensor([0])
+    assert completeness_error(model, image, 3 * ones, target, output="identity") == 8
+    assert completeness_error(model, image, 3 * ones, target, output="identity", relative=True) == 2
+    assert np.isnan(completeness_error(model, 0 * image, ones, target, output="identity", relative=True))
+    assert np.isnan(completeness_error(model, image, 0 * ones, target, output="identity"))
+
+
+def test_it_is_captums_delta(case):
+    captum = pytest.importorskip("captum.attr")
+    model, images, _, targets = case
+    method = captum.IntegratedGradients(lambda x: model(x))
+    maps, delta = method.attribute(images, target=targets, n_steps=5, return_convergence_delta=True)
+    found = completeness_error(model, images, maps.sum(1), targets, output="identity", reduction="none")
+    np.testing.assert_allclose(found, delta.abs().numpy(), atol=1e-5)

@@ -1,0 +1,165 @@
+"""How far does the model's score fall as few of the marked pixels go, and as few of the others go?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from xaibench.core.checks import check_choice, check_count
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.model_inputs import (
+    Model,
+    check_common,
+    check_maps,
+    check_samples,
+    check_share,
+    draw,
+    reduced,
+    share_of,
+)
+from xaibench.metrics.shared.replaced_pixels import Baseline, baselines_of, constant, ranks
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Which pixels some are taken of: the marked ones, the others, or each in turn.
+Side: TypeAlias = Literal["both", "plus", "minus"]
+
+
+@described(
+    MetricInfo(
+        "F-Fidelity",
+        "model",
+        higher_is_better=True,
+        range=(-1.0, 1.0),
+        meaning="How much further the score of the class falls when a few of the marked pixels are gone at random than "
+        "when as few of the others are. About 0: no better than chance.",
+        pitfalls="In the domain only of a network that has learned with as many pixels gone "
+        "(`xb.models.fine_tune_for_deletion`): ask that one about the maps of the network that is explained. The "
+        "scores of `both`, `plus` and `minus` have different ranges: name the side.",
+        class_name="FFidelity",
+        citation="Zheng, Shirani, Chen, Lin, Cheng, Guo, Luo: F-Fidelity: A Robust Framework for Faithfulness "
+        "Evaluation of Explainable AI, ICLR 2025, arXiv 2410.02970",
+    )
+)
+def f_fidelity(
+    model: Model,
+    images: Array,
+    maps: Array,
+    targets: Array,
+    *,
+    sizes: Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
+    alpha: float = 0.5,
+    beta: float = 0.1,
+    n_samples: int = 50,
+    side: Side = "both",
+    baseline: Baseline = 0.0,
+    seed: int = 0,
+    output: Output = "softmax",
+    batch_size: int | None = None,
+    reduction: Reduction = "mean",
+) -> Scores:
+    r"""Fine-tuned fidelity: do marked pixels matter more than others when no more go than the model has learned with?
+
+    .. math:: \mathrm{FFid}^+ - \mathrm{FFid}^- =
+        \frac{1}{S}\sum_s \mathbb E\bigl[f_y(\chi^-_s(x)) - f_y(\chi^+_s(x))\bigr]
+
+    :math:`\chi^+_s(x)` is the image in which pixels of the share :math:`s` where the map is largest are gone, each with
+    probability :math:`\min(\alpha, \beta / s)`; :math:`\chi^-_s(x)` that in which pixels of the rest are, each with
+    probability :math:`\min(\alpha, \beta / (1 - s))`. So never more than the share :math:`\beta` of all pixels is gone
+    on average, whatever the size of the explanation, and that is what :func:`xaibench.models.fine_tune_for_deletion`
+    teaches the model that is asked. Zheng et al. (2024), Section 3. Higher is better for every ``side``:
+
+    - ``"both"``: the formula above, in [-1, 1] for probabilities, 0 on average for a random map;
+    - ``"plus"``: :math:`\mathrm{FFid}^+`, the mean of :math:`f_y(x) - f_y(\chi^+_s(x))`;
+    - ``"minus"``: :math:`-\mathrm{FFid}^-`, the mean of :math:`f_y(\chi^-_s(x)) - f_y(x)`.
+
+    ``2 · S · n_samples`` passes an image, and one.
+
+    Departures: the authors compare predicted labels; pass a callable ``output`` that is one at the largest logit for
+    that. They print the two fidelities side by side, of 19 sizes; here it is their difference, of five. Pixels are
+    drawn for all sizes, sides and samples alike, so that differences between maps are those of the maps. Quantus,
+    Captum, torch-cam and pytorch-grad-cam have no such metric.
+
+    Args:
+        model: The fine-tuned one. Called with ``[n, C, H, W]``, returns ``[n, K]``.
+        images: ``[N, C, H, W]``.
+        maps: ``[N, H, W]``; the largest value is the most important.
+        targets: ``[N]``.
+        sizes: Shares of the pixels that count as the explanation, above 0 and at most 1.
+        alpha: Share that goes of the pixels of a side, at most.
+        beta: Share that goes of all pixels, at most; what the model was fine-tuned with.
+        n_samples: Draws for each size and side.
+        side: ``"both"``, ``"plus"`` or ``"minus"``.
+        baseline: What replaces the pixels: a number, one a channel, ``"blur"``, or what broadcasts to the images.
+        seed: Of the draws, which are the same for all samples.
+        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+
+    Returns:
+        The fidelity; ``nan`` for a constant map, which ranks no pixel.
+
+    Raises:
+        ValueError: For shapes that do not fit, numbers that are not finite, targets that are no class, a model that
+            does not return ``[N, K]``, or a parameter out of its range.
+        TypeError: For images, maps or targets of another kind.
+
+    Example:
+        >>> import torch
+        >>> weight = torch.arange(100.0).reshape(10, 10) / 4950
+        >>> model = lambda images: (images * weight).sum((2, 3))
+        >>> image, target = torch.ones(1, 1, 10, 10), torch.tensor([0])
+        >>> right, wrong = (f_fidelity(model, image, map[None], target, output="identity") for map in (weight, -weight))
+        >>> right > 0.05, wrong < -0.05
+        (True, True)
+    """
+    check_common(batch_size, reduction, seed)
+    check_choice("side", side, ("both", "plus", "minus"))
+    check_count("n_samples", n_samples)
+    check_share("alpha", alpha)
+    check_share("beta", beta)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) == 0:
+        raise ValueError(f"sizes must be a sequence of shares of the pixels, got {sizes!r}.")
+    for size in sizes:
+        check_share("sizes", size)
+    samples = check_samples(model, images, targets)
+    values, pixels = check_maps(maps, samples), samples.pixels
+    base_of = baselines_of(baseline, samples.images)
+    signs = {"both": (-1.0, 1.0), "plus": (-1.0,), "minus": (1.0,)}[side]
+    # Draw by draw, so that one field serves all the sizes and sides that stand beside each other.
+    points = list(itertools.product(range(n_samples), signs, [share_of(size, pixels) for size in sizes]))
+
+    def gone(point: int, rank: Tensor, fields: dict[int, Tensor]) -> Tensor:
+        """Which pixels ``[H, W]`` go at a point; the one after the last is the image itself."""
+        if point == len(points):
+            return torch.zeros_like(rank, dtype=torch.bool)
+        number, sign, count = points[point]
+        among, of = (rank < count, count) if sign < 0 else (rank >= count, max(1, pixels - count))
+        return among & (fields[number] < min(alpha, beta * pixels / of))
+
+    def prepare(group: slice) -> MakeRows:
+        image, base, rank = samples.images[group], base_of(group), ranks(values[group])
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            numbers = {points[index][0] for index in set(point.tolist()) if index < len(points)}
+            fields = {n: torch.from_numpy(draw(seed, n).random(rank.shape[1:])).to(rank.device) for n in numbers}
+            places = zip(sample.tolist(), point.tolist(), strict=True)
+            masks = torch.stack([gone(index, rank[place], fields) for place, index in places])
+            return torch.where(masks[:, None], base[sample], image[sample])
+
+        return rows
+
+    with asked(model, samples, len(points) + 1, output=output, batch_size=batch_size) as classifier:
+        scores = classifier.ask(samples, len(points) + 1, prepare)
+    change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), n_samples, len(signs), len(sizes)).mean((1, 3))
+    found = change @ change.new_tensor(signs)
+    found[constant(values)] = torch.nan
+    return reduced(found, reduction, maps)

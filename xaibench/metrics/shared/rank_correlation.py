@@ -1,0 +1,32 @@
+"""Spearman's rank correlation of many pairs at once, ties at their mean rank."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def centred_ranks(values: Tensor) -> NDArray[np.float64]:
+    """The ranks of ``[N, ...]`` as ``[N, P]``, ties at their mean, less their mean; all zero where all are equal.
+
+    Example:
+        >>> import torch
+        >>> centred_ranks(torch.tensor([[5.0, 7.0, 7.0]])).tolist()
+        [[-1.0, 0.5, 0.5]]
+    """
+    from scipy.stats import rankdata
+
+    flat = values.flatten(1).cpu().numpy()
+    ranks: NDArray[np.float64] = rankdata(flat, axis=1)
+    ranks -= (flat.shape[1] + 1) / 2
+    return ranks
+
+
+def correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of centred ranks ``[N, P]`` each, in [-1, 1]; ``nan`` where one has no order."""
+    size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
+    found = np.full(len(one), np.nan)
+    np.divide((one * other).sum(1), size, out=found, where=size > 0)
+    np.clip(found, -1.0, 1.0, out=found)  # rounding may leave the range
+    return found
