@@ -17,7 +17,7 @@ def test_it_says_which_settings_agree_least_and_what_follows():
     assert not found.single
     assert found.least == (0, 2)
     assert found.by_parameter == {"baseline": (2, 1), "steps": (1, 0)}
-    assert "no single order" in found.sentence()
+    assert "its own parameters decide" in found.sentence()
     assert "baseline=blur, steps=28 and baseline=0.0, steps=7" in repr(found)
     assert "tau 0.50 (0.40 to 0.50), below 0.8" in found.sentence()
     assert ranking(least=0.8).single

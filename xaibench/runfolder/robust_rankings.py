@@ -74,16 +74,20 @@ class RobustRanking:
                 found[name] = min(pairs, key=lambda pair: np.nan_to_num(self.tau[pair], nan=np.inf))
         return found
 
-    def words(self, setting: int) -> str:
+    def words(self, setting: int, beside: int | None = None) -> str:
         """A setting in words.
 
         Args:
             setting: Its place among the settings.
+            beside: That of another one, of which only what differs is said.
 
         Returns:
             As ``baseline=blur, steps=28``.
         """
-        return ", ".join(f"{name}={value}" for name, value in self.settings[setting].items()) or "as it is"
+        own = self.settings[setting]
+        other = {} if beside is None else self.settings[beside]
+        said = {name: value for name, value in own.items() if beside is None or other.get(name) != value}
+        return ", ".join(f"{name}={value}" for name, value in said.items()) or "as it is"
 
     def sentence(self) -> str:
         """What follows for the metric's order.
@@ -92,11 +96,11 @@ class RobustRanking:
             In words, with the tau of the two settings that agree least.
         """
         i, j = self.least
-        agree = f"Kendall's tau {self.tau[i, j]:.2f} ({self.low[i, j]:.2f} to {self.high[i, j]:.2f})"
-        pair = f"{self.words(j)} and {self.words(i)}"
+        how = f"Kendall's tau {self.tau[i, j]:.2f} ({self.low[i, j]:.2f} to {self.high[i, j]:.2f})"
+        pair = f"{self.words(j, i)} and {self.words(i, j)}"
         if self.single:
-            return f"one order under {len(self.settings)} settings; the two that agree least, {pair}: {agree}"
-        return f"no single order: under {pair} the methods' orders agree with {agree}, below {AGREED}"
+            return f"one order under {len(self.settings)} settings; least alike are those of {pair}: {how}"
+        return f"its own parameters decide the order; those of {pair} agree with {how}, below {AGREED}"
 
     def __repr__(self) -> str:
         return f"RobustRanking({self.metric}, {len(self.methods)} methods, {self.cells} cells: {self.sentence()})"

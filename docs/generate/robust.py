@@ -1,0 +1,93 @@
+"""Do a metric's parameters decide who is first? Writes docs/robust-rankings.md.
+
+python docs/generate/robust.py RUN [RUN ...]
+
+Run folders of which `xb.robust_ranking` has been asked; those that this page needs are made by the code that it shows.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from papers import table
+
+from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.runfolder.robust_rankings import AGREED, RobustRanking
+
+PAGE = Path(__file__).parents[1] / "robust-rankings.md"
+WIDE = '<div class="wide" markdown>\n\n{}\n\n</div>'
+
+HEAD = """# Do hyper-parameters decide?
+
+A metric has parameters of its own: what a removed pixel becomes, in how many steps, whether single pixels go or whole
+segments, whether the important ones go first or the unimportant ones. If the order of the methods changes with them, a
+single rank by that metric says more about the setting than about the methods.
+
+    import xaibench as xb
+
+    run = xb.runner.run("xai-tris-8x8", metrics=["deletion", "road"])
+    found = xb.robust_ranking(run, "deletion", {{"baseline": [0.0, "blur"], "segmentation": ["pixels", "grid"]}})
+    found.single            # False: no single order
+    found.tau               # Kendall's tau-b between the orders of every two settings
+
+The maps of the run are scored again under every setting; nothing is trained or explained anew. In each cell the methods
+are ranked by their mean scores; a method's place is by the mean of its ranks over the cells; controls take no part. The
+intervals are over what was drawn (data sets, trainings, samples), and all settings see the same draws. Where two
+settings agree with a tau below {agreed}, the run's page prints no rank by that metric, leaves it out of the mean ranks,
+and says so.
+
+*Insertion* on the baseline that *deletion* removes to is deletion in the opposite order: the least important pixels go
+first. That is how the order of the pixels is a setting below. A tau of 0 is what unrelated orders have, −1 the opposite
+order. Made by `python docs/generate/robust.py RUN`.
+"""
+
+
+def section(run: RunResults) -> str:
+    some = next(iter(run.robustness.values()))
+    cells = f"{some.cells} cell{'s' * (some.cells != 1)}, {len(some.methods)} methods"
+    parts = [f"\n## {run.title}\n\n{cells}.\n"]
+    rows = [row for name, found in run.robustness.items() for row in rows_of(run.metrics[name].label, found)]
+    heads = ["metric", "what differs", "the two settings that agree least", "tau", "95 % interval", "one order"]
+    parts.append(f"\n{WIDE.format(table(heads, rows))}\n")
+    for name, found in run.robustness.items():
+        left = f" Not scored in every cell, and left out: {', '.join(found.left_out)}." if found.left_out else ""
+        parts.append(f"\n### {run.metrics[name].label}: who is first\n\n{first(run, found)}{left}\n")
+    return "".join(parts)
+
+
+def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
+    """A row for each parameter, and one for any two settings."""
+    pairs = {**found.by_parameter, f"any of {len(found.settings)} settings": found.least}
+    return [
+        [
+            label,
+            what,
+            f"{found.words(j)} · {found.words(i)}",
+            f"**{found.tau[i, j]:.2f}**" if found.tau[i, j] < AGREED else f"{found.tau[i, j]:.2f}",
+            f"{found.low[i, j]:.2f} to {found.high[i, j]:.2f}",
+            "yes" if found.tau[i, j] >= AGREED else "no",
+        ]
+        for what, (i, j) in pairs.items()
+    ]
+
+
+def first(run: RunResults, found: RobustRanking) -> str:
+    """The first three methods under each setting, with their mean ranks."""
+    rows = []
+    for number, ranks in enumerate(found.mean_ranks):
+        best = ranks.argsort(kind="stable")[:3]
+        named = ", ".join(f"{run.explainers[found.methods[m]].label} ({ranks[m]:.1f})" for m in best)
+        rows.append([found.words(number), named])
+    return table(["setting", "first three, mean rank"], rows)
+
+
+def page(runs: list[RunResults]) -> str:
+    return HEAD.format(agreed=AGREED) + "".join(map(section, runs))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    PAGE.write_text(page([read_run(Path(folder)) for folder in sys.argv[1:]]), encoding="utf-8")
+    print(f"wrote {PAGE}")

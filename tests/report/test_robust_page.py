@@ -1,0 +1,37 @@
+"""The page of robust rankings, from a run folder of which it was asked."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from xaibench.report.numbers.setting_ranks import rank_robustness
+from xaibench.report.read.run_results import read_run
+from xaibench.runfolder.robust_rankings import write_robust
+
+GENERATE = Path(__file__).parents[2] / "docs" / "generate"
+
+
+@pytest.fixture
+def robust(monkeypatch):
+    monkeypatch.syspath_prepend(str(GENERATE))
+    spec = importlib.util.spec_from_file_location("robust", GENERATE / "robust.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.modules.pop("papers", None)
+
+
+def test_the_page_has_the_least_tau_of_each_parameter_and_who_is_first(robust, small_run):
+    settings = {"emd_perf": {"power": 1}, "topk_precision": {"power": 2}}
+    found = rank_robustness(read_run(small_run), "emd_perf", settings)
+    write_robust(small_run, found)
+    run = read_run(small_run)
+    page = robust.page([run])
+    tau = f"{found.tau[0, 1]:.2f}"
+    assert f"| power | power=1 · power=2 | {'**' + tau + '**' if found.tau[0, 1] < 0.8 else tau} |" in page
+    assert f"{found.low[1, 0]:.2f} to {found.high[1, 0]:.2f}" in page
+    best = found.mean_ranks[1].argsort(kind="stable")[0]
+    assert f"| power=2 | {run.explainers[found.methods[best]].label} ({found.mean_ranks[1].min():.1f})," in page
+    assert "left out: guided_gradcam." in page
