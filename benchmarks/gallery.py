@@ -71,7 +71,7 @@ QUICK: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 50, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
     "pfi": {"feature_mask": "grid"}, "shapley_sampling": {"n_samples": 1, "feature_mask": "grid"},
     **{name: {"n_steps": 4} for name in ("integrated_gradients", "random_baseline_ig", "guided_ig", "blur_ig",
-       "xrai")},
+       "ig2", "xrai")},
     **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients",
        "pattern_local")},
     "rise": {"N": 20},

@@ -43,14 +43,23 @@ def images_of(count):
     return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(count) % 2
 
 
+#: What goes back from within the network too: seen where the last layer begins, where all that goes back comes by.
+FROM_WITHIN = {"ig2"}
+
+
 def counted(name, count, **settings):
     """Rows that went forward, and back, when so many images were explained."""
     model, seen = network_for(name), []
 
     def look(module, inputs, outputs):
         seen.append(len(outputs))
-        if outputs.requires_grad:
-            outputs.register_hook(lambda gradient: seen.append(len(gradient)))
+        begins = before[-1] if name in FROM_WITHIN else outputs
+        if begins.requires_grad:
+            begins.register_hook(lambda gradient: seen.append(len(gradient)))
+
+    before = []
+    [last] = [module for module in model.modules() if isinstance(module, torch.nn.Linear)][-1:]
+    last.register_forward_pre_hook(lambda module, inputs: before.append(inputs[0]))
 
     model.register_forward_hook(look)
     maps_of(name, model, *images_of(count), **settings)

@@ -134,3 +134,17 @@ def xrai(segments, attribution, fewest):
     for p in free:
         found[p] = mean(free)
     return found
+
+
+def ig2(model, represent, image, target, reference, steps, length, low, high):
+    """Zhuo and Ge 2024, equations 3 and 5, one point at a time: ``[C, H, W]`` and the end of the path."""
+    aim, at, total = represent(reference[None]).detach(), image.clone(), torch.zeros_like(image)
+    for _ in range(steps):
+        point = at.clone().requires_grad_()
+        (towards,) = torch.autograd.grad(((represent(point[None]) - aim) ** 2).sum(), point)
+        (gradient,) = torch.autograd.grad(model(point[None])[0, target], point)
+        to = at - length * towards / (towards**2).sum().sqrt()
+        to = torch.minimum(torch.maximum(to, low), high)
+        total += gradient * (at - to)
+        at = to
+    return total, at

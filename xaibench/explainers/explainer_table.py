@@ -37,6 +37,7 @@ EXPLAINERS = Registry(
         "random_baseline_ig": "xaibench.explainers.gradients.random_baseline_ig:RandomBaselineIG",
         "guided_ig": "xaibench.explainers.gradients.guided_ig:GuidedIG",
         "blur_ig": "xaibench.explainers.gradients.blur_ig:BlurIG",
+        "ig2": "xaibench.explainers.gradients.ig2:IG2",
         "xrai": "xaibench.explainers.gradients.xrai:XRAI",
         "cam": "xaibench.explainers.feature_maps.class_activation:CAM",
         "gradcam": "xaibench.explainers.feature_maps.class_activation:GradCAM",

@@ -16,7 +16,7 @@ PROMISE_ZERO = {
     "pfi", "integrated_gradients", "saliency", "guided_backprop", "guided_gradcam", "deconvolution", "deeplift",
     "shapley_sampling", "gradient_shap", "deep_shap", "lrp", "deep_taylor", "lrp_epsilon", "lrp_gamma",
     "lrp_alpha_beta", "pattern_net", "pattern_attribution", "input_x_gradient", "smoothgrad", "occlusion",
-    "smoothgrad_squared", "vargrad", "expected_gradients", "random_baseline_ig", "guided_ig", "blur_ig", "sobol",
+    "smoothgrad_squared", "vargrad", "expected_gradients", "random_baseline_ig", "guided_ig", "blur_ig", "ig2", "sobol",
 }  # fmt: skip
 #: These estimate, enlarge a coarse map, or look at no network: that they leak is what the others are held against.
 LEAK = {

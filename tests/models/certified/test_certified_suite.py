@@ -16,6 +16,7 @@ from xaibench.runner.store.result_store import Store
 
 #: Explainers that came after the suite, whose published scores are of the others.
 NEWER = {
+    "ig2",
     "hirescam",
     "xgradcam",
     "ablationcam",
