@@ -146,7 +146,7 @@ class IG2(Repeating, Attribution):
         return torch.cat(found), torch.cat(said)
 
     def _references(self, images: Tensor, said: Tensor, targets: Tensor) -> Tensor:
-        """Which of the B images kept are each image's, ``[N, n_references]``; of its own class only if no others are."""
+        """Which of the B images kept are each image's, ``[N, n_references]``; of its own class only if no other is."""
         drawn = np.stack([rng.permutation(len(said)) for rng in sample_generators(self.seed, images)])
         order = torch.from_numpy(drawn).to(said.device)
         own = (said[order] == targets[:, None]).long()
