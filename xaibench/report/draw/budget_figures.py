@@ -29,12 +29,14 @@ class BudgetScore:
             their 95 % intervals are added as squares.
         high: Upper end.
         place: Among all methods at that budget and those that have none; 1 is the best mean. 0 of a control.
+        of: How many these are.
     """
 
     mean: float
     low: float
     high: float
     place: int = 0
+    of: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class _Placed:
         own = self._means[name]
         others = [self._means[other].mean for other in (*names, *self._alone)]
         better = sum(self._sign * mean > self._sign * own.mean for mean in others)
-        return BudgetScore(own.mean, own.low, own.high, better + 1)
+        return BudgetScore(own.mean, own.low, own.high, better + 1, len(others))
 
 
 def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
