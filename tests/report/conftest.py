@@ -201,6 +201,22 @@ def save_small(figure, kind):
     return buffer.getvalue()
 
 
+@pytest.fixture
+def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
+    """A run with a network that the paper does not have, beside each CNN and with its scores turned round."""
+    folder = Path(shutil.copytree(few_cells_run, tmp_path / "four"))
+    scores = pd.read_parquet(folder / "scores.parquet")
+    column = scores[scores["model"] == "cnn"].assign(model="vit", value=lambda rows: 1 - rows["value"])
+    pd.concat([scores, column]).to_parquet(folder / "scores.parquet")
+    for name in ("accuracy.csv", "trainings.csv"):
+        rows = pd.read_csv(folder / name)
+        pd.concat([rows, rows[rows["model"] == "cnn"].assign(model="vit")]).to_csv(folder / name, index=False)
+    parts = json.loads((folder / "parts.json").read_text())
+    parts["models"]["vit"] = parts["models"]["cnn"] | {"label": "ViT"}
+    (folder / "parts.json").write_text(json.dumps(parts))
+    return folder
+
+
 @pytest.fixture(scope="session")
 def shared_page(shared_run: Path) -> str:
     """The page of ``shared_run``, written beside it."""

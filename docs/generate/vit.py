@@ -1,0 +1,118 @@
+"""The small vision transformer in the cells of XAI-TRIS: writes docs/vit.md.
+
+xaibench run xai-tris-8x8 --model vit && python docs/generate/vit.py runs/xai-tris-8x8
+
+Any number of run folders, of both sizes; each has a section by the name of its suite, and sections of other suites stay
+as they are. Of a run that has the other networks too, their best stands beside the transformer.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+from findings import BEGIN, CARDS, END, WIDE, sections
+from papers import table
+
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.run_results import RunResults, place, read_run
+from xaibench.runner.stages.gathering import LEARNED
+
+PAGE = Path(__file__).parents[1] / "vit.md"
+MODEL = "vit"
+SUITES = ("xai-tris-8x8", "xai-tris-64x64")
+
+HEAD = """# A transformer on XAI-TRIS
+
+The XAI-TRIS paper explains a linear model, a perceptron and a convolutional network. Here a small vision transformer
+([`vit`](models.md)) stands in the same cells: images in patches, a class token, learned positions, two blocks of
+self-attention. It is a column on request, with the explainers that are made for transformers, and no finding of the
+paper is held against it. Made by `python docs/generate/vit.py RUN`, with any run folder that has it.
+"""
+
+
+def section(run: RunResults) -> str:
+    """Accuracies, then the mean of every explainer by every metric."""
+    seeds = run.trainings[run.trainings["model"] == MODEL].groupby(["scenario", "background"], observed=True)
+    sets, drawn = seeds["data_seed"].nunique().max(), seeds["seed"].nunique().max()
+    scored = run.scores[run.scores["correct"] & (run.scores["model"] == MODEL)]
+    counts = scored.groupby(["scenario", "background", "data_seed"], observed=True)["sample"].nunique()
+    parts = [f"\n## {run.title}\n\n    xaibench run {run.suite} --model {','.join(run.models)}\n\n"]
+    parts.append(
+        f"Test accuracy in percent over {_count(sets, 'data set')} a cell and {_count(drawn, 'training')} on each. A "
+        f"network counts as having learned its task from {LEARNED:.0f} % on, as in the paper; one that has not is not "
+        "scored.\n"
+    )
+    parts.append(f"\n{CARDS.format(accuracies(run))}\n")
+    parts.append(
+        f"\nScored are {counts.min()} to {counts.max()} samples a data set, those that every explained network of it "
+        "classifies correctly.\n"
+    )
+    for name, part in run.metrics.items():
+        if not part.skill_of:
+            parts.append(f"\n### {part.label} on the transformer\n\n{WIDE.format(means(run, name))}\n")
+    return "".join(parts)
+
+
+def accuracies(run: RunResults) -> str:
+    """A row a cell: all its trainings, and the best mean of the other networks of the run."""
+    others = run.accuracy[run.accuracy["model"] != MODEL]
+    rows = []
+    for (scenario, background), group in _by_cell(run.trainings[run.trainings["model"] == MODEL]):
+        reached = group["test_accuracy"]
+        spread = f" ± {reached.std():.1f}" if len(reached) > 1 else ""
+        beside = others[(others["scenario"] == scenario) & (others["background"] == background)]
+        best = "–" if beside.empty else f"{beside['mean'].max():.1f}"
+        learned = f"{int((reached >= LEARNED).sum())} of {len(reached)}"
+        extent = f"{reached.min():.1f} to {reached.max():.1f}"
+        rows.append([f"{place(scenario)} {place(background)}", f"{reached.mean():.1f}{spread}", extent, learned, best])
+    return table(["cell", "mean and spread", "lowest to highest", "learned", "best other network"], rows)
+
+
+def means(run: RunResults, metric: str) -> str:
+    """A row an explainer, a column a cell; in parentheses the best of the other networks."""
+    summary = summarise(run)
+    mine = summary[(summary["metric"] == metric) & (summary["model"] == MODEL)]
+    up = run.metrics[metric].higher_is_better
+    others = summary[(summary["metric"] == metric) & (summary["model"] != MODEL)]
+    cells = [cell for cell, _ in _by_cell(mine)]
+    value = mine.set_index(["scenario", "background", "explainer"])["mean"].to_dict()
+    groups = others.groupby(["scenario", "background", "explainer"], observed=True)["mean"]
+    best = (groups.max() if up else groups.min()).to_dict()
+    rows = []
+    for name, part in run.explainers.items():
+        found = [(value.get((*cell, name)), best.get((*cell, name))) for cell in cells]
+        if any(own is not None for own, _ in found):
+            rows.append([part.label + (" (control)" if part.control else ""), *(_beside(*pair) for pair in found)])
+    return table(["", *(f"{place(scenario)} {place(background)}" for scenario, background in cells)], rows)
+
+
+def _by_cell(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    return [(cell, group) for cell, group in rows.groupby(["scenario", "background"], observed=True, sort=False)]
+
+
+def _beside(own: float | None, best: float | None) -> str:
+    shown = "–" if own is None or pd.isna(own) else f"{own:.2f}"
+    return shown if best is None or pd.isna(best) else f"{shown} ({best:.2f})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
+
+
+def page(before: str, runs: list[RunResults]) -> str:
+    """The page with the sections of these runs, and of other suites as they were."""
+    if strange := [run.suite for run in runs if run.suite not in SUITES or MODEL not in run.models]:
+        raise SystemExit(
+            f"No transformer in a run of {', '.join(strange)}; run {' or '.join(SUITES)} with --model vit."
+        )
+    found = sections(before) | {run.suite: section(run) for run in runs}
+    return "\n".join(
+        [HEAD, *(f"{BEGIN.format(name)}{found[name]}{END.format(name)}\n" for name in SUITES if name in found)]
+    )
+
+
+if __name__ == "__main__":
+    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    PAGE.write_text(page(before, [read_run(Path(run)) for run in sys.argv[1:]]), encoding="utf-8")

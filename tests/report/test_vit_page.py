@@ -1,0 +1,53 @@
+"""The page of the transformer in the cells of XAI-TRIS: made from a run folder, other suites' sections left alone."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from xaibench.report.read.run_results import read_run
+
+GENERATE = Path(__file__).parents[2] / "docs" / "generate"
+
+
+@pytest.fixture
+def generator(monkeypatch):
+    monkeypatch.syspath_prepend(GENERATE)
+    yield importlib.import_module("vit")
+    for name in ("vit", "findings", "papers"):
+        sys.modules.pop(name)
+
+
+def row(text, start):
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {start} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_its_numbers_are_those_of_the_run(generator, four_columns, few_cells_run):
+    run = read_run(four_columns)
+    text = generator.page("", [run])
+    reached = run.trainings.query("model == 'vit' and scenario == 'lin'")["test_accuracy"]
+    others = run.accuracy.query("model != 'vit' and scenario == 'lin' and background == 'corr'")["mean"]
+    assert row(text, "LIN CORR") == [
+        "LIN CORR",
+        f"{reached.mean():.1f} ± {reached.std():.1f}",
+        f"{reached.min():.1f} to {reached.max():.1f}",
+        f"{(reached >= 80).sum()} of {len(reached)}",
+        f"{others.max():.1f}",
+    ]
+    scores = run.scores.query("correct and metric == 'emd_perf' and explainer == 'saliency' and scenario == 'lin'")
+    scores = scores[scores["background"] == "corr"]
+    means = scores.groupby("model", observed=True)["value"].mean()
+    emd = text.split("### EMD_perf on the transformer")[1].split("###")[0]
+    assert row(emd, "Saliency")[1] == f"{means['vit']:.2f} ({means.drop('vit').max():.2f})"
+    assert "WHITE" not in emd, "a column for each cell that has it"
+    with pytest.raises(SystemExit, match=r"No transformer in a run of xai-tris-8x8; run xai-tris-8x8 or"):
+        generator.page("", [read_run(few_cells_run)])
+
+
+def test_sections_of_other_suites_stay(generator, four_columns):
+    before = f"{generator.BEGIN.format('xai-tris-64x64')}kept{generator.END.format('xai-tris-64x64')}"
+    text = generator.page(before, [read_run(four_columns)])
+    assert before in text
+    assert text.index(generator.BEGIN.format("xai-tris-8x8")) < text.index(before)
