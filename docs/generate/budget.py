@@ -25,6 +25,7 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, read_run
 from xaibench.runfolder.tables import CELL
+from xaibench.runner import load_suite
 
 DOCS = Path(__file__).parents[1]
 PAGE, IMAGES = DOCS / "budget.md", DOCS / "images"
@@ -51,8 +52,8 @@ and 10,000 passes, and Kernel SHAP and LIME at the 25 and 50 samples of the rele
 show every metric; here is one of each. Lines are means over the cells, bands their 95 % intervals, dots methods whose
 cost is no choice, dashed the best control, grey the other methods. In the tables: the mean, its interval, and the place
 among the methods at that budget and those whose cost is no choice. Differences are paired by sample, with a 95 %
-interval. Made by `python docs/generate/budget.py` from runs of these suites, with as few samples as are stated, on two
-cores.
+interval. Made by `python docs/generate/budget.py` from runs of these suites on two cores, with few samples, and where
+`--explainers` is stated with some of the methods, or without their largest budgets.
 """
 
 SECTION = """
@@ -75,7 +76,7 @@ SECTIONS = {
     "budget-certified": ("Certified networks", "xaibench run budget-certified --samples {samples}", "use_ap"),
     "budget-photographs": (
         "Photographs",
-        "xaibench run budget-photographs --root DIR --model efficientnet_lite0 --samples {samples} --explainers ...",
+        "xaibench run budget-photographs --root DIR --model efficientnet_lite0 --samples {samples}",
         "insertion",
     ),
 }
@@ -157,10 +158,9 @@ def found(run: RunResults, scores: BudgetScores) -> str:
         better = mean if metric.higher_is_better else -mean
         text = f"{name} ({by(mean, half)})"
         (moved if abs(mean) > half else still).append((better, text))
-    most = scores.budgets[-1]
     if moved:
         texts = ", ".join(text for _, text in sorted(moved, reverse=True))
-        said.append(f"- From its fewest passes, 100 or more, to {most:,} these change by more than chance: {texts}.")
+        said.append(f"- From its fewest passes, 100 or more, to its most these change by more than chance: {texts}.")
     if still:
         said.append(f"- These do not: {', '.join(text for _, text in sorted(still, reverse=True))}.")
     if taus := list(orders(scores)):
@@ -190,11 +190,12 @@ def section(run: RunResults) -> str:
     images = run.scores[run.scores["correct"]].groupby([*CELL, "data_seed"], observed=True)["sample"].nunique()
     samples = run.settings["explaining"]["samples"]
     sets = run.scores["data_seed"].nunique()
+    fewer = len(run.settings["explainers"]) < len(load_suite(run.suite)[0].explainers)
     what = f"{scores.cells} cells of {sets} data sets" if sets > 1 else "One set"
     what += f", {int(images.sum()):,} images, {len(scores.methods)} methods at several budgets."
     text = SECTION.format(
         title=title,
-        command=command.format(samples=samples),
+        command=command.format(samples=samples) + (" --explainers ..." if fewer else ""),
         what=what,
         metric=part.label,
         direction="higher is better" if part.higher_is_better else "lower is better",
