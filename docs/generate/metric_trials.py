@@ -41,9 +41,15 @@ SHOWN = {"passes": "passes", "coarse": "**coarse**", "fails": "**fails**"}
 #: A mean of a run is over so many, and more.
 SAMPLES = 50
 #: Take longer than all others together: an eighth of the draws.
-SLOW = ("road", "data_consistency", "sensitivity_max", "f_fidelity")
-#: What the oracle is the map of, where a metric must be told: the Shapley values are those of the logit.
-GIVEN: dict[str, dict[str, Any]] = {"completeness_error": {"output": "identity"}}
+SLOW = (
+    *("road", "f_fidelity", "data_consistency", "sensitivity_max"),
+    *("smooth_mprt", "efficient_mprt", "random_logit"),
+)
+#: What a metric must be told: the oracle is the map of the logit; maps of linear networks have no noise to smooth away.
+GIVEN: dict[str, dict[str, Any]] = {
+    "completeness_error": {"output": "identity"},
+    "smooth_mprt": {"n_samples": 5},
+}
 
 
 def jobs(draws: int, seed: int, only: Collection[str]) -> Iterator[tuple[list[str], str, int, int]]:

@@ -1,7 +1,11 @@
 """Small networks for tests of what asks a model: some thousand parameters, random but fixed weights."""
 
+import copy
+
 import torch
 from torch import nn
+
+from xaibench.metrics.shared.model_inputs import draw
 
 
 def small_cnn(channels=2, classes=3, seed=0, norm=True):
@@ -27,3 +31,13 @@ def batch(n=5, channels=2, size=(7, 6), classes=3, seed=0):
     images = torch.randn(n, channels, *size, generator=generator)
     maps = torch.randn(n, *size, generator=generator)
     return images, maps, torch.randint(0, classes, (n,), generator=generator)
+
+
+def forgotten(model, places):
+    """The states of a network whose layers forget one after the other, in this order, as the library draws them."""
+    twin = copy.deepcopy(model)
+    with torch.random.fork_rng():
+        for index, place in enumerate(places):
+            torch.manual_seed(int(draw(0, index).integers(2**63)))
+            twin[place].reset_parameters()
+            yield copy.deepcopy(twin)

@@ -46,6 +46,9 @@ METRICS = Registry(
         "data_consistency": "xaibench.metrics.explainer.stability:data_consistency",
         "sensitivity_max": "xaibench.metrics.explainer.stability:sensitivity_max",
         "parameter_randomisation": "xaibench.metrics.explainer.randomisation:parameter_randomisation",
+        "smooth_mprt": "xaibench.metrics.explainer.smooth_randomisation:smooth_mprt",
+        "efficient_mprt": "xaibench.metrics.explainer.efficient_randomisation:efficient_mprt",
+        "random_logit": "xaibench.metrics.explainer.logit_randomisation:random_logit",
     },
     aliases={
         "relevance_rank_accuracy": "topk_precision",
@@ -56,5 +59,6 @@ METRICS = Registry(
         "dice": "f1",
         "gini": "sparseness",
         "entropy": "complexity",
+        "mprt": "parameter_randomisation",
     },
 )

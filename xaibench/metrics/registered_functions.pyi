@@ -1,5 +1,8 @@
 # Written by docs/generate/typing_stubs.py from the table of metrics.
+from xaibench.metrics.explainer.efficient_randomisation import efficient_mprt as efficient_mprt
+from xaibench.metrics.explainer.logit_randomisation import random_logit as random_logit
 from xaibench.metrics.explainer.randomisation import parameter_randomisation as parameter_randomisation
+from xaibench.metrics.explainer.smooth_randomisation import smooth_mprt as smooth_mprt
 from xaibench.metrics.explainer.stability import data_consistency as data_consistency
 from xaibench.metrics.explainer.stability import sensitivity_max as sensitivity_max
 from xaibench.metrics.map.concentration import complexity as complexity

@@ -11,7 +11,14 @@ from oracles.networks import batch, small_cnn
 from oracles.simple_explainers import constant, nothing, saliency
 from torch import nn
 
-from xaibench.metrics import data_consistency, parameter_randomisation, sensitivity_max
+from xaibench.metrics import (
+    data_consistency,
+    efficient_mprt,
+    parameter_randomisation,
+    random_logit,
+    sensitivity_max,
+    smooth_mprt,
+)
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
 METRICS = {
@@ -19,7 +26,13 @@ METRICS = {
     "data_consistency, relative": partial(data_consistency, n_samples=4, relative=True),
     "sensitivity_max": partial(sensitivity_max, n_samples=4, radius=0.2),
     "parameter_randomisation": parameter_randomisation,
+    "smooth_mprt": partial(smooth_mprt, n_samples=2),
+    "efficient_mprt": efficient_mprt,
+    "random_logit": random_logit,
+    "random_logit, spearman": partial(random_logit, similarity="spearman"),
 }
+#: Those that ask how alike two maps are: of a map that knows nothing, they are the same.
+ALIKE = [metric for name, metric in METRICS.items() if name.startswith(("parameter", "smooth", "random"))]
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
 
@@ -34,7 +47,7 @@ def test_the_best_and_the_undefined(case, metric):
     _, model, images, targets = case
     score = metric(constant, model, images, targets)
     # A map that knows nothing does not change: consistent and insensitive, but it fails the sanity check.
-    assert score == (1.0 if metric is parameter_randomisation else 0.0)
+    assert score == pytest.approx(1.0 if metric in ALIKE else 0.0, abs=1e-12)
     if metric is METRICS["data_consistency"]:
         assert metric(nothing, model, images, targets) == 0
     else:

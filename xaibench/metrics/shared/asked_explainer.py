@@ -31,6 +31,7 @@ class Explained:
 
     Attributes:
         model: The copy, in evaluation mode; the explainer sees what is done to it.
+        classes: K.
 
     Raises:
         ValueError: If the model does not return ``[N, K]``, or a target is no class of it.
@@ -48,27 +49,22 @@ class Explained:
         # A copy made in inference mode could never have a gradient.
         with torch.inference_mode(False), computing(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
-            Classifier(self.model, "identity", 1).look(samples)
+            self.classes = Classifier(self.model, "identity", 1).look(samples).shape[1]
         self._explainer, self._samples = explainer, samples
         self._batch_size = batch_size or len(samples)
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """The checked maps ``[N, H, W]`` of these images, float64 on the CPU."""
-        size = self._batch_size
+    def __call__(self, images: Tensor, targets: Tensor | None = None) -> Tensor:
+        """The checked maps ``[N, H, W]`` of these images and of the samples' or other classes, float64 on the CPU."""
+        size, classes = self._batch_size, self._samples.targets if targets is None else targets
         parts = [slice(start, start + size) for start in range(0, len(images), size)]
-        return torch.cat([self._maps(images[part], part) for part in parts])
+        return torch.cat([self._maps(images[part], classes[part], part) for part in parts])
 
-    def _maps(self, images: Tensor, part: slice) -> Tensor:
+    def _maps(self, images: Tensor, targets: Tensor, part: slice) -> Tensor:
         # What is made in inference mode can never have a gradient again, which explainers need.
         with torch.inference_mode(False), torch.enable_grad(), computing(device=images.device):
-            images = images.clone() if images.is_inference() else images
+            images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
             with drawing_as(self._samples.images[part]):  # other images, but not other random numbers
-                maps = (
-                    torch.as_tensor(self._explainer(self.model, images, self._samples.targets[part]))
-                    .detach()
-                    .double()
-                    .cpu()
-                )
+                maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
         if maps.shape != (len(images), *images.shape[-2:]):
             raise ValueError(
                 f"The explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."

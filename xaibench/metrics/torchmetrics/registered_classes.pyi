@@ -108,6 +108,16 @@ class EMDSkill(TruthScore):
         time_limit: float | None = ...,
     ) -> None: ...
 
+class EfficientMPRT(ExplainerScore):
+    def __init__(
+        self,
+        *,
+        n_bins: int = ...,
+        magnitude: bool = ...,
+        seed: int = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
 class F1(TruthScore):
     def __init__(
         self,
@@ -235,6 +245,16 @@ class ROAD(ModelScore):
         batch_size: int | None = ...,
     ) -> None: ...
 
+class RandomLogit(ExplainerScore):
+    def __init__(
+        self,
+        *,
+        similarity: Any = ...,
+        magnitude: bool = ...,
+        seed: int = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
 class Recall(TruthScore):
     def __init__(
         self,
@@ -268,6 +288,17 @@ class SensitivityMax(ExplainerScore):
         *,
         radius: float = ...,
         n_samples: int = ...,
+        seed: int = ...,
+        batch_size: int | None = ...,
+    ) -> None: ...
+
+class SmoothMPRT(ExplainerScore):
+    def __init__(
+        self,
+        *,
+        n_samples: int = ...,
+        noise: float = ...,
+        magnitude: bool = ...,
         seed: int = ...,
         batch_size: int | None = ...,
     ) -> None: ...
