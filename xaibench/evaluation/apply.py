@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo
 from xaibench.evaluation.evaluation_checks import as_float64, check_parameters, check_scores, name_of
 from xaibench.evaluation.kept_maps import as_kept
@@ -99,7 +98,6 @@ class AppliedExplainer:
         reference = bool(getattr(getattr(part, "info", None), "reference", False))
         if reference and distribution is not None and getattr(part, "distribution", None) is None:
             given.setdefault("distribution", distribution())
-        check_count("budget", self._settings.get("budget"), least=0, none="for as many passes as it takes")
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
         self._fitting = fit or (lambda part, network, training: part.fit(network, training()))
@@ -109,6 +107,13 @@ class AppliedExplainer:
         self.name: str = EXPLAINERS.name_of(part) or (explainer if isinstance(explainer, str) else name_of(part))
         self.info = getattr(part, "info", None)
         self.control = bool(getattr(self.info, "control", False))
+
+    def check_budget(self, images: Tensor) -> None:
+        """Raise a ValueError where its budget does not suffice for images of this size."""
+        from xaibench.explainers.budgets import shares
+
+        if "budget" in self._settings:
+            shares(self._part, self._settings["budget"], images)
 
     def meet(self, model: nn.Module) -> None:
         """Look at the user's own network before it is copied: a layer given as a module is known by name from then on.

@@ -57,7 +57,7 @@ def test_the_suite_as_it_stands_can_be_planned(tmp_path):
         ("n_steps = 3", "n_stps = 3", r"line 18, \[explainers\] ig: .*no parameter 'n_stps'; did you mean 'n_steps'"),
         ("n_steps = 3", 'n_steps = "3"', r"line 18, \[explainers\] ig: n_steps is '3'; expected a whole number\."),
         ("n_steps = 3", "budget = 0.5", r"line 18, \[explainers\] ig: budget is 0.5; expected a whole number\."),
-        ("n_steps = 3", "budget = -1", r"line 18, \[explainers\] ig: budget=-1: expected an integer of at least 0"),
+        ("n_steps = 3", "budget = -1", r"line 18, \[explainers\] ig: .*: got budget=-1, expected at least 2"),
         (
             "n_steps = 3",
             "budget = 1",

@@ -97,14 +97,9 @@ def _check_budget(part: NamedPart, dataset: str, cell: Cell, suite: Suite) -> No
         return
     import torch
 
-    from xaibench.explainers import build
-    from xaibench.explainers.budgets import shares
-
-    common = stated_types(AppliedExplainer.takes())
-    own = {name: value for name, value in part.parameters.items() if name not in common}
     shape = image_shape(dataset, Frozen.keywords(suite.data.parameters, cell.data))
     with _named(suite.origin.place(f"[explainers] {part.name}", "explainers", part.name), ("budget",)):
-        shares(build(part.use, **own), part.parameters["budget"], torch.zeros(1, *shape))
+        AppliedExplainer(part.use, part.parameters).check_budget(torch.zeros(1, *shape))
 
 
 def _check_metric(part: NamedPart, suite: Suite) -> None:
