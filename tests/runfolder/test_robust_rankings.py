@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,15 @@ def test_it_says_which_settings_agree_least_and_what_follows():
     assert "tau 0.50 (0.40 to 0.50), below 0.8" in found.sentence()
     assert ranking(least=0.8).single
     assert "one order under 3 settings" in ranking(least=0.8).sentence()
+
+
+def test_what_only_one_setting_states_goes_with_what_differs():
+    settings = ({"cut": "pixels"}, {"cut": "grid", "n": 16}, {"cut": "pixels", "metric": "insertion"})
+    found = dataclasses.replace(ranking(), settings=settings)
+    assert found.by_parameter == {"cut": (1, 0), "metric": (2, 0)}
+    assert found.words(1, 0) == "cut=grid"
+    assert found.words(2, 0) == "metric=insertion"
+    assert found.words(0, 2) == "as it is"
 
 
 def test_what_is_kept_comes_back_beside_what_was_there(tmp_path):

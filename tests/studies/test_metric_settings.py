@@ -69,7 +69,8 @@ def test_settings_are_scored_on_the_maps_that_are_there(folder):
 def test_insertion_on_the_same_baseline_is_the_other_order(folder):
     grid = [{"baseline": 0.0}, {"metric": "insertion", "baseline": 0.0, "steps": 4}]
     found = xb.robust_ranking(folder, "removal", grid, workers=1)
-    assert [one.get("metric") for one in found.settings] == [None, "insertion"]
+    assert [one["metric"] for one in found.settings] == ["removal", "insertion"]
+    assert found.by_parameter == {"metric": (1, 0)}
     assert found.mean_ranks.min(axis=1).tolist() >= [1, 1]
 
 

@@ -61,14 +61,18 @@ class RobustRanking:
 
     @property
     def by_parameter(self) -> dict[str, tuple[int, int]]:
-        """Of each parameter, the two settings that agree least of those that differ in it alone."""
+        """Of each parameter, the two settings that agree least of those that differ in it alone.
+
+        What one of two states and the other does not goes with what they state differently, as the number of segments
+        goes with the segmentation; by itself it counts where they differ in nothing else.
+        """
         found = {}
         for name in dict.fromkeys(name for setting in self.settings for name in setting):
             pairs = [
                 (i, j)
                 for i, one in enumerate(self.settings)
                 for j, other in enumerate(self.settings[:i])
-                if {key for key in {*one, *other} if one.get(key) != other.get(key)} == {name}
+                if _differing(one, other) == {name}
             ]
             if pairs:
                 found[name] = min(pairs, key=lambda pair: np.nan_to_num(self.tau[pair], nan=np.inf))
@@ -85,8 +89,8 @@ class RobustRanking:
             As ``baseline=blur, steps=28``.
         """
         own = self.settings[setting]
-        other = {} if beside is None else self.settings[beside]
-        said = {name: value for name, value in own.items() if beside is None or other.get(name) != value}
+        differs = own.keys() if beside is None else _differing(own, self.settings[beside])
+        said = {name: value for name, value in own.items() if name in differs}
         return ", ".join(f"{name}={value}" for name, value in said.items()) or "as it is"
 
     def sentence(self) -> str:
@@ -109,6 +113,11 @@ class RobustRanking:
         rows = [(name, f"{self.tau[pair]:.2f}") for name, pair in self.by_parameter.items()]
         title = f"{self.metric}: least Kendall's tau of the methods' orders, parameter by parameter"
         return html_table(rows, title=title, notes=[self.sentence()])
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """The parameters in which two settings differ."""
+    return {key for key in one.keys() & other.keys() if one[key] != other[key]} or set(one.keys() ^ other.keys())
 
 
 def write_robust(folder: Path, ranking: RobustRanking) -> None:

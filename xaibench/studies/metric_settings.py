@@ -98,6 +98,8 @@ def robust_ranking(
     if done.failures:
         job, error = next(iter(done.failures.items()))
         raise ValueError(f"{len(done.failures)} jobs failed, of which the first is {job}: {error}")
+    if any("metric" in setting for setting in settings):  # then it is a parameter like the others
+        names = {name: {"metric": metric} | setting for name, setting in names.items()}
     found = rank_robustness(read_run(asked), called, names)
     write_robust(folder, found)
     return found
