@@ -67,7 +67,8 @@ def accuracies(run: RunResults) -> str:
         learned = f"{int((reached >= LEARNED).sum())} of {len(reached)}"
         extent = f"{reached.min():.1f} to {reached.max():.1f}"
         rows.append([f"{place(scenario)} {place(background)}", f"{reached.mean():.1f}{spread}", extent, learned, best])
-    return table(["cell", "mean and spread", "lowest to highest", "learned", "best other network"], rows)
+    heads = ["cell", "mean and spread", "lowest to highest", "learned", "best other network"]
+    return table(heads, rows) if len(others) else table(heads[:-1], [row[:-1] for row in rows])
 
 
 def means(run: RunResults, metric: str) -> str:
