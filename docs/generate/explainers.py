@@ -188,6 +188,8 @@ def passes(name: str) -> str:
         return str(part.info.passes)
     if name in PASSES:
         return PASSES[name]
+    if not hasattr(part, "counted"):
+        return "not stated"
     return f"{part.each} `{part.counted}`" if part.each > 1 else f"`{part.counted}`"
 
 

@@ -2,7 +2,9 @@
 
 xaibench run pets --root DIR
 xaibench run saliency-bench --root DIR --model efficientnet_lite0 --out runs/head
-python docs/generate/pets.py runs/pets [runs/head]
+python docs/generate/pets.py runs/pets [runs/head [runs/lite1 ...]]
+
+The runs after that of the trained head are of other networks, with --model and --explainers.
 """
 
 from __future__ import annotations
@@ -65,6 +67,12 @@ TRAINED = """
 The paper's own pipeline, `xaibench run saliency-bench --root DIR --model efficientnet_lite0`: a new last layer, trained
 for 30 epochs on 60 % of the images, RISE with 4,000 masks, 224 steps; {images} of the test images explained. It tells
 {accuracy:.1f} % of all test images right. Means with 95 % intervals; the paper's for cat and dog (ResNet-18) below.
+"""
+
+OTHERS = """
+## Other networks
+
+The same images and metrics, with fewer methods: whether what is found depends on the network.
 """
 
 VERDICTS = """
@@ -144,19 +152,30 @@ def trained(run: RunResults) -> str:
     return "".join([text, "\n", WIDE.format(scores(run, summary)), "\n", WIDE.format(beside(run, summary)), "\n"])
 
 
-def page(run: RunResults, head: RunResults | None = None) -> str:
-    """The whole page; with the section on a trained head where that was run."""
+def other(run: RunResults) -> str:
+    """The scores of a run with another network."""
+    summary, _ = infer(run, summarise(run))
+    images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
+    label = run.models[str(run.accuracy["model"].iloc[0])].label
+    right = f"{float(run.accuracy['mean'].iloc[0]):.1f} % of the test images right, {images} of them explained."
+    return f"\n### {label}\n\n{right}\n\n{WIDE.format(scores(run, summary))}\n"
+
+
+def page(run: RunResults, head: RunResults | None = None, *others: RunResults) -> str:
+    """The whole page; with the sections on a trained head and on other networks where they were run."""
     summary, _ = infer(run, summarise(run))
     found = claims(run)
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     parts = [HEAD.format(images=images, accuracy=float(run.accuracy["mean"].iloc[0]))]
     parts += [SCORES, "\n", WIDE.format(scores(run, summary)), "\n"]
     parts += [BESIDE, "\n", WIDE.format(beside(run, summary)), "\n"]
-    parts += [AGREEMENT, "\n", agreement(run), "\n", trained(head) if head else "", VERDICTS]
+    parts += [AGREEMENT, "\n", agreement(run), "\n", trained(head) if head else ""]
+    parts += [OTHERS, *map(other, others)] if others else []
+    parts.append(VERDICTS)
     for metric in dict.fromkeys(claim.metric for claim in found):
         parts.append(f"\n### {run.metrics[metric].label}\n\n{CARDS.format(verdicts(found, metric))}\n")
     return "".join(parts)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(*(read_run(Path(folder)) for folder in sys.argv[1:3])), encoding="utf-8")
+    PAGE.write_text(page(*(read_run(Path(folder)) for folder in sys.argv[1:])), encoding="utf-8")

@@ -87,7 +87,7 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.interface import Attribution, target_gradient
 
 
-@described(ExplainerInfo("Added Gradient", family="Gradients", citation="Nobody: Added by a test, 2024."))
+@described(ExplainerInfo("Added Gradient", family="Gradients", citation="Nobody: Added by a test, 2024.", passes=2))
 @dataclass(frozen=True, kw_only=True)
 class AddedGradient(Attribution):
     """The gradient of the target's output by the image, times a factor.
