@@ -27,7 +27,8 @@ single rank by that metric says more about the setting than about the methods.
     import xaibench as xb
 
     run = xb.runner.run("xai-tris-8x8", metrics=["deletion", "road"])
-    found = xb.robust_ranking(run, "deletion", {{"baseline": [0.0, "blur"], "segmentation": ["pixels", "grid"]}})
+    grid = {{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}
+    found = xb.robust_ranking(run, "deletion", grid)
     found.single            # False: no single order
     found.tau               # Kendall's tau-b between the orders of every two settings
 
