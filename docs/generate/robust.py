@@ -65,9 +65,9 @@ def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
             label,
             what,
             f"{found.words(j, i)} · {found.words(i, j)}",
-            f"**{found.tau[i, j]:.2f}**" if found.tau[i, j] < AGREED else f"{found.tau[i, j]:.2f}",
+            f"{found.tau[i, j]:.2f}" if found.agree((i, j)) else f"**{found.tau[i, j]:.2f}**",
             f"{found.low[i, j]:.2f} to {found.high[i, j]:.2f}",
-            "yes" if found.tau[i, j] >= AGREED else "no",
+            "yes" if found.agree((i, j)) else "no",
         ]
         for what, (i, j) in pairs.items()
     ]

@@ -57,7 +57,18 @@ class RobustRanking:
     @property
     def single(self) -> bool:
         """Whether the metric has one order: whether every two settings agree to a tau of 0.8 or more."""
-        return bool(self.tau[self.least] >= AGREED)
+        return self.agree(self.least)
+
+    def agree(self, pair: tuple[int, int]) -> bool:
+        """Whether two settings put the methods in one order.
+
+        Args:
+            pair: Their places among the settings.
+
+        Returns:
+            Whether their tau is 0.8 or more.
+        """
+        return bool(self.tau[pair] >= AGREED)
 
     @property
     def by_parameter(self) -> dict[str, tuple[int, int]]:

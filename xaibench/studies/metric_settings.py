@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xaibench.core.messages import unknown
-from xaibench.report.numbers.setting_ranks import product_of, rank_robustness
+from xaibench.report.numbers.setting_ranks import rank_robustness
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.descriptions import SUITE, read_suite
 from xaibench.runfolder.robust_rankings import RobustRanking, write_robust
@@ -106,11 +107,12 @@ def robust_ranking(
 
 
 def _settings(grid: Grid) -> list[dict[str, Any]]:
+    """The settings that are given, or every combination of the values, one of each parameter."""
     if isinstance(grid, Mapping):
         for name, values in grid.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise ValueError(f"grid: got {name}={values!r}, expected a list of the values that {name} takes.")
-        return product_of(grid)
+        return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     return [dict(setting) for setting in grid]
 
 

@@ -90,3 +90,8 @@ def test_where_no_metric_has_one_order_nobody_has_a_place(small_run):
     assert board["mean_rank"].isna().all()
     assert "ranks best" not in " ".join(verdict(run, {next(iter(run.truths)): board}))
     assert write_report(small_run).is_file()
+
+
+def test_a_run_without_a_score_under_every_setting_is_refused(shared_run):
+    with pytest.raises(ValueError, match="got 0 methods with a score in each of 0 cells"):
+        rank_robustness(read_run(shared_run), "emd_perf", {**SETTINGS, "not_scored": {"power": 3}})

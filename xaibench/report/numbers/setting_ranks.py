@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,11 @@ from scipy.stats import rankdata
 from xaibench.report.numbers.inference import Floats, cell_matrices, resampled_means
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.robust_rankings import RobustRanking
+from xaibench.statistics.multiple_tests import LEVEL
 from xaibench.statistics.rank_agreement import kendall_tau
 
 #: Resamples behind the intervals.
 RESAMPLES = 400
-LEVEL = 0.95
 
 
 def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping[str, Any]]) -> RobustRanking:
@@ -41,8 +40,8 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
     names = list(settings)
     matrices = [cell for cell in cell_matrices(run) if set(names) <= set(cell.metrics)]
     means = resampled_means(matrices, RESAMPLES)
-    methods = [name for name, part in run.explainers.items() if not part.control]
     known = {name for cell in matrices for name in cell.methods}
+    methods = [name for name, part in run.explainers.items() if name in known and not part.control]
     there = [name for name in methods if all(_scored(cell, means[cell.cell], names, name) for cell in matrices)]
     if len(there) < 2:
         raise ValueError(
@@ -53,7 +52,7 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
     signs = np.array([-1.0 if directions[name] else 1.0 for name in names])[:, None]
     ranks = np.mean([rankdata(signs * _of(cell, means[cell.cell], names, there), axis=-1) for cell in matrices], axis=0)
     tau = kendall_tau(ranks)  # [1 + R, S, S]
-    low, high = np.nanquantile(tau[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    low, high = np.nanquantile(tau[1:], [LEVEL / 2, 1 - LEVEL / 2], axis=0)
     return RobustRanking(
         metric=metric,
         settings=tuple(dict(settings[name]) for name in names),
@@ -63,7 +62,7 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
         low=np.fmin(low, tau[0]),
         high=np.fmax(high, tau[0]),
         cells=len(matrices),
-        left_out=tuple(name for name in methods if name in known and name not in there),
+        left_out=tuple(name for name in methods if name not in there),
     )
 
 
@@ -74,13 +73,3 @@ def _of(cell: Any, means: Floats, names: Sequence[str], methods: Sequence[str]) 
 
 def _scored(cell: Any, means: Floats, names: Sequence[str], method: str) -> bool:
     return method in cell.methods and not np.isnan(_of(cell, means[:1], names, [method])).any()
-
-
-def product_of(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the values, one of each parameter.
-
-    Example:
-        >>> product_of({"baseline": [0.0, "blur"], "steps": [28]})
-        [{'baseline': 0.0, 'steps': 28}, {'baseline': 'blur', 'steps': 28}]
-    """
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
