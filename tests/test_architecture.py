@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "runfolder": {"core"},
     "runner": FOUNDATION | PARTS | {"statistics", "evaluation", "runfolder"},
     "report": FOUNDATION | {"statistics", "runfolder"},
-    "hub": FOUNDATION | {"data", "report", "runfolder"},
+    "hub": FOUNDATION | PARTS | {"evaluation", "runner", "report", "runfolder", "statistics"},
     "studies": FOUNDATION | {"runner", "report", "runfolder"},
     "compat": FOUNDATION | PARTS | {"evaluation"},
     "cli": FOUNDATION | PARTS | {"statistics", "evaluation", "runner", "report", "hub"},

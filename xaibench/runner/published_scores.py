@@ -62,7 +62,7 @@ class Published:
         Raises:
             SuiteError: If nothing can be compared.
         """
-        mine, theirs = _known(plan), self.about
+        mine, theirs = identity(plan), self.about
         made = [f"xaibench {theirs['xaibench']}", str(theirs["commit"] or "")[:10], theirs["finished"][:10]]
         found = [f"Beside the published scores of {self.name}: {', '.join(filter(None, made))}."]
         if plan.suite.name != self.name:
@@ -94,7 +94,7 @@ class Published:
         """The scores of the same images by the same metrics, of methods that the run does not have itself."""
         import pandas as pd
 
-        mine, scores = _known(plan), self.scores
+        mine, scores = identity(plan), self.scores
         same = {what: [name for name, key in mine[what].items() if self.about[what].get(name) == key] for what in _SAME}
         own = [part.name for part in plan.suite.explainers]
         models = list(dict.fromkeys(cell.model for cell in plan.cells))
@@ -209,7 +209,7 @@ def write_published(folder: Path, file: Path) -> None:
     rows["value"] = rows["value"].round(_DECIMALS).astype("float32")
     known, ran = read_parts(folder), read_environment(folder)
     where = {name: ran.get(name) for name in ("xaibench", "commit", "finished", "python", "versions", "machine")}
-    about: dict[str, Any] = {"suite": suite.name, **where, **_known(plan)}
+    about: dict[str, Any] = {"suite": suite.name, **where, **identity(plan)}
     about["explainers"] = {
         part.name: {
             "use": part.use,
@@ -227,7 +227,7 @@ def write_published(folder: Path, file: Path) -> None:
         pq.write_table(table, stream, compression="zstd", compression_level=19)
 
 
-def _known(plan: Plan) -> dict[str, dict[str, str]]:
+def identity(plan: Plan) -> dict[str, dict[str, str]]:
     """What decides the images, the networks and the measuring of a plan, each under its name."""
     how = plan.suite.explaining
     return {

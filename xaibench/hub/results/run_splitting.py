@@ -1,0 +1,245 @@
+"""From a run folder to results: one folder for each of its methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from xaibench.core.atomic_files import whole_file
+from xaibench.core.messages import listed, unknown
+from xaibench.hub.card_text import without_folders
+from xaibench.hub.licence import check_name
+from xaibench.hub.results.result_card import card_of, citation_of
+from xaibench.hub.results.result_manifest import (
+    CARD,
+    CITATION,
+    LICENCE,
+    MANIFEST,
+    METHOD,
+    Code,
+    Manifest,
+    Method,
+    ResultError,
+    SuiteVersion,
+    files_of,
+    sum_of_code,
+)
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartWords, read_parts
+from xaibench.runfolder.sample_file import PICTURES, read_samples, to_safetensors
+from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SCORES, TRAININGS, RunFolderError
+from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.published_scores import identity
+from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.toml_writing import to_toml
+
+#: Pictures of samples that are larger than this stay at home.
+_MOST_PICTURES = 8 << 20
+
+
+def results_of_run(
+    run: str | os.PathLike[str],
+    repository: str | os.PathLike[str],
+    *,
+    methods: Collection[str] | None = None,
+    about: Mapping[str, Mapping[str, Any]] | None = None,
+    source: Path | None = None,
+    code: Code | None = None,
+    round_name: str = "",
+    submitted: str | None = None,
+) -> list[Path]:
+    """Write a result for each method of a run: its scores, what they were made with, a card, and the manifest.
+
+    Args:
+        run: A folder that ``xaibench run`` wrote and finished.
+        repository: Below it each result lies at ``METHOD/SUITE@VERSION``; one that is there is replaced whole.
+        methods: Only these of its explainers; default all, controls too.
+        about: ``{method: fields of Method}`` that are not as the run has them, such as ``licence``.
+        source: A folder with the source of a method that is no part of the library.
+        code: Where that is developed, and in which state.
+        round_name: Of fresh seeds; empty for the suite's own.
+        submitted: The day; default today.
+
+    Returns:
+        The folders.
+
+    Raises:
+        RunFolderError: If it is no run folder, or one of its files is damaged.
+        ResultError: If a job of it failed, or it has no such method.
+        LicenceError: If a licence has a name that is none.
+    """
+    folder = Path(run)
+    parts = read_parts(folder)
+    if not parts.explainers or not (folder / SCORES.name).exists():
+        raise RunFolderError(f"{folder} is no run folder: it lacks {PARTS} or {SCORES.name}. `xaibench run` makes one.")
+    if len(failed := FAILURES.read(folder)):
+        raise ResultError(
+            f"{folder}: {len(failed)} jobs failed ({listed(failed['job'], 2)}); expected none. Run it again."
+        )
+    names = list(parts.explainers) if methods is None else list(methods)
+    for name in names:
+        if name not in parts.explainers:
+            raise ResultError(unknown(f"{folder} has no method", name, parts.explainers))
+    version, uses = _version(folder)
+    day = submitted or datetime.now(UTC).date().isoformat()
+    scores = _scores_by_method(folder, names)
+    found = []
+    for name in names:
+        method = _method(parts.explainers[name], uses[name], (about or {}).get(name, {}))
+        check_name(method.licence or None)
+        manifest = Manifest(method, version, day, {}, code or Code(), round_name)
+        found.append(_write(folder, Path(repository), manifest, name, scores[name], source))
+    return found
+
+
+def suite_version(text: str, folder: Path) -> str:
+    """The version of a suite: of all that decides its images, networks and metrics, but not of what explains.
+
+    Args:
+        text: Its TOML.
+        folder: Where it lies, for parts of its own.
+
+    Returns:
+        Eight hexadecimal digits.
+
+    Raises:
+        SuiteError: If it cannot be run as written.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / SUITE
+        file.write_text(_without_explainers(text), encoding="utf-8")
+        suite, _ = load_suite(file)
+        known = identity(make_plan(suite))
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _without_explainers(text: str, kept: Collection[str] = ("uniform",)) -> str:
+    """The suite with these explainers alone; by default with one that is always there."""
+    tables = tomllib.loads(text)
+    for unused in ("quick", "optional"):
+        tables.pop(unused, None)
+    stated = tables.get("explainers", {})
+    tables["explainers"] = {name: stated.get(name, {}) for name in kept}
+    cells = []
+    for cell in tables.get("cells", []):
+        own = cell.pop("explainers", None)
+        if own is None or kept == ("uniform",) or set(own) & set(kept):
+            cells.append(cell)
+    return to_toml(tables | {"cells": cells})
+
+
+def _version(folder: Path) -> tuple[SuiteVersion, dict[str, str]]:
+    suite, text = load_suite(folder / SUITE)
+    uses = {part.name: part.use for part in suite.explainers}
+    return SuiteVersion(suite.name, suite.title, suite_version(text, folder)), uses
+
+
+def _method(words: PartWords, use: str, about: Mapping[str, Any]) -> Method:
+    known = {"summary": words.meaning, "citation": words.citation, "passes": words.passes, "control": words.control}
+    licence = {} if words.own else {"licence": "mit"}
+    return Method(**{"name": slug(words.name), "label": words.label, "entry": use, **known, **licence, **about})
+
+
+def slug(name: str) -> str:
+    """A name as folders have it.
+
+    Example:
+        >>> slug("My Method (fast)")
+        'my-method-fast'
+    """
+    kept = "".join(letter if letter.isalnum() or letter in "_." else " " for letter in name.lower())
+    return "-".join(kept.encode("ascii", "ignore").decode().split())[:64] or "method"
+
+
+def _scores_by_method(folder: Path, names: Collection[str]) -> dict[str, pa.Table]:
+    """The scores of each method, read once, a row group at a time."""
+    parts: dict[str, list[pa.Table]] = {name: [] for name in names}
+    with pq.ParquetFile(folder / SCORES.name, read_dictionary=list(SCORES.text)) as file:
+        for number in range(file.num_row_groups):
+            group = file.read_row_group(number)
+            group = group.replace_schema_metadata()
+            for name in set(pc.unique(group["explainer"]).to_pylist()) & parts.keys():
+                parts[name].append(group.filter(pc.equal(group["explainer"], name)))
+    return {name: pa.concat_tables(found).unify_dictionaries() for name, found in parts.items() if found}
+
+
+def _write(run: Path, repository: Path, manifest: Manifest, name: str, scores: pa.Table, source: Path | None) -> Path:
+    """Beside its place first, so that a result is whole or not there."""
+    target = repository / manifest.folder
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as place:
+        folder = Path(place) / "result"
+        folder.mkdir()
+        _write_tables(run, folder, name, manifest.method.name, scores)
+        _write_words(run, folder, manifest, name)
+        if source is not None:
+            shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
+        (folder / CITATION).write_text(citation_of(manifest), encoding="utf-8")
+        (folder / LICENCE).write_text(f"{manifest.method.licence or 'not stated'}\n", encoding="utf-8")
+        code = dataclasses.replace(manifest.code, sha256=sum_of_code(files_of(folder)))
+        manifest = dataclasses.replace(manifest, code=code)
+        (folder / CARD).write_text(card_of(manifest, folder), encoding="utf-8")
+        manifest = dataclasses.replace(manifest, files=files_of(folder))
+        with whole_file(folder / MANIFEST) as stream:
+            stream.write(manifest.to_json())
+        if target.exists():
+            shutil.rmtree(target)
+        folder.rename(target)
+    return target
+
+
+def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Table) -> None:
+    place = scores.column_names.index("explainer")
+    scores = scores.set_column(place, "explainer", pa.array([shown] * len(scores), pa.string()).dictionary_encode())
+    pq.write_table(scores, folder / SCORES.name, compression="zstd", write_page_checksum=True)
+    for table in (IMAGES, TRAININGS, ACCURACY):
+        if (run / table.name).exists():
+            shutil.copyfile(run / table.name, folder / table.name)
+    jobs = JOBS.read(run)
+    own = jobs[jobs["explainer"].eq(name)].assign(worker="", explainer=shown)
+    rows = ({str(name): value for name, value in row.items()} for row in own[list(JOBS.columns)].to_dict("records"))
+    (folder / JOBS.name).write_bytes(JOBS.to_csv(rows))
+    cells = [cell for cell in read_samples(run) if name in cell.explainers and _may_be_shown(cell.dataset)]
+    pictures = to_safetensors([_of_method(cell, name, shown) for cell in cells])
+    if cells and len(pictures) <= _MOST_PICTURES:
+        (folder / PICTURES).write_bytes(pictures)
+
+
+def _may_be_shown(dataset: str) -> bool:
+    """What is generated from numbers alone belongs to nobody; photographs stay at home."""
+    return dataset.startswith("xai-tris/") and "imagenet" not in dataset
+
+
+def _of_method(cell: Any, name: str, shown: str) -> Any:
+    which = [cell.explainers.index(name)]
+    return dataclasses.replace(
+        cell, explainers=(shown,), maps=cell.maps[:, which], means=cell.means[which[: len(cell.means)]]
+    )
+
+
+def _write_words(run: Path, folder: Path, manifest: Manifest, name: str) -> None:
+    parts, method = read_parts(run), manifest.method
+    words = dataclasses.replace(parts.explainers[name], name=method.name, label=method.label)
+    described = dataclasses.replace(parts, explainers={method.name: words})
+    (folder / PARTS).write_bytes(described.to_json())
+    ran = without_folders((run / ENVIRONMENT).read_text(encoding="utf-8"))
+    (folder / ENVIRONMENT).write_text(ran, encoding="utf-8")
+    tables = tomllib.loads(_without_explainers((run / SUITE).read_text(encoding="utf-8"), (name,)))
+    entry = tables["explainers"].pop(name)
+    # Under the name that the result has, whatever it was called in the run.
+    tables["explainers"] = {method.name: {"use": method.entry} | {k: v for k, v in entry.items() if k != "use"}}
+    for cell in tables["cells"]:
+        cell.pop("explainers", None)
+    (folder / SUITE).write_text(to_toml(tables), encoding="utf-8")
