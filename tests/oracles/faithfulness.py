@@ -1,7 +1,7 @@
 """Tests of faithfulness that hold, one image, one pixel and one pair at a time, written from the papers."""
 
 import torch
-from oracles.perturbation import area, pixel_order, probability
+from oracles.perturbation import area, pixel_order, probability, segment_curve, segments
 from scipy.stats import spearmanr
 
 
@@ -23,6 +23,16 @@ def srg(model, image, saliency, target, steps):
     order = pixel_order(saliency)
     most = area(*flipped(model, image, order, target, steps))
     least = area(*flipped(model, image, order[::-1], target, steps))
+    return least - most
+
+
+def segment_srg(model, image, saliency, target, segmentation, n_segments, steps):
+    """As :func:`srg`, but whole segments become zero, when all of one fits."""
+    black, curves = torch.zeros_like(image), []
+    for order in (saliency, -saliency):
+        parts = segments(image, segmentation, n_segments)
+        curves.append(area(*segment_curve(model, order, parts, target, image, black, steps)))
+    most, least = curves
     return least - most
 
 

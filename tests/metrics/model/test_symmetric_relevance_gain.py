@@ -10,7 +10,13 @@ from xaibench.metrics import deletion, srg
 
 CASES = {
     "srg": MetricCase(
-        quick={"steps": 5}, drawn={"steps": st.integers(2, 20), "baseline": st.sampled_from([0.0, -1.5, "blur"])}
+        quick={"steps": 5},
+        drawn={
+            "steps": st.integers(2, 20),
+            "baseline": st.sampled_from([0.0, -1.5, "blur"]),
+            "segmentation": st.sampled_from(["pixels", "grid", "slic"]),
+            "n_segments": st.integers(1, 30),
+        },
     )
 }
 
@@ -29,6 +35,27 @@ def test_gain_is_least_less_most_influential_first(case, steps):
     assert curves.values.shape == (len(images), steps + 1)
     assert (curves.values[:, [0, -1]] == 0).all()  # both curves begin at the whole image and end at none of it
     np.testing.assert_allclose(torch.trapezoid(curves.values, curves.fractions), scores, atol=1e-12)
+
+
+@pytest.mark.parametrize("segmentation", ["grid", "slic"])
+def test_segments_go_whole_in_both_orders(case, segmentation):
+    model, images, maps, targets = case
+    settings = {"segmentation": segmentation, "n_segments": 6, "steps": 7, "reduction": "none"}
+    scores = srg(model, images, maps, targets, **settings)
+    by_hand = [oracle.segment_srg(model, *one, segmentation, 6, 7) for one in zip(images, maps, targets, strict=True)]
+    np.testing.assert_allclose(scores, by_hand, atol=1e-6)
+
+
+def test_segments_of_one_pixel_are_the_pixels(case):
+    plain, grid = (
+        srg(*case, steps=9, segmentation=name, n_segments=10**6, reduction="none") for name in ("pixels", "grid")
+    )
+    assert torch.equal(plain, grid)
+
+
+def test_another_segmentation_is_refused(case):
+    with pytest.raises(ValueError, match="segmentation='voronoi': expected one of 'pixels', 'grid', 'slic'"):
+        srg(*case, segmentation="voronoi")
 
 
 def test_it_is_the_difference_of_two_deletions(case):

@@ -44,13 +44,13 @@ FIVE = (
 @pytest.fixture
 def asked(monkeypatch):
     """The rows that networks are asked about deletions."""
-    rows, ask = [], single_deletion.ask_replaced
+    rows, ask = [], single_deletion.ask_placed
 
-    def counted(model, samples, maps, spans, **how):
+    def counted(model, samples, places, spans, **how):
         rows.append(len(samples) * len(spans))
-        return ask(model, samples, maps, spans, **how)
+        return ask(model, samples, places, spans, **how)
 
-    monkeypatch.setattr(single_deletion, "ask_replaced", counted)
+    monkeypatch.setattr(single_deletion, "ask_placed", counted)
     return rows
 
 

@@ -13,7 +13,7 @@ from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import Output
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import Model, check_common, check_maps, check_samples, reduced
-from xaibench.metrics.shared.replaced_pixels import Baseline, ask_replaced, constant, falls, ranks, unit_scaled
+from xaibench.metrics.shared.replaced_pixels import Baseline, Places, ask_placed, constant, falls, ranks, unit_scaled
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -105,13 +105,21 @@ def saco(
     number = min(groups, pixels)
     ends = [round(i * pixels / number) for i in range(number + 1)]
     spans = [(0, 0), *itertools.pairwise(ends)]
-    asked = ask_replaced(
-        model, samples, values, spans, baseline=baseline, reveal=False, output=output, batch_size=batch_size
+    place = ranks(values)
+    asked = ask_placed(
+        model,
+        samples,
+        lambda part: Places.of_pixels(place[part]),
+        spans,
+        baseline=baseline,
+        reveal=False,
+        output=output,
+        batch_size=batch_size,
     )
     sizes = torch.tensor(ends, device=values.device).diff()
     group = torch.arange(number, device=values.device).repeat_interleave(sizes, output_size=pixels)
     scaled = unit_scaled(values).flatten(1)  # each by itself, which the ratio undoes
-    mass = scaled.new_zeros(len(scaled), number).scatter_add_(1, group[ranks(values).flatten(1)], scaled)
+    mass = scaled.new_zeros(len(scaled), number).scatter_add_(1, group[place.flatten(1)], scaled)
     fall, mean = falls(asked), mass / sizes
     first, second = torch.triu_indices(number, number, 1, device=values.device)
     weight = (mean[:, first] - mean[:, second]).clamp_min(0)  # rounding may put equal groups the other way round

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,7 +22,7 @@ from xaibench.metrics.shared.model_inputs import (
     reduced,
 )
 from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
-from xaibench.metrics.shared.replaced_pixels import Baseline, ask_replaced, constant, falls
+from xaibench.metrics.shared.replaced_pixels import Baseline, Places, ask_placed, constant, falls
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
 if TYPE_CHECKING:
@@ -54,13 +53,19 @@ def _asked(
     check_common(batch_size, "none")
     check_count("grid", grid, least=2)
     height, width = samples.images.shape[-2:]
-    labels = _patches(height, width, grid)
-    ends = [0, *labels.bincount().cumsum(0).tolist()]
-    # Pixels ranked by the number of their patch stand patch by patch: a patch is a span of ranks.
-    numbers = -labels.to(samples.images.device).reshape(height, width).expand(len(samples), -1, -1)
-    spans = [(0, 0), *itertools.pairwise(ends)]
-    return ask_replaced(
-        model, samples, numbers, spans, baseline=baseline, reveal=False, output=output, batch_size=batch_size
+    labels = _patches(height, width, grid).to(samples.images.device).reshape(height, width)
+    # A pixel's place is the number of its patch, so that a patch is a span of one place.
+    numbers = labels.expand(len(samples), -1, -1)
+    spans = [(0, 0), *((number, number + 1) for number in range(int(labels.max()) + 1))]
+    return ask_placed(
+        model,
+        samples,
+        lambda part: Places.of_pixels(numbers[part]),
+        spans,
+        baseline=baseline,
+        reveal=False,
+        output=output,
+        batch_size=batch_size,
     )
 
 

@@ -19,7 +19,7 @@ from xaibench.metrics.shared.model_inputs import (
     in_kind_of,
     reduced,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, ask_replaced
+from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, ask_replaced
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -50,6 +50,8 @@ def srg(
     steps: int = 224,
     baseline: Baseline = 0.0,
     output: Output = "softmax",
+    segmentation: Segmentation = "pixels",
+    n_segments: int = 100,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -68,9 +70,9 @@ def srg(
     take ``2 (steps - 1)`` passes an image. Pixels are ranked by value; ties in the order of the pixels, row by row, and
     the least influential first are that order backwards.
 
-    Departures: the authors remove superpixels, most of them segments of SLIC; give a map that is constant on each for
-    that. Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric: it is the difference of two curves of
-    Quantus' ``PixelFlipping``, which has no point for the whole image.
+    Departures: the authors remove superpixels one by one, most of them segments of SLIC; with ``segmentation="slic"``
+    they go in equal shares of the pixels. Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric: it is
+    the difference of two curves of Quantus' ``PixelFlipping``, which has no point for the whole image.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``. Run where its parameters are, in evaluation mode.
@@ -80,6 +82,9 @@ def srg(
         steps: Equal shares of the pixels, at least 2 (rounded to whole pixels, and never more than there are).
         baseline: What replaces the pixels: a number, one a channel, ``"blur"``, or what broadcasts to the images.
         output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        segmentation: What goes as one, as of :func:`deletion`: in either order a segment goes as soon as the whole of
+            it fits among the share's pixels.
+        n_segments: Squares or superpixels of an image, about.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
         return_curves: Return ``(scores, curves)``: at the share of removed pixels, the difference of the two scores.
@@ -110,7 +115,16 @@ def srg(
     inner = counts[1:-1]
     spans = [*((0, count) for count in inner), *((pixels - count, pixels) for count in inner)]
     asked = ask_replaced(
-        model, samples, values, spans, baseline=baseline, reveal=False, output=output, batch_size=batch_size
+        model,
+        samples,
+        values,
+        spans,
+        baseline=baseline,
+        reveal=False,
+        output=output,
+        batch_size=batch_size,
+        segmentation=segmentation,
+        n_segments=n_segments,
     )
     gain = torch.nn.functional.pad(asked[:, len(inner) :] - asked[:, : len(inner)], (1, 1))  # the curves meet there
     gain[asked[:, 0].isnan()] = torch.nan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: that broadcast to ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
 Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
 
-#: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_ranks`).
+#: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_places`).
 Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
 
 # Share of a score by which float32 may move it, depending on what else is in the batch.
@@ -42,6 +42,23 @@ class Curves(NamedTuple):
 
     fractions: Array
     values: Array
+
+
+class Places(NamedTuple):
+    """Where pixels stand when some go before others; those that go as one share their places.
+
+    Attributes:
+        first: ``[N, H, W]``, the place of the first pixel of those that go with it.
+        last: ``[N, H, W]``, that of the last.
+    """
+
+    first: Tensor
+    last: Tensor
+
+    @classmethod
+    def of_pixels(cls, ranks: Tensor) -> Places:
+        """Each pixel by itself."""
+        return cls(ranks, ranks)
 
 
 def ask_replaced(
@@ -68,7 +85,7 @@ def ask_replaced(
         reveal: ``True``: these pixels are the image's, the others the baseline's. ``False``: the other way round.
         output: What is done with the outputs of the model.
         batch_size: Rows in one forward pass.
-        segmentation: What goes as one, see :func:`segment_ranks`.
+        segmentation: What goes as one, see :func:`segment_places`.
         n_segments: So many of them, about.
 
     Returns:
@@ -76,25 +93,60 @@ def ask_replaced(
     """
     check_choice("segmentation", segmentation, get_args(Segmentation))
     check_count("n_segments", n_segments)
-    start, stop = torch.tensor(spans, device=maps.device).T[..., None, None]
-    base_of, cut = baselines_of(baseline, samples.images), (segmentation, n_segments)
+
+    def places(group: slice) -> Places:
+        if segmentation == "pixels":
+            return Places.of_pixels(ranks(maps[group]))
+        return segment_places(maps[group], samples.images[group], segmentation, n_segments)
+
+    scores = ask_placed(
+        model, samples, places, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
+    )
+    scores[constant(maps)] = torch.nan
+    return scores
+
+
+def ask_placed(
+    model: Model,
+    samples: Samples,
+    places: Callable[[slice], Places],
+    spans: Sequence[tuple[int, int]],
+    *,
+    baseline: Baseline,
+    reveal: bool,
+    output: Output,
+    batch_size: int | None,
+) -> Tensor:
+    """The model's scores ``[N, P]`` as :func:`ask_replaced`, where the places of the pixels are known.
+
+    Args:
+        model: Asked.
+        samples: Images and targets.
+        places: The places in a group of samples.
+        spans: P times the first place and the one after the last: what lies within them wholly is changed.
+        baseline: The other picture.
+        reveal: Which is which.
+        output: What is done with the outputs of the model.
+        batch_size: Rows in one forward pass.
+
+    Returns:
+        float64.
+    """
+    start, stop = torch.tensor(spans, device=samples.images.device).T[..., None, None]
+    base_of = baselines_of(baseline, samples.images)
 
     def prepare(group: slice) -> MakeRows:
-        image, base = samples.images[group], base_of(group)
-        rank = ranks(maps[group]) if segmentation == "pixels" else segment_ranks(maps[group], image, *cut)
+        image, base, place = samples.images[group], base_of(group), places(group)
         top, rest = (image, base) if reveal else (base, image)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
-            place = rank[sample]
-            inside = ((place >= start[point]) & (place < stop[point]))[:, None]
-            return torch.where(inside, top[sample], rest[sample])
+            inside = (place.first[sample] >= start[point]) & (place.last[sample] < stop[point])
+            return torch.where(inside[:, None], top[sample], rest[sample])
 
         return rows
 
     with asked(model, samples, len(spans), output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, len(spans), prepare)
-    scores[constant(maps)] = torch.nan
-    return scores
+        return classifier.ask(samples, len(spans), prepare)
 
 
 def falls(scores: Tensor) -> Tensor:
@@ -123,20 +175,17 @@ def ranks(maps: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
 
 
-def segment_ranks(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> Tensor:
-    """The place ``[N, H, W]`` of each pixel when whole segments go, those of the largest mean first.
+def segment_places(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> Places:
+    """The places of the pixels when whole segments go, those of the largest mean first.
 
-    Every pixel of a segment has the place of its last one: ``place < number`` has whole segments alone, all that fit
-    among ``number`` pixels. Of equal means the segment of the smaller number goes first.
+    ``last < number`` has whole segments alone, all that fit among ``number`` pixels, and ``first >= number`` all that
+    fit among the others. Of equal means the segment of the smaller number goes first.
 
     Args:
         maps: ``[N, H, W]``.
         images: ``[N, C, H, W]``, which superpixels are found in.
         segmentation: ``"grid"``: squares. ``"slic"``: superpixels.
         n_segments: Of an image, about: a grid has squares of the side that comes nearest from above.
-
-    Returns:
-        int64.
     """
     height, width = maps.shape[1:]
     if segmentation == "grid":
@@ -150,9 +199,10 @@ def segment_ranks(maps: Tensor, images: Tensor, segmentation: Segmentation, n_se
     sizes = torch.zeros_like(sums).scatter_add_(1, labels, torch.ones_like(labels, dtype=torch.float64))
     means = torch.where(sizes > 0, sums / sizes, -torch.inf)  # an image with fewer segments than another
     order = means.sort(dim=1, descending=True, stable=True).indices
-    last = sizes.gather(1, order).cumsum(1).long() - 1
-    place = torch.empty_like(order).scatter_(1, order, last)
-    return place.gather(1, labels).reshape(maps.shape)
+    ends = sizes.gather(1, order).cumsum(1).long()
+    last = torch.empty_like(order).scatter_(1, order, ends - 1)
+    first = last + 1 - sizes.long()
+    return Places(*(place.gather(1, labels).reshape(maps.shape) for place in (first, last)))
 
 
 def constant(maps: Tensor) -> Tensor:

@@ -269,6 +269,8 @@ class SRG(ModelScore):
         steps: int = ...,
         baseline: Any = ...,
         output: Any = ...,
+        segmentation: Any = ...,
+        n_segments: int = ...,
         batch_size: int | None = ...,
     ) -> None: ...
 
