@@ -11,12 +11,15 @@ ResNet-18 with random weights: the time does not depend on them. Four things are
   best layout (model and rows channels last) and with the batch size that the metric takes;
 - *loop*: the reference, as RISE's released code is written: one image at a time, a forward pass for each step, pixels
   replaced in numpy, softmax;
-- *Quantus* ``PixelFlipping`` and, beside ``road``, *pytorch-grad-cam* ``ROADCombined``, where they are installed.
+- *Quantus* ``PixelFlipping``, where it is installed.
 
 They are timed in turn, round by round, so that a busy machine slows all of them; printed are the median seconds and the
 median of the ratios within the rounds. On a shared machine ``--clock cpu`` times the processor instead of the wall.
 
-The metrics with a ground truth and of the map alone follow: scikit-learn, and Quantus' ``PointingGame``,
+The other metrics that ask the model or the explainer follow, each beside its own bare passes or explanations and beside
+what Quantus or pytorch-grad-cam have like it (``benchmarks/metrics_faithfulness.py``).
+
+The metrics with a ground truth and of the map alone are last: scikit-learn, and Quantus' ``PointingGame``,
 ``RelevanceRankAccuracy``, ``AttributionLocalisation`` and their kin (``benchmarks/metrics_ground_truth.py``).
 """
 
@@ -26,7 +29,6 @@ import argparse
 import importlib
 import importlib.util
 import logging
-import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -34,43 +36,14 @@ from typing import Any
 
 import numpy as np
 import torch
-import torchvision
+from metric_rounds import Calls, Case, make_case, measure, passes, table
+from metrics_faithfulness import compare_faithfulness
 from metrics_ground_truth import compare_scores
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from xaibench.core.compute.row_memory import default_rows
-from xaibench.metrics.model.imputation import road
 from xaibench.metrics.model.insertion_deletion import deletion, insertion
 from xaibench.metrics.shared.replaced_pixels import blurred
-
-Case = tuple[nn.Module, Tensor, Tensor, Tensor]
-Calls = dict[str, Callable[[], Any]]
-
-
-def make_case(images: int, size: int, device: torch.device) -> Case:
-    torch.manual_seed(0)
-    model = torchvision.models.resnet18().eval()
-    x = torch.randn(images, 3, size, size)
-    # Smooth maps, as explainers make them.
-    maps = nn.functional.interpolate(torch.randn(images, 1, 14, 14), (size, size), mode="bicubic")[:, 0]
-    return model.to(device), x.to(device), maps.to(device), torch.zeros(images, dtype=torch.int64, device=device)
-
-
-def passes(case: Case, rows: int) -> Callable[[], None]:
-    model, images, _, _ = case
-    last = torchvision.models.resnet18().eval().to(images.device)
-    last.load_state_dict(model.state_dict())
-    last = last.to(memory_format=torch.channels_last)
-    size = min(rows, default_rows(images))
-    batch = torch.randn(size, *images.shape[1:], device=images.device).contiguous(memory_format=torch.channels_last)
-
-    def call() -> None:
-        with torch.inference_mode():
-            for start in range(0, rows, size):
-                last(batch[: rows - start])
-
-    return call
 
 
 def loop(case: Case, steps: int, insert: bool) -> NDArray[np.float64]:
@@ -110,39 +83,6 @@ def quantus(case: Case, steps: int) -> Callable[[], object] | None:
     )
 
 
-def grad_cam(case: Case) -> Callable[[], object] | None:
-    if importlib.util.find_spec("pytorch_grad_cam") is None:
-        return None
-    module: Any = importlib.import_module("pytorch_grad_cam.metrics.road")
-    model, images, maps, classes = case
-    metric = module.ROADCombined()
-    wanted = [lambda outputs, k=int(k): outputs.softmax(-1)[k] for k in classes]
-    return lambda: metric(images, maps.cpu().numpy(), wanted, model)
-
-
-def measure(calls: Calls, rounds: int, clock: Callable[[], float], device: torch.device) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for timed in [False, *[True] * rounds]:  # the first round pays for imports and chooses kernels
-        for name, call in calls.items():
-            start = clock()
-            call()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            if timed:
-                seconds[name].append(clock() - start)
-    return seconds
-
-
-def table(seconds: dict[str, list[float]], against: tuple[str, ...]) -> None:
-    print("\n| | s |" + "".join(f" / {other} |" for other in against) + "\n|---|---|" + "---|" * len(against))
-    for name, values in seconds.items():
-        ratios = [
-            f" {statistics.median(a / b for a, b in zip(values, seconds[other], strict=True)):.2f} |"
-            for other in against
-        ]
-        print(f"| {name} | {statistics.median(values):.2f} |" + "".join(ratios), flush=True)
-
-
 def compare_curves(case: Case, steps: int, rounds: int, clock: Callable[[], float], peers: bool) -> None:
     model, images, maps, targets = case
     settings: Any = {"steps": steps, "return_curves": True}
@@ -159,15 +99,6 @@ def compare_curves(case: Case, steps: int, rounds: int, clock: Callable[[], floa
     for name, insert in (("insertion", True), ("deletion", False)):
         difference = np.abs(calls[name]()[1].values.cpu().numpy() - loop(case, steps, insert)).max()
         print(f"\nlargest difference of the {name} curves from the loop's: {difference:.1e}")
-
-
-def compare_road(case: Case, rounds: int, clock: Callable[[], float]) -> None:
-    peer = grad_cam(case)
-    if peer is None:
-        return
-    model, images, maps, targets = case
-    calls: Calls = {"road": lambda: road(model, images, maps, targets), "pytorch-grad-cam ROADCombined": peer}
-    table(measure(calls, rounds, clock, images.device), ("pytorch-grad-cam ROADCombined",))
 
 
 def main() -> None:
@@ -190,8 +121,8 @@ def main() -> None:
             f"{torch.get_num_threads()} threads, {options.clock} clock, median of {options.rounds} rounds"
         )
         compare_curves(case, steps, options.rounds, clock, options.peers)
+    compare_faithfulness(8, options.size, options.rounds, clock, options.device, options.peers)
     if options.peers:
-        compare_road(case, options.rounds, clock)
         compare_scores(32, options.size, options.rounds)
 
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from generators.xplique_networks import as_xplique_calls_it, small_network
 from oracles import sensitivity as oracle
 from part_cases import ExplainerCase
 from torch import nn
@@ -16,15 +17,24 @@ def batch(n=3):
 
 @pytest.mark.parametrize(("n_samples", "batch_size"), [(20, None), (21, 6)])
 def test_oracle(n_samples, batch_size):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.Tanh(), nn.Linear(4, 2)).double().eval()
-    images, targets = batch()
+    model, (images, targets) = small_network(36), batch()
     part = HSIC(s=3, n_samples=n_samples, seed=2, resize="nearest", batch_size=batch_size)
     maps = part(model, images, targets)
     for found, image, target in zip(maps, images, targets, strict=True):
         expected = oracle.hsic(model, image, target, part.points(n_samples, 9).round(), 3)
         torch.testing.assert_close(found[::2, ::2], expected, rtol=1e-5, atol=1e-8)
+
+
+def test_parity_with_the_authors_package():
+    package = pytest.importorskip("xplique.attributions")
+    model, (images, targets) = small_network(36), batch()
+    part = HSIC(s=6, n_samples=50, seed=2)
+    theirs = package.HsicAttributionMethod(as_xplique_calls_it(model), grid_size=6, nb_design=50)
+    theirs.masks = part.points(50, 36).round().reshape(-1, 6, 6, 1).float().numpy()
+    expected = theirs(images.permute(0, 2, 3, 1).float().numpy(), torch.eye(2)[targets].numpy())
+    expected = torch.from_numpy(expected.numpy())[..., 0].double() / 50  # theirs is divided by n once
+    found = part(model, images, targets)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * expected.max().item())
 
 
 class OnePixel(nn.Module):

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from generators.xplique_networks import as_xplique_calls_it, small_network
 from oracles import sensitivity as oracle
 from part_cases import ExplainerCase
 from torch import nn
@@ -11,9 +12,7 @@ CASES = {"sobol": ExplainerCase(parameters={"n_designs": 2})}
 
 @pytest.fixture
 def model():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.Tanh(), nn.Linear(4, 2)).double().eval()
+    return small_network(36)
 
 
 def batch(n=3):
@@ -30,6 +29,20 @@ def test_oracle(model, batch_size):
         expected = oracle.sobol(model, image, target, part.points(8, 18), 3)
         torch.testing.assert_close(found[::2, ::2], expected)
         assert found.equal(found[::2, ::2].repeat_interleave(2, 0).repeat_interleave(2, 1))
+
+
+def test_parity_with_the_authors_package(model):
+    package = pytest.importorskip("xplique.attributions")
+    images, targets = batch()
+    part = Sobol(s=6, n_designs=8, seed=2)
+    points = part.points(8, 72).float()
+    first, second = points[:, :36], points[:, 36:]
+    mixed = torch.where(torch.eye(36, dtype=torch.bool)[:, None], second, first).flatten(0, 1)
+    theirs = package.SobolAttributionMethod(as_xplique_calls_it(model), grid_size=6, nb_design=8)
+    theirs.masks = torch.cat([first, second, mixed]).reshape(-1, 6, 6, 1).numpy()  # ours, in their order
+    expected = theirs(images.permute(0, 2, 3, 1).float().numpy(), torch.eye(2)[targets].numpy())
+    found = part(model, images, targets)
+    torch.testing.assert_close(found, torch.from_numpy(expected.numpy())[..., 0].double(), rtol=0, atol=1e-5)
 
 
 def test_of_a_sum_they_are_the_shares_of_the_variance():

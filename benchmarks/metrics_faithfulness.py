@@ -1,0 +1,154 @@
+"""Metrics of faithfulness beside the bare passes or explanations that they need, and beside their like elsewhere.
+
+    OMP_NUM_THREADS=1 python benchmarks/metrics_faithfulness.py --clock cpu
+    OMP_NUM_THREADS=1 python benchmarks/metrics_faithfulness.py --clock cpu --no-peers --only saco f_fidelity
+
+ResNet-18 with random weights at 224×224, as in ``benchmarks/metrics.py``. *bare* is what the metric asks for, given
+everything: as many rows forward, in the best layout, or as many calls of the explainer (saliency). Few steps, samples
+and draws are taken, so that it ends: more of them cost a metric no more for each pass. Peers get the same images, maps
+and classes. Where a peer does other work than the metric, its name says what.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import importlib.util
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from metric_rounds import Calls, Case, make_case, measure, passes
+from metric_rounds import table as print_table
+
+import xaibench as xb
+from xaibench import metrics
+from xaibench.metrics.shared.forgotten_layers import learned_layers
+
+#: Of each metric that asks the model its parameters, and the rows it asks for an image.
+ASKING: dict[str, tuple[dict[str, Any], int]] = {
+    "srg": ({"steps": 14}, 26),
+    "idsds": ({}, 17),
+    "saco": ({}, 11),
+    "f_fidelity": ({"n_samples": 3}, 31),
+    "completeness_error": ({}, 2),
+    "road": ({"order": "both"}, 18),
+}
+#: Of each that asks the explainer its parameters, and the explanations of an image given the network's layers.
+EXPLAINING: dict[str, tuple[dict[str, Any], Callable[[int], int]]] = {
+    "smooth_mprt": ({"n_samples": 2}, lambda layers: 2 * (layers + 1)),
+    "efficient_mprt": ({}, lambda _: 2),
+    "random_logit": ({}, lambda _: 2),
+}
+#: The class of Quantus that is like a metric, and its parameters.
+QUANTUS: dict[str, tuple[str, dict[str, Any]]] = {
+    "completeness_error": ("Completeness", {}),
+    "smooth_mprt": ("SmoothMPRT", {"nr_samples": 2}),
+    "efficient_mprt": ("EfficientMPRT", {}),
+    "random_logit": ("RandomLogit", {"num_classes": 1000}),
+}
+explain = functools.partial(xb.explain, "saliency")
+
+
+def explanations(case: Case, count: int) -> Callable[[], None]:
+    model, images, _, targets = case
+
+    def call() -> None:
+        for _ in range(count):
+            explain(model, images, targets)
+
+    return call
+
+
+def quantus(name: str, case: Case) -> Callable[[], object] | None:
+    if name not in QUANTUS or importlib.util.find_spec("quantus") is None:
+        return None
+    module: Any = importlib.import_module("quantus")
+    model, images, maps, targets = case
+    kind, parameters = QUANTUS[name]
+    metric = getattr(module, kind)(disable_warnings=True, display_progressbar=False, **parameters)
+
+    def explained(model: torch.nn.Module, inputs: Any, targets: Any, **_: object) -> Any:
+        found = explain(model, torch.as_tensor(inputs).float(), torch.as_tensor(targets).long())
+        return torch.as_tensor(found)[:, None].cpu().numpy()
+
+    arrays = {"x_batch": images.cpu().numpy(), "y_batch": targets.cpu().numpy()}
+    how = {"device": str(images.device), "channel_first": True, "explain_func": explained}
+    given = maps[:, None].cpu().numpy() if name in ASKING else None
+    return lambda: metric(model=model, a_batch=given, **arrays, **how)
+
+
+def grad_cam_road(case: Case) -> Callable[[], object] | None:
+    """Both orders of ROAD in pytorch-grad-cam."""
+    if importlib.util.find_spec("pytorch_grad_cam") is None:
+        return None
+    module: Any = importlib.import_module("pytorch_grad_cam.metrics.road")
+    model, images, maps, classes = case
+    metric = module.ROADCombined()
+    wanted = [lambda outputs, k=int(k): outputs.softmax(-1)[k] for k in classes]
+    return lambda: metric(images, maps.cpu().numpy(), wanted, model)
+
+
+def contenders(name: str, case: Case, peers: bool) -> Calls:
+    """What is timed for a metric: what it needs, itself, and its like."""
+    model, images, _, targets = case
+    metric: Any = getattr(metrics, name)
+    if name in ASKING:
+        parameters, rows = ASKING[name]
+        bare, said = passes(case, rows * len(images)), f"{rows} passes an image"
+        ours = functools.partial(metric, *case, **parameters)
+    else:
+        parameters, count = EXPLAINING[name]
+        each = count(len(learned_layers(model)))
+        bare, said = explanations(case, each), f"{each} explanations an image"
+        ours = functools.partial(metric, explain, model, images, targets, **parameters)
+    calls: Calls = {said: bare, name: ours}
+    if peers and (theirs := quantus(name, case)):
+        own = " (gradients of its own)" if name == "smooth_mprt" else ""  # it does not call what it is given
+        calls[f"Quantus {QUANTUS[name][0]}{own}"] = theirs
+    if peers and name == "road" and (theirs := grad_cam_road(case)):
+        calls["pytorch-grad-cam ROADCombined"] = theirs
+    return calls
+
+
+def compare_faithfulness(
+    images: int,
+    size: int,
+    rounds: int,
+    clock: Callable[[], float],
+    device: str,
+    peers: bool,
+    only: tuple[str, ...] = (*ASKING, *EXPLAINING),
+) -> None:
+    """Print a table for each metric: seconds, and how many times the bare ones that is."""
+    case = make_case(images, size, torch.device(device))
+    print(f"\n{images} images of {size}×{size}, {torch.get_num_threads()} threads, median of {rounds} rounds")
+    for name in only:
+        calls = contenders(name, case, peers)
+        print_table(measure(calls, rounds, clock, case[1].device), (next(iter(calls)),))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--images", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.add_argument("--only", nargs="+", choices=(*ASKING, *EXPLAINING), default=[*ASKING, *EXPLAINING])
+    options = parser.parse_args()
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    compare_faithfulness(
+        options.images, options.size, options.rounds, clock, options.device, options.peers, tuple(options.only)
+    )
+
+
+if __name__ == "__main__":
+    main()
