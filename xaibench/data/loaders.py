@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
         >>> len(data.train), data.info.classes
         (80, ('T', 'L'))
     """
+    sys.audit("xaibench.load", name)  # who runs the code of others can refuse it
     target = DATASETS.resolve(name)
     _check_parameters(DATASETS.canonical(name), target, parameters)
     dataset: Dataset = target(seed=seed, **parameters)

@@ -22,6 +22,7 @@ from xaibench.core.atomic_files import whole_file
 from xaibench.core.messages import listed, unknown
 from xaibench.hub.card_text import without_folders
 from xaibench.hub.licence import check_name
+from xaibench.hub.results.hidden_rounds import Round, public_text
 from xaibench.hub.results.result_card import card_of, citation_of
 from xaibench.hub.results.result_manifest import (
     CARD,
@@ -57,7 +58,8 @@ def results_of_run(
     about: Mapping[str, Mapping[str, Any]] | None = None,
     source: Path | None = None,
     code: Code | None = None,
-    round_name: str = "",
+    drawn: Round | None = None,
+    entries: Mapping[str, Mapping[str, Any]] | None = None,
     submitted: str | None = None,
 ) -> list[Path]:
     """Write a result for each method of a run: its scores, what they were made with, a card, and the manifest.
@@ -69,7 +71,8 @@ def results_of_run(
         about: ``{method: fields of Method}`` that are not as the run has them, such as ``licence``.
         source: A folder with the source of a method that is no part of the library.
         code: Where that is developed, and in which state.
-        round_name: Of fresh seeds; empty for the suite's own.
+        drawn: The round whose fresh seeds the run is on; None for the suite's own.
+        entries: ``{method: its entry in a suite}`` where that is not the run's, as of what was run in a sandbox.
         submitted: The day; default today.
 
     Returns:
@@ -92,15 +95,16 @@ def results_of_run(
     for name in names:
         if name not in parts.explainers:
             raise ResultError(unknown(f"{folder} has no method", name, parts.explainers))
-    version, uses = _version(folder)
+    version, uses = _version(folder, drawn)
     day = submitted or datetime.now(UTC).date().isoformat()
     scores = _scores_by_method(folder, names)
     found = []
     for name in names:
         method = _method(parts.explainers[name], uses[name], (about or {}).get(name, {}))
         check_name(method.licence or None)
-        manifest = Manifest(method, version, day, {}, code or Code(), round_name)
-        found.append(_write(folder, Path(repository), manifest, name, scores[name], source))
+        manifest = Manifest(method, version, day, {}, code or Code(), drawn.name if drawn else "")
+        entry = (entries or {}).get(name)
+        found.append(_write(folder, Path(repository), manifest, name, scores[name], source, entry))
     return found
 
 
@@ -121,7 +125,7 @@ def suite_version(text: str, folder: Path) -> str:
         file = Path(place) / SUITE
         file.write_text(_without_explainers(text), encoding="utf-8")
         suite, _ = load_suite(file)
-        known = identity(make_plan(suite))
+        known = identity(make_plan(suite)) | {"samples": suite.explaining.samples}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -140,9 +144,11 @@ def _without_explainers(text: str, kept: Collection[str] = ("uniform",)) -> str:
     return to_toml(tables | {"cells": cells})
 
 
-def _version(folder: Path) -> tuple[SuiteVersion, dict[str, str]]:
+def _version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str, str]]:
     suite, text = load_suite(folder / SUITE)
     uses = {part.name: part.use for part in suite.explainers}
+    if drawn is not None:
+        text = public_text(text, suite.name, drawn)
     return SuiteVersion(suite.name, suite.title, suite_version(text, folder)), uses
 
 
@@ -175,7 +181,15 @@ def _scores_by_method(folder: Path, names: Collection[str]) -> dict[str, pa.Tabl
     return {name: pa.concat_tables(found).unify_dictionaries() for name, found in parts.items() if found}
 
 
-def _write(run: Path, repository: Path, manifest: Manifest, name: str, scores: pa.Table, source: Path | None) -> Path:
+def _write(
+    run: Path,
+    repository: Path,
+    manifest: Manifest,
+    name: str,
+    scores: pa.Table,
+    source: Path | None,
+    entry: Mapping[str, Any] | None,
+) -> Path:
     """Beside its place first, so that a result is whole or not there."""
     target = repository / manifest.folder
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +197,7 @@ def _write(run: Path, repository: Path, manifest: Manifest, name: str, scores: p
         folder = Path(place) / "result"
         folder.mkdir()
         _write_tables(run, folder, name, manifest.method.name, scores)
-        _write_words(run, folder, manifest, name)
+        _write_words(run, folder, manifest, name, entry)
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
         (folder / CITATION).write_text(citation_of(manifest), encoding="utf-8")
@@ -229,7 +243,7 @@ def _of_method(cell: Any, name: str, shown: str) -> Any:
     )
 
 
-def _write_words(run: Path, folder: Path, manifest: Manifest, name: str) -> None:
+def _write_words(run: Path, folder: Path, manifest: Manifest, name: str, entry: Mapping[str, Any] | None) -> None:
     parts, method = read_parts(run), manifest.method
     words = dataclasses.replace(parts.explainers[name], name=method.name, label=method.label)
     described = dataclasses.replace(parts, explainers={method.name: words})
@@ -237,7 +251,7 @@ def _write_words(run: Path, folder: Path, manifest: Manifest, name: str) -> None
     ran = without_folders((run / ENVIRONMENT).read_text(encoding="utf-8"))
     (folder / ENVIRONMENT).write_text(ran, encoding="utf-8")
     tables = tomllib.loads(_without_explainers((run / SUITE).read_text(encoding="utf-8"), (name,)))
-    entry = tables["explainers"].pop(name)
+    entry = tables["explainers"].pop(name) if entry is None else entry
     # Under the name that the result has, whatever it was called in the run.
     tables["explainers"] = {method.name: {"use": method.entry} | {k: v for k, v in entry.items() if k != "use"}}
     for cell in tables["cells"]:

@@ -1,0 +1,170 @@
+"""``xaibench results``: a repository of results is filled, checked, verified, and given fresh seeds."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xaibench.cli.application import app
+from xaibench.cli.terminal import alarm, clear_errors, hint, names, progress_bars
+
+results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Results of methods: check, verify, add.")
+app.add_typer(results, name="results")
+
+_Seconds = Annotated[float, typer.Option(min=1, help="The longest that a method may take for one batch of images.")]
+_Memory = Annotated[float, typer.Option(min=0.5, help="The most memory that a method may hold, in GiB.")]
+_Workers = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)]
+_Work = Annotated[
+    Path | None,
+    typer.Option(help="Keep the run here; the next one takes its networks over.", show_default=False),
+]
+
+
+@results.command()
+def check(folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")]) -> None:
+    """See without running anything whether results are whole, unchanged, and could be what they say they are."""
+    with clear_errors():
+        from xaibench.hub.results.checking import check_result
+        from xaibench.hub.results.result_manifest import find_results
+
+        bad = 0
+        for place in find_results(folder):
+            faults = check_result(place)
+            bad += bool(faults)
+            typer.echo(f"{alarm('refused') if faults else 'ok':7}  {place}")
+            for fault in faults:
+                typer.echo(f"         {fault}")
+        if bad:
+            raise typer.Exit(1)
+
+
+@results.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")],
+    seconds: _Seconds = 600,
+    memory: _Memory = 8,
+    bound: Annotated[
+        float, typer.Option(min=0, help="How far a cell's mean may be off where scores are not equal to the bit.")
+    ] = 0.02,
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these sets: quicker, and not written down.", show_default=False)
+    ] = None,
+    workers: _Workers = None,
+    work: _Work = None,
+) -> None:
+    """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
+    with clear_errors(goes_on=work is not None):
+        from xaibench.hub.results.result_manifest import ResultError, find_results
+        from xaibench.hub.results.sandbox import kind_of_sandbox
+        from xaibench.hub.results.verifying import verify
+
+        if kind_of_sandbox() != "bubblewrap":
+            typer.echo(
+                hint("Without bubblewrap (bwrap) the sandbox stops accidents, not adversaries: apt install bubblewrap.")
+            )
+        bad = 0
+        for place in find_results(folder):
+            own = None if work is None else work / place.parent.name / place.name
+            store = {} if work is None else {"store": work / "store"}
+            try:
+                with progress_bars() as progress:
+                    found = verify(
+                        place,
+                        seconds=seconds,
+                        memory_gb=memory,
+                        bound=bound,
+                        datasets=names(datasets),
+                        work=own,
+                        progress=progress,
+                        workers=workers,
+                        **store,
+                    )
+            except ResultError as error:
+                bad += 1
+                typer.echo(f"{alarm('refused')}  {place}\n         {error}")
+                continue
+            bad += found.verdict == "differs"
+            said = alarm(found.verdict) if found.verdict == "differs" else found.verdict
+            typer.echo(f"{said}  {place}")
+            typer.echo(
+                f"         {found.equal_rows:,} of {found.rows:,} scores equal to the bit; largest difference of a "
+                f"cell's mean {found.largest_difference:.2g} ({found.where}); sandbox: {found.sandbox}"
+            )
+        if bad:
+            raise typer.Exit(1)
+
+
+@results.command()
+def add(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path, typer.Option(help="The results repository.")] = Path("results"),
+    methods: Annotated[
+        str | None, typer.Option(help="Only these of its explainers. [default: all]", show_default=False)
+    ] = None,
+) -> None:
+    """Write a result for each explainer of a run."""
+    with clear_errors():
+        from xaibench.hub.results.run_splitting import results_of_run
+
+        for folder in results_of_run(run, out, methods=names(methods)):
+            typer.echo(folder)
+
+
+@results.command()
+def schema() -> None:
+    """Print the JSON Schema of result.json."""
+    from xaibench.hub.results.result_manifest import schema
+
+    typer.echo(json.dumps(schema(), indent=2))
+
+
+@results.command()
+def commit(
+    folder: Annotated[Path, typer.Argument(help="The results repository.")],
+    name: Annotated[str, typer.Argument(help="Of the round.")],
+    suite: Annotated[str, typer.Option(help="A suite of generated data.")],
+    deadline: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="The last day to hand in a method.")],
+    secret: Annotated[Path, typer.Option(help="Where the seed is kept; not in the repository.")],
+) -> None:
+    """Promise fresh seeds by their hash: nobody can tune a method on data that nobody has seen."""
+    with clear_errors():
+        from xaibench.hub.results.hidden_rounds import commit_round
+
+        made = commit_round(folder, name, suite, deadline.date(), secret)
+        typer.echo(f"{made.commitment}  round {made.name} of {made.suite}, until {made.deadline}")
+        typer.echo(f"Publish {folder / 'rounds.json'} now; keep {secret} to yourself until the deadline is over.")
+
+
+@results.command()
+def reveal(
+    folder: Annotated[Path, typer.Argument(help="The results repository.")],
+    secret: Annotated[Path, typer.Argument(help="The file that commit left.")],
+) -> None:
+    """Show the seed of a round once its deadline is over."""
+    with clear_errors():
+        from xaibench.hub.results.hidden_rounds import reveal_round
+
+        shown = reveal_round(folder, secret)
+        typer.echo(
+            f"Round {shown.name}: seed {shown.seed}, as promised. Run it: xaibench results fresh {folder} {shown.name}"
+        )
+
+
+@results.command()
+def fresh(
+    folder: Annotated[Path, typer.Argument(help="The results repository.")],
+    name: Annotated[str, typer.Argument(help="Of the round, whose seed is shown.")],
+    seconds: _Seconds = 600,
+    memory: _Memory = 8,
+    workers: _Workers = None,
+    work: _Work = None,
+) -> None:
+    """Run every method on the fresh data of a round, each in its sandbox."""
+    with clear_errors(goes_on=work is not None):
+        from xaibench.hub.results.fresh_runs import run_round
+
+        run_round(folder, name, seconds=seconds, memory_gb=memory, work=work, said=typer.echo, workers=workers)

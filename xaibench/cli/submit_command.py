@@ -1,0 +1,145 @@
+"""``xaibench submit``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xaibench.cli.application import app
+from xaibench.cli.completion import completer
+from xaibench.cli.terminal import clear_errors, hint, progress_bars
+
+if TYPE_CHECKING:
+    from xaibench.hub.results.submitting import Trial
+
+
+@app.command()
+def submit(
+    method: Annotated[
+        str, typer.Argument(help="mypackage.module:name, method.py, method.py:name, or a listed explainer.")
+    ],
+    suite: Annotated[
+        str, typer.Option(help="A built-in suite, or a TOML file.", autocompletion=completer("suites"))
+    ] = "xai-tris-8x8",
+    out: Annotated[Path, typer.Option(help="The folder of results.")] = Path("results"),
+    name: Annotated[str, typer.Option(help="[default: as the function is called]", show_default=False)] = "",
+    label: Annotated[str, typer.Option(help="For people. [default: the name]", show_default=False)] = "",
+    author: Annotated[list[str] | None, typer.Option(help="May be given again.", show_default=False)] = None,
+    citation: Annotated[str, typer.Option(help="In words, or a .bib file.", show_default=False)] = "",
+    licence: Annotated[
+        str, typer.Option("--license", "--licence", help="Of code and scores, such as mit.", show_default=False)
+    ] = "",
+    homepage: Annotated[str, typer.Option(help="https://...", show_default=False)] = "",
+    repository: Annotated[str, typer.Option(help="Where the code is developed.", show_default=False)] = "",
+    commit: Annotated[str, typer.Option(help="Which state of it this is.", show_default=False)] = "",
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A parameter of the method; may be given again.", metavar="NAME=VALUE"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The suite's small form, to see how it goes.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    publish: Annotated[
+        str, typer.Option(help="A results repository on the Hugging Face Hub, OWNER/NAME.", show_default=False)
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run/--no-dry-run", help="With --publish: say what would be sent, and send nothing.")
+    ] = True,
+) -> None:
+    """Run a suite with a method of your own, and write what others need to trust and to repeat its scores.
+
+    Nothing leaves this machine, unless you say --publish OWNER/NAME --no-dry-run: that opens a pull request there.
+    """
+    with clear_errors(goes_on=True):
+        from xaibench.hub.results.submitting import Words, submit
+
+        words = Words(name, label, tuple(author or ()), _text(citation), licence, homepage, repository, commit)
+        given = dict(_parameter(text) for text in parameters or ())
+        with progress_bars() as progress:
+            folder = submit(
+                method,
+                suite,
+                out,
+                words=words,
+                parameters=given,
+                quick=quick,
+                progress=progress,
+                tried=_say_trial,
+                workers=workers,
+                device=device,
+            )
+        typer.echo(f"\n{(folder / 'README.md').read_text(encoding='utf-8')}")
+        _say_missing(words)
+        if publish:
+            _publish(out, folder, publish, dry_run)
+        else:
+            _say_next(out, folder)
+
+
+def _say_trial(trial: Trial) -> None:
+    typer.echo(f"Trial: {1e3 * trial.seconds:.1f} ms for an image of 8×8 pixels.")
+    for network, why in trial.refused.items():
+        typer.echo(f"{hint(f'Not for {network}:')} {why}")
+    for remark in trial.remarks:
+        typer.echo(hint(f"Note: {remark}."))
+
+
+def _say_missing(words: Any) -> None:
+    lacking = [f"--{name}" for name in ("author", "citation", "license") if not _said(words, name)]
+    if lacking:
+        typer.echo(hint(f"Not said: {', '.join(lacking)}. The same command with them writes the result anew."))
+
+
+def _said(words: Any, name: str) -> object:
+    return getattr(words, {"author": "authors", "license": "licence"}.get(name, name))
+
+
+def _say_next(out: Path, folder: Path) -> None:
+    place = folder.relative_to(out)
+    typer.echo(
+        f"Written: {folder}\n\nTo publish it:\n"
+        f"  xaibench results check {folder}\n"
+        f"  xaibench results verify {folder}\n"
+        f"then add the folder {place} to a results repository by a pull request\n"
+        f"(on the Hub: the same command with --publish OWNER/NAME --no-dry-run), and see it with\n"
+        f"  xaibench board {out} --out site"
+    )
+
+
+def _publish(out: Path, folder: Path, repository: str, dry_run: bool) -> None:
+    import shutil
+    import tempfile
+
+    from xaibench import hub
+
+    target = hub.Target(repository.removeprefix("hf://"), create_pr=True)
+    place = folder.relative_to(out)
+    typer.echo(f"{'Would open' if dry_run else 'Opening'} a pull request on {target.repo} with {place}/:")
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        typer.echo(f"  {file.stat().st_size:>12,} bytes  {place / file.relative_to(folder)}")
+    if dry_run:
+        typer.echo("Nothing was sent (--dry-run).")
+        return
+    with tempfile.TemporaryDirectory(prefix="xaibench-submit-") as temporary:
+        shutil.copytree(folder, Path(temporary) / place)
+        page = hub.upload(Path(temporary), target, hub.look(target), message=f"Add {place}")
+    typer.echo(f"Opened: {page}")
+
+
+def _text(citation: str) -> str:
+    return Path(citation).read_text(encoding="utf-8") if citation.endswith(".bib") else citation
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"--set {text!r}: expected NAME=VALUE, such as n_samples=100.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value

@@ -1,0 +1,216 @@
+"""What can be seen of a result without running it: that it is whole, unchanged, and could be what it says it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xaibench.core.messages import listed
+from xaibench.explainers import EXPLAINERS
+from xaibench.hub.results.hidden_rounds import Round, public_text, read_rounds
+from xaibench.hub.results.result_manifest import (
+    CARD,
+    LICENCE,
+    MANIFEST,
+    METHOD,
+    Manifest,
+    ResultError,
+    files_of,
+    read_manifest,
+    sum_of_code,
+)
+from xaibench.hub.results.run_splitting import suite_version
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
+from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
+from xaibench.runner.plan.part_facts import part_info
+from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.suite_tables import Suite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The largest result that is taken, in bytes.
+_MOST_BYTES = 100 << 20
+_NEEDED = (SCORES.name, IMAGES.name, SUITE, PARTS, ENVIRONMENT, CARD, LICENCE)
+
+#: What looks like a key to somebody's account: of the Hub, GitHub, PyPI, AWS, or a private key.
+_TOKEN = re.compile(
+    rb"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|pypi-[\w-]{50,}|AKIA[A-Z0-9]{16}"
+    rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+
+
+def check_result(folder: str | Path, *, in_repository: bool = True) -> list[str]:
+    """What is wrong with a result.
+
+    Args:
+        folder: Of the result.
+        in_repository: Whether it lies at its place in a results repository.
+
+    Returns:
+        A sentence for each fault; none where it can be taken.
+    """
+    place = Path(folder)
+    try:
+        manifest = read_manifest(place)
+    except ResultError as error:
+        return [str(error)]
+    found = list(_faults_of_files(place, manifest))
+    if in_repository and place.resolve().parts[-2:] != tuple(manifest.folder.split("/")):
+        here = "/".join(place.resolve().parts[-2:])
+        found.append(f"it lies at {here}, but says that it is {manifest.folder}; move it there.")
+    if not found:
+        found += _faults_of_code(place, manifest)
+        found += _faults_of_suite(place, manifest)
+    if not found:
+        found += _faults_of_scores(place, manifest)
+    return found
+
+
+def _faults_of_files(folder: Path, manifest: Manifest) -> Iterator[str]:
+    if links := [path.name for path in folder.rglob("*") if path.is_symlink()]:
+        yield f"{listed(links, 3)} are links; a result has files of its own alone."
+        return
+    if (size := sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())) > _MOST_BYTES:
+        yield f"it holds {size >> 20} MiB; expected at most {_MOST_BYTES >> 20}."
+        return
+    there, said = files_of(folder), dict(manifest.files)
+    for name in sorted(said.keys() - there.keys()):
+        yield f"{name} is missing."
+    for name in sorted(there.keys() - said.keys()):
+        yield f"{name} is not among the files of {MANIFEST}; leave it out, or write the result anew."
+    for name in sorted(there.keys() & said.keys()):
+        if there[name] != said[name]:
+            yield f"{name} was changed after it was written: its sha256 is {there[name][:12]}…, not {said[name][:12]}…."
+    for name in _NEEDED:
+        if name not in there and name not in said:
+            yield f"it has no {name}."
+    for name in there:
+        if _TOKEN.search((folder / name).read_bytes()):
+            yield f"{name} holds what looks like a token or private key; take it out, and make the token invalid."
+
+
+def _faults_of_code(folder: Path, manifest: Manifest) -> Iterator[str]:
+    if sum_of_code(manifest.files) != manifest.code.sha256:
+        yield f"the code below {METHOD} is not the one whose sha256 is {manifest.code.sha256[:12] or 'empty'}."
+    entry = manifest.method.entry
+    if EXPLAINERS.canonical(entry) in EXPLAINERS:
+        if (folder / METHOD).exists():
+            yield f"{entry} is an explainer of the library, and {METHOD} holds code; give the method a name of its own."
+        return
+    module, _, attribute = entry.partition(":")
+    path = (folder / METHOD).joinpath(*module.split("."))
+    file = next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+    if file is None or not attribute:
+        yield f"entry is {entry!r}: there is no {path.relative_to(folder)}.py; expected module:name below {METHOD}."
+        return
+    try:
+        ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        yield f"{file.relative_to(folder)} is no Python: {error}."
+
+
+def _faults_of_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
+    try:
+        text = (folder / SUITE).read_text(encoding="utf-8")
+        names = list(tomllib.loads(text).get("explainers", {}))
+        if names != [manifest.method.name]:
+            yield f"{SUITE} has the explainers {listed(names, 3)}; expected {manifest.method.name} alone."
+            return
+        if manifest.round:
+            found = _round(folder, manifest)
+            text = public_text(text, manifest.suite.name, found)
+        version = suite_version(text, folder)
+    except (ResultError, ValueError, KeyError, OSError) as error:
+        yield f"{SUITE} cannot be run: {error}"
+        return
+    if version != manifest.suite.version:
+        yield (
+            f"{SUITE} is version {version} of {manifest.suite.name} with this xaibench, not {manifest.suite.version}: "
+            "its data, networks or metrics are others now. Run it again."
+        )
+
+
+def _round(folder: Path, manifest: Manifest) -> Round:
+    rounds = {one.name: one for one in read_rounds(folder.resolve().parent.parent)}
+    if manifest.round not in rounds:
+        raise ResultError(f"there is no round {manifest.round!r}; known: {listed(rounds)}.")
+    return rounds[manifest.round]
+
+
+def _faults_of_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
+    try:
+        scores = SCORES.read(folder)
+    except RunFolderError as error:
+        yield str(error)
+        return
+    if (names := sorted(map(str, scores["explainer"].unique()))) != [manifest.method.name]:
+        yield f"{SCORES.name} has scores of {listed(names, 3)}; expected {manifest.method.name} alone."
+        return
+    suite, _ = load_suite(folder / SUITE)
+    yield from _faults_of_rows(scores)
+    yield from _faults_of_values(scores, suite)
+    yield from _faults_of_cells(scores, _without_own(suite))
+
+
+def _faults_of_rows(scores: pd.DataFrame) -> Iterator[str]:
+    key = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
+    if again := int(scores.duplicated(key).sum()):
+        yield f"{SCORES.name} has {again} rows twice."
+    counts = scores.groupby(key[:-1], observed=True)["correct"].nunique()
+    if (counts > 1).any():
+        yield f"{SCORES.name} calls {int((counts > 1).sum())} samples both right and wrong."
+    unsaid = scores["value"].isna() & scores["reason"].astype(str).eq("")
+    if unsaid.any():
+        yield f"{SCORES.name} has {int(unsaid.sum())} undefined scores without a reason."
+
+
+def _faults_of_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
+    """By what the library knows of its metrics, and not by what the result says of them."""
+    for part in suite.metrics:
+        info: Any = part_info("metric", part.use)
+        own = scores[scores["metric"] == part.name]
+        if info is None or not len(own):
+            continue
+        low, high = info.range
+        outside = (own["value"] < low - 1e-9) | (own["value"] > high + 1e-9)
+        if outside.any():
+            count, value = int(outside.sum()), own["value"][outside].iloc[0]
+            yield f"{count} scores of {part.name}, such as {value:g}, lie outside its range [{low:g}, {high:g}]."
+        if (own["higher_is_better"] != info.higher_is_better).any():
+            yield f"{SCORES.name} has the direction of {part.name} the wrong way round."
+
+
+def _without_own(suite: Suite) -> Suite:
+    """The suite with an explainer that is there whatever is installed: which cells there are does not depend on it."""
+    import dataclasses
+
+    from xaibench.runner.suites.suite_tables import NamedPart
+
+    control = (NamedPart("uniform", "uniform"),)
+    return dataclasses.replace(suite, explainers=control)
+
+
+def _faults_of_cells(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
+    from xaibench.runner.stages.merged_scores import set_name
+
+    plan = make_plan(suite)
+    expected = {(set_name(cell), cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
+    there = set(scores[["dataset", "model", "metric"]].astype(str).itertuples(index=False, name=None))
+    if more := sorted(there - expected):
+        yield f"{SCORES.name} has {len(more)} cells that the suite has not, such as {' '.join(more[0])}."
+    if lacking := sorted(expected - there):
+        models = {model for _, model, _ in lacking} - {model for _, model, _ in there}
+        whole = {(dataset, model) for dataset, model, _ in lacking}
+        some = whole & {(dataset, model) for dataset, model, _ in there}
+        # A network that the method cannot treat is left out whole; of one that it treats, every score is there.
+        if some or not models:
+            yield f"{SCORES.name} lacks {len(lacking)} cells of the suite, such as {' '.join(lacking[0])}."
+    most = suite.explaining.samples
+    if isinstance(most, int) and len(scores) and (last := int(scores["sample"].max())) >= most:
+        yield f"{SCORES.name} has a sample {last}; the suite explains the first {most}."

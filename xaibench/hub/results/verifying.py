@@ -1,0 +1,232 @@
+"""Run a method again, shut in, and see whether its scores come out the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from xaibench._version import __version__
+from xaibench.core.atomic_files import whole_file
+from xaibench.hub.results.checking import check_result
+from xaibench.hub.results.result_manifest import METHOD, SCHEMA, VERIFICATION, Manifest, ResultError, read_manifest
+from xaibench.hub.results.sandbox import Sandbox, SandboxedProcess, SandboxError, kind_of_sandbox
+from xaibench.hub.results.submitting import suite_of, without_secrets
+from xaibench.runfolder.descriptions import SUITE
+from xaibench.runfolder.tables import SCORES
+from xaibench.runner.running import Progress, run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: How far the mean of a cell may be from the one that was handed in, where the scores are not the same to the bit: on a
+#: GPU, on another processor, or with another version of torch the networks come out a little different.
+BOUND = 0.02
+
+#: What a suite calls the method by, which it then asks in its sandbox.
+_PROXIES = "xaibench.hub.results.sandboxed_method"
+
+_ROW = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
+_CELL = ["dataset", "model", "metric"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of running a method again: the content of ``verification.json``.
+
+    Attributes:
+        verdict: ``"bit-equal"``, ``"within bounds"`` or ``"differs"``.
+        rows: How many scores were compared.
+        equal_rows: How many of them are the same to the bit.
+        largest_difference: Between the means of a cell, here and there.
+        where: The cell and metric with that difference.
+        bound: Up to which a difference is within bounds.
+        sandbox: ``"bubblewrap"``, or ``"process"``, which is weaker.
+        xaibench: The version that ran it.
+        date: The day.
+    """
+
+    verdict: str
+    rows: int
+    equal_rows: int
+    largest_difference: float
+    where: str
+    bound: float
+    sandbox: str
+    xaibench: str
+    date: str
+
+    def to_json(self) -> bytes:
+        """The content of the file."""
+        return json.dumps({"schema": SCHEMA} | asdict(self), indent=2).encode() + b"\n"
+
+
+def verify(
+    folder: str | Path,
+    *,
+    seconds: float = 600.0,
+    memory_gb: float = 8.0,
+    bound: float = BOUND,
+    datasets: Sequence[str] | None = None,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **run_settings: Any,
+) -> Verification:
+    """Run the method of a result again in a sandbox, and compare the scores.
+
+    Args:
+        folder: Of the result. What came of it is written there, as ``verification.json``.
+        seconds: The longest that the method may take for one batch of images.
+        memory_gb: The most memory that it may hold.
+        bound: Up to which difference of a cell's mean scores that are not the same to the bit are accepted.
+        datasets: Only these of the suite's, which is quicker and less.
+        work: Where the run lies, which goes on there if it is stopped, and whose networks serve again; default a
+            temporary folder.
+        progress: Called as jobs end.
+        **run_settings: As :func:`xaibench.runner.run` takes them.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        ResultError: If the result does not pass ``xaibench results check``, or its method failed or did what it may
+            not do; says what.
+    """
+    place = Path(folder)
+    if problems := check_result(place):
+        raise ResultError(f"{place} is refused before it is run: {problems[0]}")
+    manifest = read_manifest(place)
+    with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary, without_secrets():
+        base = Path(work) if work else Path(temporary)
+        base.mkdir(parents=True, exist_ok=True)
+        rows = scores_again(
+            place,
+            manifest,
+            base,
+            datasets=datasets,
+            limits={"seconds": seconds, "memory_gb": memory_gb},
+            progress=progress,
+            **run_settings,
+        )
+    result = compared(SCORES.read(place), rows, bound, partial=datasets is not None)
+    if datasets is None:
+        with whole_file(place / VERIFICATION) as stream:
+            stream.write(result.to_json())
+    return result
+
+
+def scores_again(
+    folder: Path,
+    manifest: Manifest,
+    base: Path,
+    *,
+    limits: Mapping[str, Any],
+    suite_text: str | None = None,
+    progress: Progress | None = None,
+    **run_settings: Any,
+) -> pd.DataFrame:
+    """The scores of a sandboxed method.
+
+    Args:
+        folder: Of the result.
+        manifest: Its own.
+        base: Where the run lies.
+        limits: ``seconds`` and ``memory_gb`` of the sandbox.
+        suite_text: The suite as TOML; default the result's own.
+        progress: Called as jobs end.
+        **run_settings: As :func:`xaibench.runner.run` takes them.
+
+    Returns:
+        The scores as the run folder has them.
+
+    Raises:
+        ResultError: If the method failed or did what it may not do.
+    """
+    text = suite_text or (folder / SUITE).read_text(encoding="utf-8")
+    entry = tomllib.loads(text)["explainers"][manifest.method.name]
+    parameters = {name: value for name, value in entry.items() if name != "use"}
+    output = tomllib.loads(text).get("explaining", {}).get("output", "")
+    with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
+        code = ""
+        if (folder / METHOD).is_dir():  # out of what is hidden: its own code is its to read
+            code = str(shutil.copytree(folder / METHOD, Path(apart) / METHOD))
+        sandbox = Sandbox(
+            manifest.method.entry,
+            code,
+            json.dumps(parameters),
+            "" if output == "default" else output,
+            hidden=tuple(str(one.resolve()) for one in (folder.parent.parent, base)),
+            **limits,
+        )
+        name = "FittedSandboxedMethod" if _fits(sandbox) else "SandboxedMethod"
+        explainer = {"use": f"{_PROXIES}:{name}", "settings": json.dumps(asdict(sandbox))}
+        given, file = base / "suite-given.toml", base / "suite-again.toml"
+        given.write_text(text, encoding="utf-8")
+        file.write_text(suite_of(given, {manifest.method.name: explainer}), encoding="utf-8")
+        done = run(file, base / "run", progress=progress, **run_settings)
+    if done.failures:
+        job, why = next(iter(done.failures.items()))
+        raise ResultError(f"{manifest.method.name} is refused: {_reason(why)} (in {job})")
+    rows = SCORES.read(base / "run")
+    return rows[rows["explainer"] == manifest.method.name]
+
+
+def _fits(sandbox: Sandbox) -> bool:
+    try:
+        with SandboxedProcess(sandbox) as process:
+            return bool(process.ask("describe")[0]["fits"])
+    except SandboxError as error:
+        raise ResultError(f"{sandbox.entry} is refused: {error}") from error
+
+
+def _reason(why: str) -> str:
+    """What a failed job says, without where in our code."""
+    return why.rpartition(" (in ")[0].partition("Error: ")[2] or why
+
+
+def compared(handed_in: pd.DataFrame, again: pd.DataFrame, bound: float, *, partial: bool = False) -> Verification:
+    """The verdict on scores that were handed in, beside those that came of running the method again.
+
+    Args:
+        handed_in: As ``scores.parquet`` has them.
+        again: Likewise.
+        bound: Up to which difference of a cell's mean they are within bounds.
+        partial: Whether only some cells were run again.
+
+    Returns:
+        ``"differs"`` too where one has rows that the other lacks.
+    """
+    text = dict.fromkeys([name for name in SCORES.text if name in handed_in], object)
+    one, other = handed_in.astype(text), again.astype(text)
+    if partial:
+        one = one[one["dataset"].isin(set(other["dataset"]))]
+    both = one.merge(other, on=_ROW, how="outer", suffixes=("", "_again"), indicator=True)
+    left, right = both["value"].to_numpy(float), both["value_again"].to_numpy(float)
+    matched = (both["_merge"] == "both").to_numpy()
+    same = matched & ((left == right) | (np.isnan(left) & np.isnan(right)))
+    same &= (both["correct"] == both["correct_again"]).to_numpy()
+    largest, where = _largest(one, other)
+    missing = (~matched).mean() > bound or largest != largest
+    verdict = "bit-equal" if same.all() else "differs" if missing or largest > bound else "within bounds"
+    day = datetime.now(UTC).date().isoformat()
+    counts = len(both), int(same.sum()), float(largest)
+    return Verification(verdict, *counts, where, bound, kind_of_sandbox(), __version__, day)
+
+
+def _largest(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, str]:
+    """The largest difference between the means of a cell, of the samples that count, and where."""
+    means = [rows[rows["correct"].astype(bool)].groupby(_CELL, observed=True)["value"].mean() for rows in (one, other)]
+    differences = (means[0] - means[1]).abs()
+    if not len(differences):
+        return float("nan"), ""
+    if differences.isna().any():
+        return float("nan"), " ".join(map(str, differences.index[differences.isna()][0]))
+    return float(differences.max()), " ".join(map(str, cast("tuple[str, ...]", differences.idxmax())))
