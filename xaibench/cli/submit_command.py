@@ -73,7 +73,8 @@ def submit(
                 workers=workers,
                 device=device,
             )
-        typer.echo(f"\n{(folder / 'README.md').read_text(encoding='utf-8')}")
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        typer.echo(f"\n{card.partition('---')[2].partition('---')[2].strip()}\n")
         _say_missing(words)
         if publish:
             _publish(out, folder, publish, dry_run)

@@ -195,7 +195,7 @@ def public_text(text: str, suite: str, drawn: Round) -> str:
     _, public = load_suite(suite)
     seeds = _seeds(public)
     if _seeds(text) != (expected := drawn.seeds(len(seeds))):
-        raise ResultError(f"its seeds are {listed(_seeds(text), 3)}; round {drawn.name} has {listed(expected, 3)}.")
+        raise ResultError(f"Its seeds are {listed(_seeds(text), 3)}; round {drawn.name} has {listed(expected, 3)}.")
     return _with_seeds(text, seeds)
 
 

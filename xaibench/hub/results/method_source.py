@@ -65,7 +65,7 @@ def staged(method: str, folder: Path) -> Source:
         name = EXPLAINERS.canonical(method)
         return Source(name, None, name, _first_sentence(EXPLAINERS.resolve(name)))
     shutil.rmtree(folder, ignore_errors=True)
-    file, _, attribute = method.rpartition(":") if not method.endswith(".py") else (method, "", "")
+    file, _, attribute = (method, "", "") if method.endswith(".py") else method.partition(":")
     if file.endswith(".py"):
         path = Path(file).expanduser()
         if not path.is_file():

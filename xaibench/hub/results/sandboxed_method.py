@@ -65,6 +65,18 @@ class FittedSandboxedMethod(SandboxedMethod):
         return replace(self, number=number)
 
 
+def fits(settings: str) -> bool:
+    """Whether a method learns from the training samples first; its sandbox stays open for what comes.
+
+    Args:
+        settings: As of :class:`SandboxedMethod`.
+
+    Raises:
+        SandboxError: If it cannot be imported, or did what it may not do.
+    """
+    return bool(_ask(settings, "describe")[0]["fits"])
+
+
 def _ask(settings: str, call: str, **arguments: Any) -> Any:
     running = _running.get(settings)
     if running is None:
@@ -79,6 +91,7 @@ def _ask(settings: str, call: str, **arguments: Any) -> Any:
 
 
 @atexit.register
-def _close() -> None:
+def close() -> None:
+    """End the sandboxes of this process."""
     while _running:
         _running.popitem()[1].close()

@@ -16,9 +16,10 @@ import numpy as np
 
 from xaibench._version import __version__
 from xaibench.core.atomic_files import whole_file
+from xaibench.hub.results import sandboxed_method
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import METHOD, SCHEMA, VERIFICATION, Manifest, ResultError, read_manifest
-from xaibench.hub.results.sandbox import Sandbox, SandboxedProcess, SandboxError, kind_of_sandbox
+from xaibench.hub.results.sandbox import Sandbox, SandboxError, kind_of_sandbox
 from xaibench.hub.results.submitting import suite_of, without_secrets
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runfolder.tables import SCORES
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 BOUND = 0.02
 
 #: What a suite calls the method by, which it then asks in its sandbox.
-_PROXIES = "xaibench.hub.results.sandboxed_method"
+_PROXIES = sandboxed_method.__name__
 
 _ROW = ["dataset", "model", "data_seed", "seed", "sample", "metric"]
 _CELL = ["dataset", "model", "metric"]
@@ -166,25 +167,28 @@ def scores_again(
             hidden=tuple(str(one.resolve()) for one in (folder.parent.parent, base)),
             **limits,
         )
-        name = "FittedSandboxedMethod" if _fits(sandbox) else "SandboxedMethod"
-        explainer = {"use": f"{_PROXIES}:{name}", "settings": json.dumps(asdict(sandbox))}
+        settings = json.dumps(asdict(sandbox))
+        name = "FittedSandboxedMethod" if _fits(manifest, settings) else "SandboxedMethod"
+        explainer = {"use": f"{_PROXIES}:{name}", "settings": settings}
         given, file = base / "suite-given.toml", base / "suite-again.toml"
         given.write_text(text, encoding="utf-8")
         file.write_text(suite_of(given, {manifest.method.name: explainer}), encoding="utf-8")
-        done = run(file, base / "run", progress=progress, **run_settings)
+        try:
+            done = run(file, base / "run", progress=progress, **run_settings)
+        finally:
+            sandboxed_method.close()
     if done.failures:
         job, why = next(iter(done.failures.items()))
-        raise ResultError(f"{manifest.method.name} is refused: {_reason(why)} (in {job})")
+        raise ResultError(f"{manifest.method.name} is refused: {_reason(why)} (in {job}).")
     rows = SCORES.read(base / "run")
     return rows[rows["explainer"] == manifest.method.name]
 
 
-def _fits(sandbox: Sandbox) -> bool:
+def _fits(manifest: Manifest, settings: str) -> bool:
     try:
-        with SandboxedProcess(sandbox) as process:
-            return bool(process.ask("describe")[0]["fits"])
+        return sandboxed_method.fits(settings)
     except SandboxError as error:
-        raise ResultError(f"{sandbox.entry} is refused: {error}") from error
+        raise ResultError(f"{manifest.method.name} is refused: {error}") from error
 
 
 def _reason(why: str) -> str:

@@ -1,0 +1,71 @@
+"""A tiny suite, a method that is not the library's, and its result."""
+
+import shutil
+
+import pytest
+
+from xaibench.hub.results.submitting import Words, submit
+
+SUITE = """
+name = "tiny"
+title = "Tiny"
+
+[data]
+seeds = [0]
+parameters = { n_samples = 200 }
+
+[training]
+seeds = [0]
+epochs = 2
+batch_size = 64
+
+[explaining]
+samples = 6
+
+[[cells]]
+datasets = ["xai-tris/lin-white-8x8"]
+models = ["llr", "mlp"]
+
+[explainers]
+saliency = {}
+uniform = {}
+
+[metrics]
+topk_precision = {}
+"""
+
+METHOD = '''
+"""Methods of somebody."""
+
+
+def gxi(model, images, targets, power=1.0):
+    """Gradient times input. Written for a test."""
+    images = images.clone().requires_grad_()
+    model(images).gather(1, targets[:, None]).sum().backward()
+    return (images.grad * images).sum(1).detach().abs() ** power
+'''
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    file = tmp_path_factory.mktemp("suite") / "tiny.toml"
+    file.write_text(SUITE)
+    return file
+
+
+@pytest.fixture(scope="session")
+def submitted(tiny, tmp_path_factory):
+    """A results repository with one result, and where it was made."""
+    place = tmp_path_factory.mktemp("submitted")
+    (place / "mine.py").write_text(METHOD)
+    words = Words(label="Gradient × input", authors=("Ann Other",), licence="mit", citation="Other: It. 2026.")
+    where = {"words": words, "work": place / "work", "engine": "serial"}
+    return submit(f"{place / 'mine.py'}:gxi", tiny, place / "results", **where)
+
+
+@pytest.fixture
+def result(submitted, tmp_path):
+    """A copy of the result, to be spoilt."""
+    repository = submitted.parent.parent
+    shutil.copytree(repository, tmp_path / "results")
+    return tmp_path / "results" / submitted.relative_to(repository)

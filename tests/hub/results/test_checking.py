@@ -1,0 +1,110 @@
+"""What is seen without running anything: each way to spoil a result is refused, with its reason."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hub.results.forging import rewritten
+
+from xaibench.hub.results.checking import check_result
+from xaibench.hub.results.result_manifest import MANIFEST, SuiteVersion, read_manifest
+
+
+def _change_scores(folder, change):
+    file = folder / "scores.parquet"
+    table = pq.read_table(file)
+    pq.write_table(change(table), file)
+
+
+def _value(table, number, value):
+    values = table["value"].to_pylist()
+    values[number] = value
+    return table.set_column(table.column_names.index("value"), "value", pa.array(values))
+
+
+def _later(table):
+    place = table.column_names.index("sample")
+    return table.set_column(place, "sample", pc.add(table["sample"], 6))
+
+
+def test_a_whole_result_is_taken(result):
+    assert check_result(result) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda at: _change_scores(at, lambda t: _value(t, 0, 0.99)),
+            "scores.parquet was changed after it was written",
+        ),
+        (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was changed"),
+        (lambda at: (at / "images.parquet").unlink(), "images.parquet is missing"),
+        (lambda at: (at / "more.txt").write_text("x"), "more.txt is not among the files"),
+        (lambda at: (at / "link").symlink_to("/etc/passwd"), "link are links"),
+        (lambda at: (at / MANIFEST).write_text("{}"), "lacks 'method'"),
+    ],
+)
+def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
+    spoil(result)
+    assert said in "\n".join(check_result(result))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda at: _change_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, lie outside its range [0, 1]"),
+        (lambda at: _change_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 rows twice"),
+        (lambda at: _change_scores(at, lambda t: _value(t, 0, None)), "1 undefined scores without a reason"),
+        (
+            lambda at: _change_scores(at, lambda t: t.filter(pc.not_equal(t["model"], "mlp"))),
+            "",  # a network left out whole is what a method that refuses it leaves
+        ),
+        (
+            lambda at: _change_scores(at, _later),
+            "the suite explains the first 6",
+        ),
+        (lambda at: (at / "notes.md").write_text("hf_" + "a" * 34), "holds what looks like a token"),
+        (lambda at: (at / "method" / "mine.py").write_text("def gxi(:\n"), "is no Python"),
+        (lambda at: shutil.rmtree(at / "method"), "there is no method/mine.py"),
+        (
+            lambda at: (at / "suite.toml").write_text(
+                (at / "suite.toml").read_text().replace("epochs = 2", "epochs = 3")
+            ),
+            "its data, networks or metrics are others now",
+        ),
+        (
+            lambda at: (at / "suite.toml").write_text((at / "suite.toml").read_text().replace("gxi =", "other =")),
+            "has the explainers other; expected gxi alone",
+        ),
+    ],
+)
+def test_what_a_careful_forger_writes_is_seen_by_what_it_says(spoil, said, result):
+    spoil(result)
+    found = "\n".join(check_result(rewritten(result)))
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+def test_a_result_lies_where_it_says(result, tmp_path):
+    moved = tmp_path / "results" / "other" / result.name
+    moved.parent.mkdir()
+    result.rename(moved)
+    (fault,) = check_result(moved)
+    assert f"it lies at other/{result.name}, but says that it is gxi/{result.name}" in fault
+    assert check_result(moved, in_repository=False) == []
+
+
+def test_another_version_is_another_suite(result):
+    manifest = read_manifest(result)
+    content = json.loads((result / MANIFEST).read_text())
+    content["suite"]["version"] = "0" * 8
+    (result / MANIFEST).write_text(json.dumps(content))
+    place = result.with_name("tiny@00000000")
+    result.rename(place)
+    (fault,) = check_result(place)
+    assert f"is version {manifest.suite.version} of tiny with this xaibench, not 00000000" in fault
+    assert isinstance(manifest.suite, SuiteVersion)

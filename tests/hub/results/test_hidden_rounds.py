@@ -1,0 +1,84 @@
+"""A seed is promised, kept, shown when it is time, and known to be the promised one."""
+
+import json
+import tomllib
+from datetime import date
+
+import pytest
+
+from xaibench.hub.results.hidden_rounds import (
+    ROUNDS,
+    commit_round,
+    fresh_text,
+    public_text,
+    read_rounds,
+    reveal_round,
+)
+from xaibench.hub.results.result_manifest import ResultError
+from xaibench.runner.suites.suite_files import load_suite
+
+LAST, AFTER = date(2026, 12, 31), date(2027, 1, 1)
+
+
+@pytest.fixture
+def promised(tmp_path):
+    secret = tmp_path / "winter.json"
+    made = commit_round(tmp_path / "results", "winter", "xai-tris-8x8", LAST, secret)
+    return tmp_path / "results", secret, made
+
+
+def test_nothing_of_the_seed_is_in_the_repository_before_its_time(promised):
+    repository, secret, made = promised
+    assert (made.seed, made.salt) == (None, None)
+    assert secret.stat().st_mode & 0o077 == 0
+    kept = json.loads(secret.read_text())
+    assert str(kept["seed"]) not in (repository / ROUNDS).read_text()
+    with pytest.raises(ResultError, match="is open until 2026-12-31"):
+        reveal_round(repository, secret, today=LAST)
+    with pytest.raises(ResultError, match="is not shown before 2026-12-31 is over"):
+        read_rounds(repository)[0].seeds(1)
+
+
+def test_the_seed_that_is_shown_is_the_promised_one(promised):
+    repository, secret, made = promised
+    shown = reveal_round(repository, secret, today=AFTER)
+    assert read_rounds(repository) == [shown]
+    assert shown.commitment == made.commitment
+    assert shown.seeds(2) == shown.seeds(3)[:2]
+    content = json.loads((repository / ROUNDS).read_text())
+    content[0]["seed"] += 1
+    (repository / ROUNDS).write_text(json.dumps(content))
+    with pytest.raises(ResultError, match="the seed of round winter is not the one that was promised"):
+        read_rounds(repository)
+
+
+def test_another_secret_is_refused(promised, tmp_path):
+    repository, secret, _ = promised
+    kept = json.loads(secret.read_text()) | {"seed": 7}
+    (tmp_path / "other.json").write_text(json.dumps(kept))
+    with pytest.raises(ResultError, match="holds another seed than round winter was promised with"):
+        reveal_round(repository, tmp_path / "other.json", today=AFTER)
+
+
+def test_a_promise_is_made_once_and_kept_outside(promised, tmp_path):
+    repository, secret, _ = promised
+    with pytest.raises(ResultError, match="There is a round 'winter' already"):
+        commit_round(repository, "winter", "xai-tris-8x8", LAST, tmp_path / "new.json")
+    for place in (secret, repository / "seed.json"):
+        with pytest.raises(ResultError, match="choose another file"):
+            commit_round(repository, "spring", "xai-tris-8x8", LAST, place)
+    with pytest.raises(ResultError, match="sets that are not generated"):
+        commit_round(repository, "spring", "saliency-bench", LAST, tmp_path / "new.json")
+
+
+def test_a_suite_is_run_on_the_seeds_of_the_round_and_known_by_its_own(promised):
+    repository, secret, _ = promised
+    shown = reveal_round(repository, secret, today=AFTER)
+    _, text = load_suite("xai-tris-8x8")
+    fresh = fresh_text(text, shown)
+    seeds = tomllib.loads(fresh)["data"]["seeds"]
+    assert seeds == shown.seeds(3)
+    assert not set(seeds) & {0, 1, 2}
+    assert tomllib.loads(public_text(fresh, "xai-tris-8x8", shown))["data"]["seeds"] == [0, 1, 2]
+    with pytest.raises(ResultError, match="Its seeds are 0, 1, 2; round winter has"):
+        public_text(text, "xai-tris-8x8", shown)

@@ -1,0 +1,110 @@
+"""A method in its sandbox: what it may not do is refused with its reason, even if it hides the error."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from xaibench.hub.results import sandbox as module
+from xaibench.hub.results.sandbox import RefusedError, Sandbox, SandboxedProcess, SandboxError, bubblewrap
+
+#: What it does is said by the first pixel of the first image.
+METHOD = """
+import contextlib, os, socket, subprocess, sys, time
+import torch
+
+def acts(model, images, targets):
+    what = int(images[0, 0, 0, 0])
+    with contextlib.suppress(OSError):
+        if what == 1:
+            socket.create_connection(("192.0.2.1", 80), 1)
+        if what == 2:
+            import xaibench
+            xaibench.load("xai-tris/lin-white-8x8", n_samples=100)
+        if what == 3:
+            open(SECRET).read()
+        if what == 4:
+            open("/usr/written-by-a-method", "w")
+    if what == 5:
+        print("said aloud")
+        return torch.full_like(images[:, 0], float("HF_TOKEN" in os.environ or "secret" in str(os.environ)))
+    if what == 6:
+        raise KeyError("no such thing")
+    if what == 7:
+        hoard = [torch.ones(1 << 28) for _ in range(64)]
+    if what == 8:
+        time.sleep(600)
+    return images[:, 0] + 0 * len(model(images))
+"""
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory):
+    """A folder with the method, beside one that it must not read."""
+    place = tmp_path_factory.mktemp("sandbox")
+    for name in ("hidden", "code"):
+        (place / name).mkdir()
+    secret = place / "hidden" / "masks.safetensors"
+    secret.write_text("the answer")
+    (place / "code" / "acting.py").write_text(METHOD.replace("SECRET", repr(str(secret))))
+    return str(place / "code")
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", "process"])
+def process(request, code):
+    if request.param == "bubblewrap" and not bubblewrap():
+        pytest.skip("there is no bubblewrap, or it may not make namespaces")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "process":
+            patch.setattr(module, "bubblewrap", lambda: "")
+        patch.setenv("HF_TOKEN", "secret")
+        sandbox = Sandbox("acting:acts", code, hidden=(str(Path(code).parent / "hidden"),), seconds=120)
+        with SandboxedProcess(sandbox) as started:
+            assert started.ask("describe")[0]["fits"] is False
+            yield started
+
+
+NETWORK = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+
+
+def _ask(process, what, seconds=120.0):
+    process.sandbox = dataclasses.replace(process.sandbox, seconds=seconds)
+    images = torch.zeros(2, 1, 2, 2)
+    images[0, 0, 0, 0] = what
+    return process.ask("explain", number=0, network=NETWORK, images=images, targets=torch.zeros(2).long(), seed=0)[1]
+
+
+def test_maps_are_those_of_explain(process):
+    assert torch.from_numpy(_ask(process, 0)).equal(torch.zeros(2, 2, 2))
+    assert _ask(process, 5).max() == 0, "it sees no token"
+
+
+def test_an_error_of_its_own_is_told(process):
+    with pytest.raises(SandboxError, match="KeyError: 'no such thing'"):
+        _ask(process, 6)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (1, "it opens a socket"),
+        (2, "it loads the data set xai-tris/lin-white-8x8, whose masks are the answer"),
+        (3, "it opens masks.safetensors of the run or the results"),
+        (4, "it writes to /usr/written-by-a-method"),
+    ],
+)
+def test_what_it_may_not_do_is_refused_though_it_hides_the_error(what, said, process):
+    with pytest.raises(RefusedError, match=said):  # what was refused once stays refused
+        _ask(process, what)
+
+
+@pytest.mark.parametrize(
+    ("what", "seconds", "said"), [(7, 120.0, "GiB of memory, of 2"), (8, 1.0, "more than 1 s for one")]
+)
+def test_one_that_is_greedy_or_runs_forever_is_ended(what, seconds, said, code):
+    with SandboxedProcess(Sandbox("acting:acts", code, seconds=120, memory_gb=2)) as own:
+        own.ask("describe")
+        with pytest.raises(SandboxError, match=said):
+            _ask(own, what, seconds)
+        assert own._process.poll() is not None

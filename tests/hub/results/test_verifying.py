@@ -1,0 +1,79 @@
+"""Run again in a sandbox: scores that are the method's come out equal to the bit, others do not."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub.results.forging import rewritten
+
+from xaibench.hub.results.checking import check_result
+from xaibench.hub.results.result_manifest import VERIFICATION, ResultError
+from xaibench.hub.results.sandboxed_method import FittedSandboxedMethod
+from xaibench.hub.results.verifying import compared, verify
+from xaibench.runfolder.tables import SCORES
+
+#: Learns where the answers lie from the masks of the training samples.
+SUPERVISED = """
+class gxi:
+    def __init__(self, power=1.0): ...
+    def fit(self, network, batches):
+        self.where = sum(masks.double().mean(0) for _, masks, _ in batches)
+        return self
+    def __call__(self, model, images, targets):
+        return self.where.expand(len(images), -1, -1)
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """Networks are trained once for all that is verified here."""
+    return tmp_path_factory.mktemp("work")
+
+
+def test_an_honest_result_is_equal_to_the_bit_and_a_forged_one_differs(result, work):
+    settings = {"work": work / "run", "store": work / "store", "engine": "serial"}
+    found = verify(result, **settings)
+    assert (found.verdict, found.equal_rows, found.largest_difference) == ("bit-equal", found.rows, 0.0)
+    assert json.loads((result / VERIFICATION).read_text())["verdict"] == "bit-equal"
+    assert check_result(result) == [], "the verdict is no part of what is summed up"
+
+    table = pq.read_table(result / "scores.parquet")
+    better = np.minimum(1.0, table["value"].to_numpy() + 0.1)
+    pq.write_table(
+        table.set_column(table.column_names.index("value"), "value", pa.array(better)), result / "scores.parquet"
+    )
+    assert check_result(rewritten(result)) == [], "nothing but running it again tells"
+    forged = verify(result, **settings)
+    assert forged.verdict == "differs"
+    assert 0.05 < forged.largest_difference <= 0.1 + 1e-9
+
+
+def test_a_method_that_learns_from_the_masks_is_refused(result, work):
+    (result / "method" / "mine.py").write_text(SUPERVISED)
+    with pytest.raises(ResultError, match=r"gxi is refused: .*it reads the masks of the training samples"):
+        verify(rewritten(result), work=work / "supervised", store=work / "store", engine="serial")
+
+
+def test_what_does_not_pass_the_check_is_not_run(result):
+    (result / "method" / "mine.py").write_text("import this_would_fail")
+    with pytest.raises(ResultError, match=r"is refused before it is run: method/mine\.py was changed"):
+        verify(result)
+
+
+def test_the_verdict_follows_the_bound(submitted):
+    scores = SCORES.read(submitted)
+    assert compared(scores, scores, 0.0).verdict == "bit-equal"
+    near = scores.assign(value=scores["value"] + 0.004)
+    assert compared(scores, near, 0.005).verdict == "within bounds"
+    assert compared(scores, near, 0.003).verdict == "differs"
+    assert compared(scores, scores[scores["model"] == "mlp"], 0.1).verdict == "differs"
+    assert compared(scores, scores.iloc[:-2], 0.0).verdict == "differs"
+    undefined = scores.assign(value=np.nan)
+    assert compared(undefined, undefined, 0.0).verdict == "bit-equal"
+
+
+def test_a_fitted_method_is_known_by_its_fit():
+    assert callable(FittedSandboxedMethod("{}").fit)
+    assert not FittedSandboxedMethod.fitted
