@@ -30,6 +30,15 @@ xaibench push runs/xai-tris-8x8 ann/xai-tris-scores
     "report": """
 xaibench report runs/xai-tris-8x8   # tables, figures and page anew; nothing is computed again
 """,
+    "results": """
+xaibench results check results                       # whole, unchanged, and possible?
+xaibench results verify results/mine/xai-tris-8x8@4bb02552   # run again in a sandbox, and compared
+xaibench results add runs/xai-tris-8x8 --out results   # a result for each method of a run
+xaibench results commit results winter --suite xai-tris-8x8 --deadline 2026-12-31 --secret ~/winter.json
+xaibench results reveal results ~/winter.json        # on the day after
+xaibench results fresh results winter                # every method on the data of the round
+xaibench results schema                              # of result.json, as JSON Schema
+""",
     "run": """
 xaibench run xai-tris-8x8 --quick                              # a taste, in a minute
 xaibench run xai-tris-8x8 --plan                               # what it takes, before it starts
@@ -41,6 +50,11 @@ xaibench run xai-tris-64x64 --engine ray --address auto --out /shared/run
 xaibench score maps.npz --dataset pet --root ~/data --template   # a file with the samples' ids, to fill in
 xaibench score maps.npz --dataset pet --root ~/data              # its scores beside those of the controls
 xaibench score maps.npz --dataset xai-tris/lin-corr-8x8 --metrics emd_perf,topk_precision --out scores.csv
+""",
+    "submit": """
+xaibench submit method.py --suite xai-tris-8x8 --quick          # how it goes, in a minute
+xaibench submit mypackage.module:method --suite xai-tris-8x8 --author "Ann Other" --license mit
+xaibench submit method.py --publish OWNER/NAME                  # what would be sent; --no-dry-run sends it
 """,
     "show": """
 xaibench show pet --root ~/data --out pets.png            # images, what is important, and the class
@@ -60,6 +74,10 @@ def page() -> str:
 
 
 def _command(name: str, command: Any) -> str:
+    if hasattr(command, "commands"):
+        inside = sorted(command.commands.items())
+        head = f"## `xaibench {name}`\n\n{command.help}\n\n```sh{EXAMPLES[name]}```\n\n"
+        return head + "\n".join(_command(f"{name} {one}", own).replace("## ", "### ", 1) for one, own in inside)
     given = [one.name.upper() for one in command.params if one.param_type_name == "argument"]
     lines = [f"## `xaibench {name}`", "", command.help, "", f"    xaibench {' '.join([name, *given])} [OPTIONS]", ""]
     if name in EXAMPLES:

@@ -1,0 +1,78 @@
+"""``xaibench submit`` and ``xaibench results``, as one types them."""
+
+import functools
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from xaibench.cli import app
+from xaibench.hub.results import submitting
+from xaibench.hub.results.result_manifest import find_results, read_manifest
+from xaibench.runner.running import run
+
+METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
+
+
+@pytest.fixture
+def typed(monkeypatch, tmp_path):
+    """Types a command in an empty folder; its output and exit code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(submitting, "run", functools.partial(run, engine="serial"))
+    return functools.partial(CliRunner().invoke, app)
+
+
+def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", token := "hf_" + "x" * 34)
+    (tmp_path / "mine.py").write_text(METHOD)
+    told = ["--label", "Mine", "--author", "Ann", "--set", "power=2.0"]
+    said = typed(["submit", "mine.py", "--suite", str(tiny), *told, "--publish", "ann/results"])
+    assert said.exit_code == 0, said.output
+    assert "Trial: " in said.output
+    assert "# Mine on Tiny" in said.output
+    assert "Not said: --citation, --license." in said.output
+    assert "Would open a pull request on ann/results with mine/tiny@" in said.output
+    assert "Nothing was sent (--dry-run)." in said.output
+    (folder,) = find_results(tmp_path / "results")
+    assert read_manifest(folder).method.authors == ("Ann",)
+    assert "power = 2.0" in (folder / "suite.toml").read_text()
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert found == []
+    assert token not in said.output
+
+    assert typed(["results", "check", "results"]).output.startswith("ok")
+    (folder / "scores.parquet").write_bytes(b"other")
+    refused = typed(["results", "check", "results"])
+    assert refused.exit_code == 1
+    assert "scores.parquet was changed after it was written" in refused.output
+
+
+def test_what_is_wrong_is_said_in_a_line(typed, tmp_path):
+    for command, what in (
+        (["results", "check", "nowhere"], "nowhere holds no results: no such folder"),
+        (["submit", "none.py"], "there is no file none.py"),
+        (["submit", "saliency", "--set", "x"], "--set 'x': expected NAME=VALUE"),
+        (["results", "add", "nowhere"], "nowhere is no run folder"),
+        (["results", "fresh", ".", "winter"], ". has no round 'winter'"),
+    ):
+        said = typed(command)
+        assert said.exit_code == 2, command
+        assert said.output.startswith("Error: ")
+        assert what in said.output
+
+
+def test_a_round_is_promised_and_not_shown_too_early(typed, tmp_path):
+    asked = ["winter", "--suite", "xai-tris-8x8", "--deadline", "2999-12-31", "--secret", "seed.json"]
+    said = typed(["results", "commit", "results", *asked])
+    assert said.exit_code == 0, said.output
+    assert json.loads((tmp_path / "results" / "rounds.json").read_text())[0]["commitment"] in said.output
+    early = typed(["results", "reveal", "results", "seed.json"])
+    assert early.exit_code == 2
+    assert "Round winter is open until 2999-12-31" in early.output
+
+
+def test_the_schema_is_printed(typed):
+    assert json.loads(typed(["results", "schema"]).output)["properties"]["schema"] == {
+        "description": "The version of this schema.",
+        "const": 1,
+    }
