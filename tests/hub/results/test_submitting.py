@@ -1,7 +1,9 @@
 """A method becomes a result; what cannot be repeated or called is refused before the suite is run."""
 
+import importlib
 import os
 import re
+import sys
 
 import pytest
 import torch
@@ -97,6 +99,17 @@ def test_a_file_that_was_changed_is_read_again(tmp_path):
         source = staged(str(tmp_path / "mine.py"), tmp_path / "code")
         assert (source.folder / "mine.py").read_text().endswith(f"{answer}\n")
         assert try_method(source).seconds > 0
+
+
+def test_another_module_of_that_name_is_not_taken_for_it(tiny, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.py").write_text("def other(model, images, targets): ...\n")
+    (tmp_path / "mine.py").write_text(BESIDE)
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    importlib.import_module("mine")
+    where = {"work": tmp_path / "work", "engine": "serial"}
+    assert read_manifest(submit(str(tmp_path / "mine.py"), tiny, tmp_path / "results", **where)).method.name == "beside"
+    assert hasattr(sys.modules["mine"], "other"), "what was there is there again"
 
 
 def test_trials_leave_random_numbers_as_they_were(tmp_path):

@@ -176,7 +176,8 @@ def submit(
         file = (source.folder or place) / _SUITE
         entry = {"use": source.entry} | dict(parameters or {})
         file.write_text(suite_of(suite, {name: entry}, quick=quick), encoding="utf-8")
-        done = run(file, place / "run", progress=progress, **run_settings)
+        with importable(source.folder):  # and no other module of that name, wherever this is run
+            done = run(file, place / "run", progress=progress, **run_settings)
     if done.failures:
         first = next(iter(done.failures.items()))
         raise ResultError(
@@ -191,9 +192,10 @@ def submit(
     if not own:  # what the library says of its own stands, where nobody says otherwise
         about = {key: value for key, value in about.items() if value and (key != "label" or said.label)}
     code = Code(repository=said.repository, commit=said.commit)
-    (folder,) = results_of_run(
-        done.folder, repository, methods=[name], about={name: about}, source=source.folder, code=code
-    )
+    with importable(source.folder):
+        (folder,) = results_of_run(
+            done.folder, repository, methods=[name], about={name: about}, source=source.folder, code=code
+        )
     return folder
 
 
