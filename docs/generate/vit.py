@@ -36,9 +36,7 @@ def section(run: RunResults) -> str:
     """Accuracies, then the mean of every explainer by every metric."""
     seeds = run.trainings[run.trainings["model"] == MODEL].groupby(["scenario", "background"], observed=True)
     sets, drawn = seeds["data_seed"].nunique().max(), seeds["seed"].nunique().max()
-    scored = run.scores[run.scores["correct"] & (run.scores["model"] == MODEL)]
-    counts = scored.groupby(["scenario", "background", "data_seed"], observed=True)["sample"].nunique()
-    parts = [f"\n## {run.title}\n\n    xaibench run {run.suite} --model {','.join(run.models)}\n\n"]
+    parts = [f"\n## {run.title}\n\n    xaibench run {run.suite} --model {','.join(run.models)}{_asked(run)}\n\n"]
     parts.append(
         f"Test accuracy in percent over {_count(sets, 'data set')} a cell and {_count(drawn, 'training')} on each. A "
         f"network counts as having learned its task from {LEARNED:.0f} % on, as in the paper; one that has not is not "
@@ -46,8 +44,8 @@ def section(run: RunResults) -> str:
     )
     parts.append(f"\n{CARDS.format(accuracies(run))}\n")
     parts.append(
-        f"\nScored are {counts.min()} to {counts.max()} samples a data set, those that every explained network of it "
-        "classifies correctly.\n"
+        f"\nScored are {scored(run)} samples a data set, those that every explained network of it classifies "
+        "correctly.\n"
     )
     for name, part in run.metrics.items():
         if not part.skill_of:
@@ -69,6 +67,13 @@ def accuracies(run: RunResults) -> str:
         rows.append([f"{place(scenario)} {place(background)}", f"{reached.mean():.1f}{spread}", extent, learned, best])
     heads = ["cell", "mean and spread", "lowest to highest", "learned", "best other network"]
     return table(heads, rows) if len(others) else table(heads[:-1], [row[:-1] for row in rows])
+
+
+def scored(run: RunResults) -> str:
+    """How many samples of a data set are scored: from the fewest to the most of any cell."""
+    rows = run.scores[run.scores["correct"] & (run.scores["model"] == MODEL)]
+    counts = rows.groupby(["scenario", "background", "data_seed"], observed=True)["sample"].nunique()
+    return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
 
 def means(run: RunResults, metric: str) -> str:
@@ -96,6 +101,12 @@ def _by_cell(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
 def _beside(own: float | None, best: float | None) -> str:
     shown = "–" if own is None or pd.isna(own) else f"{own:.2f}"
     return shown if best is None or pd.isna(best) else f"{shown} ({best:.2f})"
+
+
+def _asked(run: RunResults) -> str:
+    """What of the command changes more than which networks and explainers are run, both of which the tables show."""
+    choices = run.environment.get("choices", {})
+    return f" --samples {choices['samples']}" if "samples" in choices else ""
 
 
 def _count(number: int, what: str) -> str:

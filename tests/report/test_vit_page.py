@@ -1,9 +1,12 @@
 """The page of the transformer in the cells of XAI-TRIS: made from a run folder, other suites' sections left alone."""
 
 import importlib
+import json
+import re
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from xaibench.report.read.run_results import read_run
@@ -51,3 +54,17 @@ def test_sections_of_other_suites_stay(generator, four_columns):
     text = generator.page(before, [read_run(four_columns)])
     assert before in text
     assert text.index(generator.BEGIN.format("xai-tris-8x8")) < text.index(before)
+
+
+def test_it_says_how_many_samples_were_asked_for_and_scored(generator, four_columns):
+    where = four_columns / "environment.json"
+    where.write_text(json.dumps(json.loads(where.read_text()) | {"choices": {"samples": 12}}))
+    scores = pd.read_parquet(four_columns / "scores.parquet")
+    few = scores["correct"] & (scores["scenario"] == "lin") & (scores["sample"] > scores["sample"].min())
+    text = generator.page("", [read_run(four_columns)])
+    assert "    xaibench run xai-tris-8x8 --model llr,mlp,cnn,vit --samples 12\n" in text
+    assert f"Scored are {generator.scored(read_run(four_columns))} samples a data set" in text
+    scores[~few].to_parquet(four_columns / "scores.parquet")
+    assert re.fullmatch(r"1 to \d+", generator.scored(read_run(four_columns)))
+    scores[scores["sample"] == scores["sample"].min()].to_parquet(four_columns / "scores.parquet")
+    assert generator.scored(read_run(four_columns)) == "1"

@@ -8,11 +8,15 @@ residual connection; a linear head on the class token.
 =======================  =========================  ==========================
 what                     8x8                        64x64
 =======================  =========================  ==========================
-patches                  16 of 2x2 pixels           64 of 8x8 pixels
+patches                  16 of 2x2 pixels           16 of 16x16 pixels
 width, heads, blocks     16, 2, 2                   32, 2, 2
 hidden units of an MLP   32                         64
-weights                  4,882                      21,410
+weights                  4,882                      26,018
 =======================  =========================  ==========================
+
+A patch holds four of the squares that the tetrominoes are made of, in both sizes. With patches of one square, 8x8 of
+64x64 pixels, no edge of a tetromino lies within a patch: RIGID on correlated backgrounds came to 57 % in 10 epochs,
+where these come to 79 % in 12.
 
 Departures from the paper: it is much smaller, an MLP has twice as many hidden units as a token has numbers, where the
 paper has four times, there is no dropout, and the class token starts as the position embeddings do, from a normal
@@ -77,7 +81,7 @@ class ViT(nn.Module):
 
     def __init__(self, in_shape: tuple[int, int, int] = (1, 8, 8), num_classes: int = 2) -> None:
         side = image_side("ViT", in_shape, num_classes)
-        patch, width, heads = (8, 32, 2) if side == 64 else (2, 16, 2)
+        patch, width, heads = (16, 32, 2) if side == 64 else (2, 16, 2)
         super().__init__()
         self.patches = nn.Conv2d(1, width, patch, stride=patch)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
