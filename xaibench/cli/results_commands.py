@@ -53,12 +53,16 @@ def verify(
     datasets: Annotated[
         str | None, typer.Option(help="Only these sets: quicker, and not written down.", show_default=False)
     ] = None,
+    clone: Annotated[
+        bool, typer.Option("--clone", help="Fetch the commit that a result names, and compare its code first.")
+    ] = False,
     workers: _Workers = None,
     work: _Work = None,
 ) -> None:
     """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
     with clear_errors(goes_on=work is not None):
-        from xaibench.hub.results.result_manifest import ResultError, find_results
+        from xaibench.hub.results.pinned_code import check_commit
+        from xaibench.hub.results.result_manifest import ResultError, find_results, read_manifest
         from xaibench.hub.results.sandbox import kind_of_sandbox
         from xaibench.hub.results.verifying import verify
 
@@ -71,6 +75,8 @@ def verify(
             own = None if work is None else work / place.parent.name / place.name
             store = {} if work is None else {"store": work / "store"}
             try:
+                if clone and (code := read_manifest(place).code).sha256:
+                    check_commit(place, code.repository, code.commit)
                 with progress_bars() as progress:
                     found = verify(
                         place,

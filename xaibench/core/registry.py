@@ -58,6 +58,11 @@ your own is given as 'package.module:name'.
     def __contains__(self, name: object) -> bool:
         return name in self._targets
 
+    @property
+    def schemes(self) -> frozenset[str]:
+        """What stands before the colon of names that say how a part is made, and not where it is imported from."""
+        return frozenset(self._schemes)
+
     def canonical(self, name: str) -> str:
         """The listed name of the part behind ``name``; unknown names unchanged.
 

@@ -1,5 +1,6 @@
 """What is seen without running anything: each way to spoil a result is refused, with its reason."""
 
+import dataclasses
 import json
 import shutil
 
@@ -87,6 +88,27 @@ def test_what_a_careful_forger_writes_is_seen_by_what_it_says(spoil, said, resul
     found = "\n".join(check_result(rewritten(result)))
     assert said in found
     assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"xai-tris/lin-white-8x8"', '"imported_by_a_check:data"'),
+        ('"llr"', '"imported_by_a_check:Network"'),
+        ("topk_precision = {}", 'topk_precision = { use = "imported_by_a_check:metric" }'),
+    ],
+)
+def test_a_check_imports_nothing_that_came_along(old, new, result, monkeypatch):
+    (result / "imported_by_a_check.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(result)
+    text = (result / "suite.toml").read_text()
+    (result / "suite.toml").write_text(text.replace(old, new))
+    (fault,) = check_result(rewritten(result))
+    assert "names imported_by_a_check:" in fault
+    # Nor the method itself.
+    (result / "suite.toml").write_text(text.replace("mine:gxi", "imported_by_a_check:gxi"))
+    entry = dataclasses.replace(read_manifest(result).method, entry="imported_by_a_check:gxi")
+    assert "there is no method/imported_by_a_check.py" in "\n".join(check_result(rewritten(result, method=entry)))
 
 
 def test_a_result_lies_where_it_says(result, tmp_path):

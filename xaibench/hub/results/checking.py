@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench.core.messages import listed
+from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.hub.results.hidden_rounds import Round, public_text, read_rounds
 from xaibench.hub.results.result_manifest import (
@@ -23,12 +24,12 @@ from xaibench.hub.results.result_manifest import (
     read_manifest,
     sum_of_code,
 )
-from xaibench.hub.results.run_splitting import suite_version
+from xaibench.hub.results.run_splitting import bare_suite, suite_version
+from xaibench.models import MODELS
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 from xaibench.runner.plan.part_facts import part_info
 from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.suites.suite_files import load_suite
 from xaibench.runner.suites.suite_tables import Suite
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ _TOKEN = re.compile(
     rb"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|pypi-[\w-]{50,}|AKIA[A-Z0-9]{16}"
     rb"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
+
+
+#: A part that is imported by its name; what stands before the colon of others.
+_IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_SCHEMES = DATASETS.schemes | MODELS.schemes
 
 
 def check_result(folder: str | Path, *, in_repository: bool = True) -> list[str]:
@@ -66,6 +72,8 @@ def check_result(folder: str | Path, *, in_repository: bool = True) -> list[str]
         found.append(f"it lies at {here}, but says that it is {manifest.folder}; move it there.")
     if not found:
         found += _faults_of_code(place, manifest)
+        found += _foreign_parts(place)
+    if not found:
         found += _faults_of_suite(place, manifest)
     if not found:
         found += _faults_of_scores(place, manifest)
@@ -99,7 +107,7 @@ def _faults_of_code(folder: Path, manifest: Manifest) -> Iterator[str]:
     if sum_of_code(manifest.files) != manifest.code.sha256:
         yield f"the code below {METHOD} is not the one whose sha256 is {manifest.code.sha256[:12] or 'empty'}."
     entry = manifest.method.entry
-    if EXPLAINERS.canonical(entry) in EXPLAINERS:
+    if entry in EXPLAINERS:  # by its name alone: looking another up would import it
         if (folder / METHOD).exists():
             yield f"{entry} is an explainer of the library, and {METHOD} holds code; give the method a name of its own."
         return
@@ -115,6 +123,30 @@ def _faults_of_code(folder: Path, manifest: Manifest) -> Iterator[str]:
         yield f"{file.relative_to(folder)} is no Python: {error}."
 
 
+def _foreign_parts(folder: Path) -> Iterator[str]:
+    """Data, networks and metrics that somebody brought along would be run where the answers are, so there are none."""
+    try:
+        tables = tomllib.loads((folder / SUITE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        yield f"{SUITE} cannot be read ({error})."
+        return
+    tables.pop("explainers", None)
+    for name in sorted(set(_texts(tables))):
+        if _IMPORTED.fullmatch(name) and name.partition(":")[0] not in _SCHEMES:
+            yield f"{SUITE} names {name}; data sets, networks and metrics of a result are those of the library."
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
 def _faults_of_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
     try:
         text = (folder / SUITE).read_text(encoding="utf-8")
@@ -125,7 +157,7 @@ def _faults_of_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
         if manifest.round:
             found = _round(folder, manifest)
             text = public_text(text, manifest.suite.name, found)
-        version = suite_version(text, folder)
+        version = suite_version(text)
     except (ResultError, ValueError, KeyError, OSError) as error:
         yield f"{SUITE} cannot be run: {error}"
         return
@@ -152,10 +184,10 @@ def _faults_of_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
     if (names := sorted(map(str, scores["explainer"].unique()))) != [manifest.method.name]:
         yield f"{SCORES.name} has scores of {listed(names, 3)}; expected {manifest.method.name} alone."
         return
-    suite, _ = load_suite(folder / SUITE)
+    suite = bare_suite((folder / SUITE).read_text(encoding="utf-8"))
     yield from _faults_of_rows(scores)
     yield from _faults_of_values(scores, suite)
-    yield from _faults_of_cells(scores, _without_own(suite))
+    yield from _faults_of_cells(scores, suite)
 
 
 def _faults_of_rows(scores: pd.DataFrame) -> Iterator[str]:
@@ -184,16 +216,6 @@ def _faults_of_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
             yield f"{count} scores of {part.name}, such as {value:g}, lie outside its range [{low:g}, {high:g}]."
         if (own["higher_is_better"] != info.higher_is_better).any():
             yield f"{SCORES.name} has the direction of {part.name} the wrong way round."
-
-
-def _without_own(suite: Suite) -> Suite:
-    """The suite with an explainer that is there whatever is installed: which cells there are does not depend on it."""
-    import dataclasses
-
-    from xaibench.runner.suites.suite_tables import NamedPart
-
-    control = (NamedPart("uniform", "uniform"),)
-    return dataclasses.replace(suite, explainers=control)
 
 
 def _faults_of_cells(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:

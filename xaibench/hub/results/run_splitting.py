@@ -44,6 +44,7 @@ from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SCORES, 
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.published_scores import identity
 from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.suite_tables import Suite
 from xaibench.runner.suites.toml_writing import to_toml
 
 #: Pictures of samples that are larger than this stay at home.
@@ -108,12 +109,11 @@ def results_of_run(
     return found
 
 
-def suite_version(text: str, folder: Path) -> str:
+def suite_version(text: str) -> str:
     """The version of a suite: of all that decides its images, networks and metrics, but not of what explains.
 
     Args:
         text: Its TOML.
-        folder: Where it lies, for parts of its own.
 
     Returns:
         Eight hexadecimal digits.
@@ -121,12 +121,27 @@ def suite_version(text: str, folder: Path) -> str:
     Raises:
         SuiteError: If it cannot be run as written.
     """
+    suite = bare_suite(text)
+    known = identity(make_plan(suite)) | {"samples": suite.explaining.samples}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def bare_suite(text: str) -> Suite:
+    """A suite with a control in place of its explainers, so that none of these is imported.
+
+    Args:
+        text: As TOML.
+
+    Returns:
+        The suite.
+
+    Raises:
+        SuiteError: If it cannot be run as written.
+    """
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / SUITE
         file.write_text(_without_explainers(text), encoding="utf-8")
-        suite, _ = load_suite(file)
-        known = identity(make_plan(suite)) | {"samples": suite.explaining.samples}
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8]
+        return load_suite(file)[0]
 
 
 def _without_explainers(text: str, kept: Collection[str] = ("uniform",)) -> str:
@@ -149,7 +164,7 @@ def _version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str,
     uses = {part.name: part.use for part in suite.explainers}
     if drawn is not None:
         text = public_text(text, suite.name, drawn)
-    return SuiteVersion(suite.name, suite.title, suite_version(text, folder)), uses
+    return SuiteVersion(suite.name, suite.title, suite_version(text)), uses
 
 
 def _method(words: PartWords, use: str, about: Mapping[str, Any]) -> Method:

@@ -175,7 +175,8 @@ def submit(
         tried(try_method(source, parameters))
         file = (source.folder or place) / _SUITE
         entry = {"use": source.entry} | dict(parameters or {})
-        file.write_text(suite_of(suite, {name: entry}, quick=quick), encoding="utf-8")
+        _, text = load_suite(suite, quick=quick)
+        file.write_text(with_explainers(text, {name: entry}), encoding="utf-8")
         with importable(source.folder):  # and no other module of that name, wherever this is run
             done = run(file, place / "run", progress=progress, **run_settings)
     if done.failures:
@@ -199,21 +200,16 @@ def submit(
     return folder
 
 
-def suite_of(suite: str | Path, explainers: Mapping[str, Mapping[str, Any]], *, quick: bool = False) -> str:
-    """A suite with these explainers in place of its own, as TOML.
+def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]]) -> str:
+    """A suite with these explainers in place of its own; none of them is imported.
 
     Args:
-        suite: Name or file.
+        text: The suite as TOML.
         explainers: Name to entry.
-        quick: Its small form.
 
     Returns:
         The text.
-
-    Raises:
-        SuiteError: If there is no such suite.
     """
-    _, text = load_suite(suite, quick=quick)
     tables = tomllib.loads(text)
     for unused in ("quick", "optional"):
         tables.pop(unused, None)

@@ -20,7 +20,7 @@ from xaibench.hub.results import sandboxed_method
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import METHOD, SCHEMA, VERIFICATION, Manifest, ResultError, read_manifest
 from xaibench.hub.results.sandbox import Sandbox, SandboxError, kind_of_sandbox
-from xaibench.hub.results.submitting import suite_of, without_secrets
+from xaibench.hub.results.submitting import with_explainers, without_secrets
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.running import Progress, run
@@ -170,9 +170,8 @@ def scores_again(
         settings = json.dumps(asdict(sandbox))
         name = "FittedSandboxedMethod" if _fits(manifest, settings) else "SandboxedMethod"
         explainer = {"use": f"{_PROXIES}:{name}", "settings": settings}
-        given, file = base / "suite-given.toml", base / "suite-again.toml"
-        given.write_text(text, encoding="utf-8")
-        file.write_text(suite_of(given, {manifest.method.name: explainer}), encoding="utf-8")
+        file = base / "suite-again.toml"
+        file.write_text(with_explainers(text, {manifest.method.name: explainer}), encoding="utf-8")
         try:
             done = run(file, base / "run", progress=progress, **run_settings)
         finally:
