@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 
+from xaibench.cli import board_command as leaderboard
 from xaibench.cli import data_commands as annotated
 from xaibench.cli import list_command as listing
 from xaibench.cli import push_command as hub
@@ -16,7 +17,7 @@ from xaibench.cli import score_command as scoring
 from xaibench.cli import submit_command as submitting
 from xaibench.cli.application import app
 
-__all__ = ["annotated", "app", "hub", "listing", "main", "results", "running", "scoring", "submitting"]
+__all__ = ["annotated", "app", "hub", "leaderboard", "listing", "main", "results", "running", "scoring", "submitting"]
 
 
 def main() -> None:

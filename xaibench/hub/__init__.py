@@ -4,6 +4,8 @@ Nothing is uploaded but by :func:`push_dataset`, :func:`push_run` and ``xaibench
 ``huggingface_hub`` (``hf auth login``, or ``$HF_TOKEN``): it is never printed, and files that hold it are not uploaded.
 """
 
+from xaibench.hub.board.site_files import BoardError
+from xaibench.hub.board.site_writing import BuiltSite, write_board
 from xaibench.hub.licence import LicenceError
 from xaibench.hub.published_results import Results, load_results
 from xaibench.hub.run_upload import prepare_run
@@ -11,6 +13,8 @@ from xaibench.hub.set_upload import prepare_dataset
 from xaibench.hub.uploading import HubError, Remote, Target, look, push_dataset, push_run, upload
 
 __all__ = [
+    "BoardError",
+    "BuiltSite",
     "HubError",
     "LicenceError",
     "Remote",
@@ -23,4 +27,5 @@ __all__ = [
     "push_dataset",
     "push_run",
     "upload",
+    "write_board",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,9 @@ class Script:
     hash: str
 
 
-def script() -> Script:
-    """All parts as one, with no name visible to others."""
-    parts = [(_TEMPLATES / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]
+def script(names: Sequence[str] = _SCRIPTS) -> Script:
+    """Parts of the script as one, with no name visible to others; by default those of the report page."""
+    parts = [(_TEMPLATES / "js" / f"{name}.js").read_text(encoding="utf-8") for name in names]
     text = '(function () {\n"use strict";\n' + "\n".join(parts) + "})();\n"
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
     return Script(Markup(text), f"sha256-{digest}")

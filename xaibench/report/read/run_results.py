@@ -18,6 +18,7 @@ from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
     Environment,
     PartWords,
+    RunParts,
     ordered,
     read_environment,
     read_parts,
@@ -200,9 +201,42 @@ def read_run(run_dir: Path) -> RunResults:
     if not (run_dir / tables.SCORES.name).is_file():
         what = f"has no {tables.SCORES.name}" if run_dir.is_dir() else "is not a folder"
         raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
-    parts = read_parts(run_dir)
+    return assembled(
+        run_dir,
+        read_parts(run_dir),
+        tables.SCORES.read(run_dir),
+        accuracy=tables.ACCURACY.read(run_dir),
+        trainings=tables.TRAININGS.read(run_dir),
+        failures=tables.FAILURES.read(run_dir),
+        environment=read_environment(run_dir),
+        suite_toml=read_suite(run_dir),
+    )
+
+
+def assembled(
+    folder: Path,
+    parts: RunParts,
+    scores: pd.DataFrame,
+    *,
+    accuracy: pd.DataFrame,
+    trainings: pd.DataFrame,
+    failures: pd.DataFrame,
+    environment: Environment,
+    suite_toml: str,
+) -> RunResults:
+    """A run from what was read of it, all names in the order to show: what is read of one folder, or of several.
+
+    Args:
+        folder: Where the tables lie that are read when they are asked for.
+        parts: What was run, in words.
+        scores: :data:`~xaibench.runfolder.tables.SCORES`, text as categories.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
+        failures: :data:`~xaibench.runfolder.tables.FAILURES`.
+        environment: Versions, machine, times.
+        suite_toml: The suite as it was run.
+    """
     references = {name: part for name, part in parts.explainers.items() if part.reference}
-    scores, accuracy = tables.SCORES.read(run_dir), tables.ACCURACY.read(run_dir)
     apart = scores["explainer"].isin(list(references))
     reference_scores, scores = scores[apart], scores[~apart].reset_index(drop=True) if apart.any() else scores
     # A cell whose explanations all failed has an accuracy but no score; its names still have a place in the order.
@@ -213,9 +247,9 @@ def read_run(run_dir: Path) -> RunResults:
     scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
     for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
-    suite = parts.suite or run_dir.resolve().name
+    suite = parts.suite or folder.resolve().name
     return RunResults(
-        path=run_dir,
+        path=folder,
         title=parts.title or suite,
         suite=suite,
         citation=parts.citation,
@@ -226,10 +260,10 @@ def read_run(run_dir: Path) -> RunResults:
         backgrounds=backgrounds,
         scores=scores,
         accuracy=accuracy,
-        trainings=tables.TRAININGS.read(run_dir),
-        failures=tables.FAILURES.read(run_dir),
-        environment=read_environment(run_dir),
-        suite_toml=read_suite(run_dir),
+        trainings=trainings,
+        failures=failures,
+        environment=environment,
+        suite_toml=suite_toml,
         references=references,
         reference_scores=reference_scores,
     )

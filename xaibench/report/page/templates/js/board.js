@@ -1,11 +1,16 @@
 // The leaderboards of the reader's choice: all numbers are worked out before, this only puts them in their places.
-function makeBoards(tables) {
+function makeBoards(tables, boardsOf) {
   const output = tables[0].closest("section").querySelector("form[data-filters] output");
   const boards = tables.map(makeBoard);
   listeners.push(() => {
     const wanted = ["scenario", "background", "model"].map(chosen);
     const key = wanted.map((one, kind) => (one === null || kindsOf(kind) < 2 ? (one === -1 ? -1 : "") : one)).join(".");
     const metric = chosen("metric");
+    const waits = boardsOf && boardsOf(key); // a site has the numbers of a choice in a file of their own
+    if (waits) {
+      if (output.textContent !== waits) output.textContent = waits;
+      return;
+    }
     const text = boards.map((show) => show(key, metric)).find(Boolean); // the first that has something to show
     document.getElementById("board-empty").hidden = Boolean(text);
     if (output.textContent !== (text || "No cell fits the filters")) output.textContent = text || "No cell fits the filters";
@@ -26,6 +31,7 @@ function makeBoard(table) {
   function put(row, key, metric, text, value) {
     const of = metric === null ? "" : '[data-m="' + metric + '"]';
     const cell = row.querySelector('[data-k="' + key + '"]' + of);
+    if (!cell) return null; // a table may leave a column out
     cell.querySelector(".v").textContent = text;
     cell.dataset.v = value === null ? "" : value;
     return cell;
@@ -33,6 +39,7 @@ function makeBoard(table) {
 
   function putShare(row, key, metric, part, whole) {
     const cell = put(row, key, metric, whole ? part : "\u2013", whole ? part : null);
+    if (!cell) return;
     cell.querySelector(".faint").textContent = whole ? " / " + whole : "";
     cell.style.setProperty("--share", whole ? part / whole : 0);
   }
@@ -47,6 +54,7 @@ function makeBoard(table) {
     const flag = row.querySelector('[data-k="mean_rank"][data-m="' + metric + '"] .flag');
     if (flag) flag.hidden = !against || beats > 0;
     const cell = put(row, "mean", metric, formatted(mean, 3), mean);
+    if (!cell) return;
     cell.querySelector("small").textContent = low === null ? "" : formatted(low, 3) + " \u2013 " + formatted(high, 3);
     const whisker = cell.querySelector(".whisker");
     whisker.hidden = mean === null;
@@ -70,13 +78,20 @@ function makeBoard(table) {
     table.querySelectorAll("[data-m]").forEach((cell) => {
       cell.hidden = metric !== null && Number(cell.dataset.m) !== metric;
     });
-    table.querySelectorAll("th.group").forEach((head) => (head.colSpan = metric !== null ? 5 : wide ? 6 : 1));
+    table.querySelectorAll("th.group").forEach((head) => (head.colSpan = shownColumns(head.dataset.m)));
+  }
+
+  // Of a metric's own columns those that stand there; a head is never of none.
+  function shownColumns(metric) {
+    const own = Array.from(table.querySelectorAll('tr[data-head] [data-m="' + metric + '"]'));
+    return Math.max(own.filter((head) => getComputedStyle(head).display !== "none").length, 1);
   }
 
   return (key, metric) => {
     const board = metric === null || own.includes(metric) ? boards[key] : undefined;
     block.hidden = !board;
     if (!board) return "";
+    table.classList.toggle("some-cells", key !== "..");
     showColumns(metric);
     return fill(board, metric) + " methods in " + board.cells + " of " + boards[".."].cells + " cells";
   };
@@ -87,9 +102,10 @@ function makeBoard(table) {
     const scales = board.metrics.map(scaleOf);
     const ranked = names.map((name, i) => [name, over[i], i]);
     ranked.sort(([, a], [, b]) => (a ? a[3] : Infinity) - (b ? b[3] : Infinity));
+    const without = choice("controls") === "off";
     ranked.forEach(([name, line, i], place) => {
       const row = rows.get(name);
-      row.hidden = !line;
+      row.hidden = !line || (without && row.classList.contains("is-control"));
       row.dataset.order = place;
       if (!line) return;
       const [where, cells, of, rank, sampleRank] = line;
@@ -105,6 +121,6 @@ function makeBoard(table) {
       const median = (k) => (board.metrics[own.indexOf(page.metrics[k].raw ?? k)][i] || nothing)[4];
       board.metrics.forEach((lines, j) => putMetric(row, own[j], lines[i] || nothing, scales[j], median(own[j])));
     });
-    return over.filter(Boolean).length;
+    return ranked.filter(([name]) => !rows.get(name).hidden).length;
   }
 }

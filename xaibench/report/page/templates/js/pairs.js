@@ -1,5 +1,6 @@
 // Two methods of the reader's choice, in every cell that fits the filters.
-function makePairs(view) {
+// A site has the pairs in files: loadPairs says what to say while those of two methods are not there.
+function makePairs(view, loadPairs) {
   const data = JSON.parse(document.getElementById("pairs-data").textContent);
   const form = document.getElementById("pairs-form");
   const body = document.getElementById("pairs-table").tBodies[0];
@@ -14,7 +15,8 @@ function makePairs(view) {
     const preferred = [choice("first"), data.subject].map((name) => places.indexOf(name));
     const first = preferred.find((place) => place >= 0);
     const others = [choice("second"), ...data.order].map((name) => places.indexOf(name));
-    const second = others.find((place) => place >= 0 && place !== first && (has(first, place) || choice("second")));
+    const there = (place) => loadPairs || has(first, place) || choice("second");
+    const second = others.find((place) => place >= 0 && place !== first && there(place));
     return [first, second];
   }
 
@@ -73,6 +75,11 @@ function makePairs(view) {
     if (second === undefined) return;
     form.elements.first.value = places[first];
     form.elements.second.value = places[second];
+    const waits = loadPairs && loadPairs(data, first, second);
+    if (waits) {
+      output.textContent = waits;
+      return;
+    }
     const all = compared(first, second);
     const rows = all.filter(fits);
     const known = rows.filter((row) => row.difference !== null);
@@ -89,7 +96,8 @@ function makePairs(view) {
   }
 
   view.hidden = false;
-  document.getElementById("pairs-beside").open = false;
+  const beside = document.getElementById("pairs-beside");
+  if (beside) beside.open = false;
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => choose({ [target.name]: target.value }, { at }));
   document.getElementById("pairs-swap").addEventListener("click", () => {

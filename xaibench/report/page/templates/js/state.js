@@ -62,6 +62,7 @@ function arrive() {
 function start() {
   window.addEventListener("popstate", arrive);
   window.addEventListener("hashchange", arrive);
+  [, choices] = readAddress(); // what a link asks for is shown at once, and nothing else is loaded before
   show();
   arrive();
 }

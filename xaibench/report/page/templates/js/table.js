@@ -65,9 +65,11 @@ function chosen(name) {
 function makeFilters(form) {
   const at = form.closest("section").getAttribute("aria-labelledby");
   const selects = Array.from(form.querySelectorAll("select"));
-  const clear = () => choose(Object.fromEntries(FILTERS.map((name) => [name, ""])), { at });
+  const all = [...FILTERS, "controls"];
+  const clear = () => choose(Object.fromEntries(all.map((name) => [name, ""])), { at });
+  const valueOfInput = (input) => (input.type === "checkbox" ? (input.checked ? "" : "off") : input.value);
   form.hidden = false;
-  form.addEventListener("input", (event) => choose({ [event.target.name]: event.target.value }, { at }));
+  form.addEventListener("input", ({ target }) => choose({ [target.name]: valueOfInput(target) }, { at }));
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => {
     event.preventDefault();
@@ -76,7 +78,8 @@ function makeFilters(form) {
   form.closest("section").querySelectorAll("[data-reset]").forEach((button) => button.addEventListener("click", clear));
   listeners.push(() => {
     selects.forEach((select) => (select.value = choice(select.name)));
-    form.querySelector("button").disabled = !FILTERS.some(choice);
+    if (form.elements.controls) form.elements.controls.checked = choice("controls") !== "off";
+    form.querySelector("button").disabled = !all.some(choice);
   });
 }
 

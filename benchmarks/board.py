@@ -1,0 +1,146 @@
+"""How long the leaderboard site takes: results of many simulated methods, read and made into pages.
+
+    python benchmarks/board.py [--methods 200] [--samples 100] [--out FOLDER]
+
+Prints the seconds, the peak memory of all processes together, the bytes of the first view (what a browser loads before
+the reader has chosen anything), and the size of the site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from xaibench.hub.results.result_manifest import Code, Manifest, Method, SuiteVersion
+from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
+from xaibench.runfolder.tables import IMAGES, JOBS, SCORES
+
+SCENARIOS, BACKGROUNDS, MODELS = ("lin", "mult", "rigid"), ("white", "corr", "imagenet"), ("llr", "mlp", "cnn")
+CELLS = list(itertools.product(SCENARIOS, BACKGROUNDS, MODELS))
+#: Name to label, kind of truth.
+METRICS = {"iou": ("IoU", "data"), "topk_precision": ("Precision", "data"), "insertion": ("Insertion", "intervention")}
+CONTROLS = 5
+
+
+def simulate(repository: Path, methods: int, samples: int, *, cells: list[tuple[str, str, str]] = CELLS) -> None:
+    """Write a results repository of methods of all skills, the last few controls."""
+    rng = np.random.default_rng(0)
+    skill = np.sort(rng.uniform(0.3, 0.9, methods))[::-1]
+    skill[-CONTROLS:] = rng.uniform(0.3, 0.4, CONTROLS)
+    hard = {cell: (rng.uniform(0, 0.15), rng.normal(0, 0.1, samples)) for cell in cells}
+    pictures = _pictures(cells, rng)
+    for number in range(methods):
+        name = f"control-{number}" if number >= methods - CONTROLS else f"method-{number:03d}"
+        method = Method(
+            name, name.replace("-", " ").title(), "saliency", "A simulated method.", f"{name} (2026).", "mit",
+            passes=int(rng.integers(1, 2000)), control=name.startswith("control"),
+        )  # fmt: skip
+        manifest = Manifest(method, SuiteVersion("simulated", "Simulated suite", "00c0ffee"), "2026-01-01", {}, Code())
+        folder = repository / manifest.folder
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_bytes(manifest.to_json())
+        _scores(name, skill[number], hard, rng).to_parquet(folder / SCORES.name, compression="zstd")
+        _words(folder, method, cells, samples)
+        maps = rng.random((1, 8, 8)).astype(np.float16)
+        cells_of = [_of_method(cell, name, maps) for cell in pictures]
+        (folder / PICTURES).write_bytes(to_safetensors(cells_of))
+
+
+def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd.DataFrame:
+    parts = []
+    for cell, (harder, of_samples) in hard.items():
+        for metric, (_, truth) in METRICS.items():
+            values = skill - harder + of_samples + rng.normal(0, 0.05) + rng.normal(0, 0.1, len(of_samples))
+            rows = dict(zip(("scenario", "background", "model"), cell, strict=True))
+            rows |= {"dataset": "-".join(cell[:2]), "seed": 0, "data_seed": 0, "explainer": name, "metric": metric}
+            rows |= {"sample": np.arange(len(values)), "correct": True, "value": np.clip(values, 0, 1), "truth": truth}
+            parts.append(pd.DataFrame(rows | {"higher_is_better": True, "reason": ""}))
+    table = pd.concat(parts, ignore_index=True)[list(SCORES.columns)]
+    return table.astype(dict.fromkeys(SCORES.text, "category"))
+
+
+def _words(folder: Path, method: Method, cells: list, samples: int) -> None:
+    metrics = {name: {"label": label, "range": [0, 1], "truth": truth} for name, (label, truth) in METRICS.items()}
+    models = {name: {"label": name.upper()} for name in MODELS}
+    words = {"suite": "simulated", "title": "Simulated suite", "explainers": {}, "models": models, "metrics": metrics}
+    words["explainers"] = {method.name: {"label": method.label, "passes": method.passes, "control": method.control}}
+    (folder / "parts.json").write_text(json.dumps(words))
+    (folder / "environment.json").write_text(json.dumps({"xaibench": "0.1.0", "finished": "2026-01-01T00:00:00+00:00"}))
+    (folder / "suite.toml").write_text('name = "simulated"\n')
+    images = [("-".join(place), 0, i, i) for place in sorted({cell[:2] for cell in cells}) for i in range(samples)]
+    pd.DataFrame(images, columns=list(IMAGES.columns)).to_parquet(folder / IMAGES.name)
+    jobs = [
+        {"stage": "explain", "key": f"{i:x}", "dataset": "-".join(cell[:2]), "data_seed": 0, "model": cell[2],
+         "explainer": method.name, "metric": "", "seconds": 0.5, "cpu_seconds": 0.5, "peak_mb": 300, "worker": "",
+         "failed": 0}
+        for i, cell in enumerate(cells)
+    ]  # fmt: skip
+    (folder / JOBS.name).write_bytes(JOBS.to_csv(jobs))
+
+
+def _pictures(cells: list, rng: np.random.Generator, count: int = 4) -> list[SampleCell]:
+    found = []
+    for cell in cells:
+        shape = (count, 8, 8)
+        found.append(
+            SampleCell(
+                *cell, "-".join(cell[:2]), 0, 0, tuple(range(count)), tuple(f"sample {i}" for i in range(count)),
+                count, (), 0, ("",), False, rng.integers(0, 256, (*shape, 3), dtype=np.uint8),
+                (rng.random(shape) < 0.2).astype(np.uint8), np.zeros((count, 1, 8, 8), np.float16),
+                np.zeros((0, 8, 8), np.float32),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _of_method(cell: SampleCell, name: str, maps: np.ndarray) -> SampleCell:
+    return dataclasses.replace(cell, explainers=(name,), maps=np.repeat(maps[None], len(cell.samples), axis=0))
+
+
+def first_view(site: Path) -> int:
+    """Bytes of what a browser loads with the first page."""
+    page = site / "index.html"
+    files = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', page.read_text(encoding="utf-8"))
+    return page.stat().st_size + sum((site / name).stat().st_size for name in files if not name.startswith("data:"))
+
+
+def main() -> None:
+    """Simulate, build, print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--methods", type=int, default=200)
+    parser.add_argument("--samples", type=int, default=100, help="of each cell")
+    parser.add_argument("--out", type=Path, help="keep results and site here")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = asked.out or Path(place)
+        if not (folder / "results").exists():
+            simulate(folder / "results", asked.methods, asked.samples)
+        begun = time.monotonic()
+        # In a process of its own, which has not simulated anything.
+        build = [sys.executable, "-m", "xaibench", "board", str(folder / "results"), "--out", str(folder / "site")]
+        subprocess.run(build, check=True)
+        seconds = time.monotonic() - begun
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        files = [path.stat().st_size for path in (folder / "site").rglob("*") if path.is_file()]
+        rows = asked.methods * len(CELLS) * len(METRICS) * asked.samples
+        print(f"{asked.methods} methods in {len(CELLS)} cells by {len(METRICS)} metrics: {rows:,} scores")
+        processor, peak = spent.ru_utime + spent.ru_stime, spent.ru_maxrss >> 10
+        print(f"{seconds:.0f} s ({processor:.0f} s of processor), {peak} MB at most")
+        view, whole = first_view(folder / "site") / 1e3, sum(files) / 1e6
+        print(f"first view {view:.0f} kB; site {whole:.0f} MB in {len(files)} files")
+
+
+if __name__ == "__main__":
+    main()

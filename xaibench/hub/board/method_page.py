@@ -1,0 +1,174 @@
+"""The page of a method: who made it, how it scores on each suite, cell by cell, what it costs, and its maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from xaibench.hub.board.map_sprites import Shown
+from xaibench.hub.board.result_reading import Result
+from xaibench.hub.board.site_files import Site, SuiteEntry
+from xaibench.hub.board.suite_boards import SuiteBoard
+from xaibench.hub.board.suite_page import Extras, plain
+from xaibench.hub.results.result_card import citation_of
+from xaibench.hub.results.result_manifest import CITATION
+from xaibench.report.numbers.leaderboards import Boards
+from xaibench.report.page.page_content import board_rows, records
+from xaibench.runfolder.legible_text import legible
+from xaibench.runfolder.tables import JOBS, SUMMARY
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the maps of a result took.
+
+    Attributes:
+        seconds: Of explaining, on the clock; None where it does not say.
+        maps: How many.
+        machine: Where.
+    """
+
+    seconds: float | None
+    maps: int
+    machine: str
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """A method on one suite.
+
+    Attributes:
+        entry: Of the suite.
+        result: What was submitted.
+        standings: By kind of truth: ``place``, ``of``, ``mean_rank``, and of each leading metric its label, mean,
+            interval and what it is not told apart from.
+        metrics: Label and direction of each metric, as columns of ``cells``.
+        cells: Words of a cell to ``{metric: row of the summary}``.
+        cost: Of its maps.
+        sprite: The address of its picture of maps; empty without.
+        samples: The address of the picture of the samples.
+        shown: What the pictures show.
+        shown_words: The cells of the pictures, in words.
+        files: What to download, below the root: words to address.
+    """
+
+    entry: SuiteEntry
+    result: Result
+    standings: Mapping[str, Mapping[str, Any]]
+    metrics: Mapping[str, Any]
+    cells: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    cost: Cost
+    sprite: str = ""
+    samples: str = ""
+    shown: Shown | None = None
+    shown_words: Sequence[str] = field(default_factory=list)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def method_rows(
+    site: Site, entry: SuiteEntry, board: SuiteBoard, more: Extras, sprites: Mapping[str, str], shown: Shown | None
+) -> dict[str, MethodRow]:
+    """What the pages of the methods say of one suite; writes the files of each method to download."""
+    run = board.run
+    standings = {truth: _standings(board, own, more) for truth, own in board.boards.items()}
+    by_method = dict(list(board.summary.groupby("explainer", observed=True, sort=False)))
+    words = [run.words_of(cell) for cell in shown.cells] if shown else []
+    counted = (
+        run.scores.groupby(["explainer", "metric"], observed=True).size().groupby("explainer", observed=True).max()
+    )
+    found = {}
+    for name, result in board.results.items():
+        rows = by_method.get(name, board.summary.iloc[:0])
+        cells: dict[str, dict[str, Any]] = {}
+        for row in records(rows):
+            place = run.words_of((row["scenario"], row["background"], row["model"]))
+            cells.setdefault(place, {})[row["metric"]] = row
+        found[name] = MethodRow(
+            entry=entry,
+            result=result,
+            standings={truth: of[name] for truth, of in standings.items() if name in of},
+            metrics={metric: part for metric, part in run.metrics.items() if metric in set(rows["metric"])},
+            cells=cells,
+            cost=_cost(result, int(counted.get(name, 0))),
+            sprite=sprites.get(name, ""),
+            samples=sprites.get("", ""),
+            shown=shown,
+            shown_words=words,
+            files=_files(site, entry, name, result, rows),
+        )
+    return found
+
+
+def _standings(board: SuiteBoard, own: Boards, more: Extras) -> dict[str, dict[str, Any]]:
+    leading = own.standings.leading
+    return {
+        row["explainer"]: {
+            **{name: row[name] for name in ("place", "cells", "of", "mean_rank")},
+            "metrics": [
+                {
+                    "label": board.run.metrics[metric].label,
+                    **{name: row[f"{name}:{metric}"] for name in ("mean", "low", "high", "beats", "against")},
+                    "tied": more.tied.get(metric, {}).get(row["explainer"]),
+                    "fresh": more.fresh.get(metric, {}).get(row["explainer"]),
+                }
+                for metric in leading
+            ],
+        }
+        for row in board_rows(own)
+    }
+
+
+def _cost(result: Result, maps: int) -> Cost:
+    jobs = JOBS.read(result.folder)
+    mine = jobs[(jobs["stage"] == "explain") & ~jobs["failed"].astype(bool)].drop_duplicates("key", keep="last")
+    machine = result.environment.get("machine", {})
+    words = [str(machine.get("processor") or ""), *map(str, machine.get("gpus") or [])]
+    return Cost(float(mine["seconds"].sum()) if len(mine) else None, maps, " · ".join(filter(None, words)))
+
+
+def _files(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.DataFrame) -> dict[str, str]:
+    place = f"{entry.slug}/methods/{site.methods[name]}"
+    site.write_table(place, plain(rows[list(SUMMARY.columns)]))
+    scores = f"downloads/{place}-scores.parquet"
+    site.write(scores, (result.folder / "scores.parquet").read_bytes())
+    return {
+        "Cells as CSV": f"downloads/{place}.csv",
+        "Cells as Parquet": f"downloads/{place}.parquet",
+        "Every score as Parquet": scores,
+    }
+
+
+def bibtex(result: Result) -> str:
+    """How to cite the method, as its result says it."""
+    file = result.folder / CITATION
+    if file.is_file():
+        return legible(file.read_text(encoding="utf-8", errors="replace")).strip()
+    return citation_of(result.manifest).strip()
+
+
+def write_method(site: Site, name: str, rows: Sequence[MethodRow]) -> None:
+    """Write the page of a method.
+
+    Args:
+        site: The site.
+        name: Of the method.
+        rows: On each suite; those of one suite behind each other, the newest last.
+    """
+    newest = max((row.result for row in rows), key=lambda one: (one.manifest.submitted, one.key.words))
+    page = site.method_page(name)
+    method = newest.manifest.method
+    text = site.render(
+        "site/method.html.j2",
+        page,
+        {},
+        method=method,
+        newest=newest,
+        rows=rows,
+        bibtex=bibtex(newest),
+        homepage=method.homepage if method.homepage.startswith(("https://", "http://")) else "",
+        verified=sum(row.result.is_verified for row in rows),
+    )
+    site.write(page, text)
