@@ -90,6 +90,20 @@ def test_what_was_found_is_said_truth_by_truth(mixed_run):
     assert starts == ["Human", "Intervention"]
 
 
+def test_who_shares_the_best_rank_is_not_said_to_rank_best(mixed_run):
+    run = read_run(mixed_run)
+    [(truth, board), *_] = leaderboards_by_truth(run, infer(run, summarise(run))[0]).items()
+    board = board.copy()
+    ranks = [name for name in board if name.startswith("mean_rank")]
+    placed = board.index[board["place"].notna()]
+    board.loc[placed[:2], ranks] = 1.0
+    board.loc[placed[2:], ranks] = 2.0
+    first, second = (run.explainers[name].label for name in board.loc[placed[:2], "explainer"])
+    said = " ".join(verdict(run, {truth: board}))
+    assert f"{first} and {second} share the best rank over all cells" in said
+    assert "ranks best" not in said
+
+
 def test_the_page_has_a_table_for_each_truth_below_its_question(page):
     tables = re.findall(r'<table class="board.*?</table>', page, re.S)
     assert len(tables) == 2

@@ -125,18 +125,16 @@ def heading(truth: str) -> str:
 
 
 def _of_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, Any]]) -> list[str]:
-    metrics = leading if placed else ()
-    best = {metric: min(placed, key=lambda row: _or_last(row[f"mean_rank:{metric}"])) for metric in metrics}
-    best = {metric: row for metric, row in best.items() if row[f"mean_rank:{metric}"] is not None}
+    best = {metric: first for metric in leading if (first := _first(placed, f"mean_rank:{metric}"))}
     if len(leading) <= _SPELLED_OUT:
-        return [_sentence(run, metric, row, placed) for metric, row in best.items()]
+        return [_sentence(run, metric, first, placed) for metric, first in best.items()]
     if not placed:
         return []
-    label, rank = run.explainers[placed[0]["explainer"]].label, placed[0]["mean_rank"]
-    sentences = [f"{label} ranks best over all cells and metrics (mean rank {rank:.1f})."]
+    ahead, rank = _first(placed, "mean_rank"), placed[0]["mean_rank"]
+    sentences = [f"{_lead(run, ahead)} over all cells and metrics (mean rank {rank:.1f})."]
     winners: dict[str, list[str]] = {}
-    for metric, row in best.items():
-        winners.setdefault(run.explainers[row["explainer"]].label, []).append(run.metrics[metric].label)
+    for metric, first in best.items():
+        winners.setdefault(_labels(run, first), []).append(run.metrics[metric].label)
     named = "; ".join(f"{label} by {', '.join(metrics)}" for label, metrics in winners.items())
     if named:
         sentences.append(f"Metric by metric, the best are {named}.")
@@ -153,13 +151,11 @@ def _of_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, An
     return sentences
 
 
-def _sentence(run: RunResults, metric: str, best: Mapping[str, Any], placed: list[dict[str, Any]]) -> str:
-    sentence = (
-        f"By {run.metrics[metric].label}, {run.explainers[best['explainer']].label} ranks best over all cells "
-        f"(mean rank {best[f'mean_rank:{metric}']:.1f})"
-    )
-    if best[f"against:{metric}"]:
-        above, beats, against = (best[f"{what}:{metric}"] for what in ("above", "beats", "against"))
+def _sentence(run: RunResults, metric: str, first: list[dict[str, Any]], placed: list[dict[str, Any]]) -> str:
+    rank = first[0][f"mean_rank:{metric}"]
+    sentence = f"By {run.metrics[metric].label}, {_lead(run, first)} over all cells (mean rank {rank:.1f})"
+    if len(first) == 1 and first[0][f"against:{metric}"]:
+        above, beats, against = (first[0][f"{what}:{metric}"] for what in ("above", "beats", "against"))
         sentence += f"; its median is above every control's in {above} of {against} cells, and it beats them in {beats}"
     judged = [row for row in placed if row[f"against:{metric}"]]
     never = [run.explainers[row["explainer"]].label for row in judged if row[f"above:{metric}"] == 0]
@@ -168,8 +164,20 @@ def _sentence(run: RunResults, metric: str, best: Mapping[str, Any], placed: lis
     return sentence + "."
 
 
-def _or_last(rank: float | None) -> float:
-    return float("inf") if rank is None else rank
+def _first(placed: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
+    """The rows of the smallest mean rank: more than one where methods score the same."""
+    known = [row for row in placed if row[rank] is not None]
+    smallest = min((row[rank] for row in known), default=0.0)
+    return [row for row in known if math.isclose(row[rank], smallest, rel_tol=1e-9)]
+
+
+def _labels(run: RunResults, rows: list[dict[str, Any]]) -> str:
+    *others, last = (run.explainers[row["explainer"]].label for row in rows)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _lead(run: RunResults, first: list[dict[str, Any]]) -> str:
+    return f"{_labels(run, first)} {'ranks best' if len(first) == 1 else 'share the best rank'}"
 
 
 def accuracy(run: RunResults) -> list[dict[str, Any]]:
