@@ -14,26 +14,6 @@ from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.stages.execution import execute, read_maps
 from xaibench.runner.store.result_store import Store
 
-#: Explainers that came after the suite, whose published scores are of the others.
-NEWER = {
-    "ig2",
-    "hirescam",
-    "xgradcam",
-    "ablationcam",
-    "finercam",
-    "fullgrad",
-    "smoothgrad_squared",
-    "vargrad",
-    "expected_gradients",
-    "random_baseline_ig",
-    "guided_ig",
-    "blur_ig",
-    "sobol",
-    "hsic",
-    "xrai",
-    "pattern_local",
-}
-
 
 @pytest.fixture(scope="module")
 def jobs():
@@ -47,7 +27,7 @@ def test_all_networks_and_every_explainer_that_can_treat_one_are_in_it():
     assert all(model.startswith(f"{cell.datasets[0]}-") for cell in certified for model in cell.models)
     # These need global average pooling, attention, or stand in it under another name.
     of_transformers = {name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention"}
-    assert set(EXPLAINERS) - {part.use for part in suite.explainers} == {"cam", "lrp"} | of_transformers | NEWER
+    assert set(EXPLAINERS) - {part.use for part in suite.explainers} == {"cam", "lrp"} | of_transformers
 
 
 def test_its_jobs_score_what_the_network_uses(jobs, tmp_path):
