@@ -1,14 +1,17 @@
-"""What methods score at equal cost: writes docs/budget.md and its pictures, from one run of each suite.
+"""What methods score at equal cost: writes docs/budget.md and its pictures, from a run of each suite or several.
 
 xaibench run budget
 xaibench run budget-certified
 xaibench run budget-photographs --root DIR --model efficientnet_lite0
 python docs/generate/budget.py runs/budget runs/budget-certified runs/budget-photographs
+
+Of several runs of a suite each has a section, in the order given: many samples at few passes, few at many.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -53,7 +56,9 @@ show every metric; here is one of each. Lines are means over the cells, bands th
 cost is no choice, dashed the best control, grey the other methods. In the tables: the mean, its interval, and the place
 among the methods at that budget and those whose cost is no choice. Differences are paired by sample, with a 95 %
 interval. Made by `python docs/generate/budget.py` from runs of these suites on two cores, with few samples, and where
-`--explainers` is stated with some of the methods, or without their largest budgets.
+`--explainers` is stated with some of the methods, or without their largest budgets: a thousand passes of a network for
+photographs are half a minute of a core for each method and photograph, ten thousand some minutes. So of the photographs
+there are two runs, one with all methods at 100 passes, one with two of them at up to 1,000.
 """
 
 SECTION = """
@@ -168,25 +173,25 @@ def found(run: RunResults, scores: BudgetScores) -> str:
     return "\n".join(said)
 
 
-def draw(run: RunResults, scores: BudgetScores) -> None:
+def draw(run: RunResults, scores: BudgetScores, name: str) -> None:
     """Both pictures."""
     figure = save(budget_figure(run, scores), "svg")
-    drawn = str(inline_svg(figure, run.suite, f"{run.suite}: score against passes"))
+    drawn = str(inline_svg(figure, name, f"{run.suite}: score against passes"))
     for theme, colours in (("light", THEME), ("dark", THEME | DARK)):
         text = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
             "var(--sans)", "sans-serif"
         )
         for role, colour in colours.items():
             text = text.replace(f"var(--{role})", colour)
-        (IMAGES / f"{run.suite}-{theme}.svg").write_text(text + "\n", encoding="utf-8")
+        (IMAGES / f"{name}-{theme}.svg").write_text(text + "\n", encoding="utf-8")
 
 
-def section(run: RunResults) -> str:
-    """What is said of one suite."""
+def section(run: RunResults, name: str) -> str:
+    """What is said of one run; its pictures get the name."""
     title, command, metric = SECTIONS[run.suite]
     every = budget_scores(run, infer(run, summarise(run))[0])
     scores, part = every[metric], run.metrics[metric]
-    draw(run, scores)
+    draw(run, scores, name)
     images = run.scores[run.scores["correct"]].groupby([*CELL, "data_seed"], observed=True)["sample"].nunique()
     samples = run.settings["explaining"]["samples"]
     sets = run.scores["data_seed"].nunique()
@@ -194,12 +199,12 @@ def section(run: RunResults) -> str:
     what = f"{scores.cells} cells of {sets} data sets" if sets > 1 else "One set"
     what += f", {int(images.sum()):,} images, {len(scores.methods)} methods at several budgets."
     text = SECTION.format(
-        title=title,
+        title=title if name == run.suite else f"{title}, at most {scores.budgets[-1]:,} passes",
         command=command.format(samples=samples) + (" --explainers ..." if fewer else ""),
         what=what,
         metric=part.label,
         direction="higher is better" if part.higher_is_better else "lower is better",
-        name=run.suite,
+        name=name,
         found=found(run, scores),
     )
     return text + WIDE.format(numbers(scores)) + "\n"
@@ -207,7 +212,12 @@ def section(run: RunResults) -> str:
 
 def page(runs: list[RunResults]) -> str:
     """The whole page."""
-    return HEAD + "".join(section(run) for run in runs)
+    sections, seen = [], Counter[str]()
+    for run in runs:
+        seen[run.suite] += 1
+        name = run.suite if seen[run.suite] == 1 else f"{run.suite}-{seen[run.suite]}"
+        sections.append(section(run, name))
+    return HEAD + "".join(sections)
 
 
 if __name__ == "__main__":

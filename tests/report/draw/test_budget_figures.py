@@ -38,12 +38,19 @@ def found(shared_findings):
 def test_entries_of_one_method_are_a_line(found):
     lines = {"RISE": {100: "pfi", 1000: "integrated_gradients"}}
     lines["LIME"] = {50: "saliency", 100: "guided_backprop", 1000: "deconvolution"}
-    assert budget_lines(found[0]) == lines, "what stands at one budget alone is no line"
+    lines["Once"] = {100: "deeplift"}  # a point
+    assert budget_lines(found[0]) == lines
+
+
+def test_methods_at_one_budget_each_are_not_compared_over_budgets(found, shared_findings):
+    run = as_budgets(shared_findings[0], [("pfi", "RISE", 100, 7), ("deeplift", "Once", 100, 1)])
+    assert budget_lines(run) == {}
+    assert budget_scores(run, found[1]) == {}
 
 
 def test_entries_that_differ_in_another_parameter_are_two_lines(found):
     run = as_budgets(found[0], [("lrp", "RISE", 100, 4), ("deep_shap", "RISE", 1000, 4)])
-    assert set(budget_lines(run)) == {"LIME", "pfi", "lrp"}
+    assert set(budget_lines(run)) == {"LIME", "pfi", "lrp", "Once"}
 
 
 def test_a_run_without_budgets_has_no_picture(shared_findings):
@@ -81,7 +88,11 @@ def test_each_method_has_a_panel_with_its_line_and_band(found):
     run, summary = found
     scores = budget_scores(run, summary)["emd_perf"]
     panels = {axes.get_title(loc="left"): axes for axes in budget_figure(run, scores).axes}
-    assert set(panels) == {"RISE", "LIME"}
+    assert set(panels) == {"RISE", "LIME", "Once"}
+    once, [score] = panels["Once"], scores.methods["Once"].values()
+    assert once.lines[-1].get_marker() == "."  # neither a line of one point nor its band would be seen
+    [[interval]] = [part.get_segments() for part in once.collections]
+    np.testing.assert_allclose(interval, [[100, score.low], [100, score.high]])
     axes = panels["LIME"]
     assert axes.get_xscale() == "log"
     own = axes.lines[-1]
@@ -90,7 +101,7 @@ def test_each_method_has_a_panel_with_its_line_and_band(found):
     assert len(axes.collections) == 1
     dots = next(line for line in axes.lines if line.get_marker() == "." and line.get_linestyle() == "None")
     assert dots.get_xdata().tolist() == [2]
-    bar = next(line for line in axes.lines if line.get_linestyle() != "None" and len(set(line.get_ydata())) == 1)
+    bar = next(line for line in axes.lines if line.get_linestyle() == "--")
     assert bar.get_ydata()[0] == max(score.mean for score in scores.controls.values())
     text = axes.texts[0].get_text()
     assert text == " → ".join(f"{scores.methods['LIME'][budget].mean:.2f}" for budget in (50, 1000))

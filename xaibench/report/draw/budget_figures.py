@@ -62,20 +62,24 @@ class BudgetScores:
 
 
 def budget_lines(run: RunResults) -> dict[str, dict[int, str]]:
-    """The methods that stand in a suite at several budgets: by their label, of each budget the name of the entry."""
+    """The methods of a suite at their budgets: by their label, of each budget the name of the entry.
+
+    None where no method stands at several; beside one that does, a method at a single budget is a point.
+    """
     found: dict[tuple[str, str], dict[int, str]] = {}
     for name, part in run.explainers.items():
         others = {key: value for key, value in part.parameters.items() if key != "budget"}
         if budget := part.parameters.get("budget"):
             found.setdefault((part.method or part.label, repr(sorted(others.items()))), {})[int(budget)] = name
-    labels = [label for (label, _), entries in found.items() if len(entries) > 1]
+    if max(map(len, found.values()), default=0) < 2:
+        return {}
+    labels = [label for label, _ in found]
     lines = {}
     for (label, _), entries in found.items():
-        if len(entries) > 1:
-            # Two of one method differ in another parameter: their entries' names tell them apart.
-            least = min(entries)
-            own = label if labels.count(label) == 1 else entries[least].removesuffix(f"-{least}")
-            lines[own] = dict(sorted(entries.items()))
+        # Two of one method differ in another parameter: their entries' names tell them apart.
+        least = min(entries)
+        own = label if labels.count(label) == 1 else entries[least].removesuffix(f"-{least}")
+        lines[own] = dict(sorted(entries.items()))
     return lines
 
 
@@ -198,7 +202,7 @@ def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
             if own := [score.mean for score in scores.methods[name].values()]:
                 high = own[-1] < sum(axes.get_ylim()) / 2  # where the line is not
                 place: dict[str, Any] = {"y": 0.95 if high else 0.05, "va": "top" if high else "bottom", "ha": "right"}
-                said = f"{own[0]:.2f} → {own[-1]:.2f}"
+                said = f"{own[0]:.2f} → {own[-1]:.2f}" if len(own) > 1 else f"{own[0]:.2f}"
                 axes.text(0.97, s=said, color=THEME["soft"], fontsize=7.5, transform=axes.transAxes, **place)
         figure.text(_MARGIN[0] / width, 0.06 / height, "passes for an image", color=THEME["soft"])
         middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
@@ -216,7 +220,11 @@ def _panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
         axes.axhline(bar, color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
     own, colour = scores.methods[name], THEME["series-1"]
     x, found = list(own), list(own.values())
-    axes.fill_between(x, [s.low for s in found], [s.high for s in found], color=colour, alpha=0.18, lw=0)
+    lows, highs = [s.low for s in found], [s.high for s in found]
+    if len(x) > 1:
+        axes.fill_between(x, lows, highs, color=colour, alpha=0.18, lw=0)
+    else:  # a band of one point would not be seen
+        axes.vlines(x, lows, highs, color=colour, alpha=0.18, lw=6)
     axes.plot(x, [s.mean for s in found], ".-", color=colour, lw=1.6, ms=5)
     axes.set_xscale("log")
     first, last = scores.budgets[0], scores.budgets[-1]
