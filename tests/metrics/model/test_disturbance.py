@@ -51,6 +51,24 @@ def test_all_squares_as_the_authors_take_them(case):
     assert torch.equal(infidelity(model, images, maps, targets, n_samples=10**6, reduction="none"), scores)
 
 
+@pytest.mark.parametrize("perturbation", ["square", "gaussian"])
+def test_the_model_is_asked_once_for_all_maps(case, perturbation):
+    model, images, maps, targets = case
+    rows, once = [], infidelity.info.asked_once
+    settings = {"perturbation": perturbation, "n_samples": 9, "seed": 2}
+
+    def counted(images):
+        rows.append(len(images))
+        return model(images)
+
+    answers = once.ask(counted, images, targets, **settings)
+    assert sum(rows) == 1 + len(images) * 10  # the first looks at what the model returns
+    for some in (maps, maps.flip(2)):
+        found = once.score(answers, some, **settings, reduction="none")
+        assert torch.equal(found, infidelity(model, images, some, targets, **settings, reduction="none"))
+    assert sum(rows) == 1 + len(images) * 10
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("kind", ["gaussian", "square"])
 def test_captum_agrees(case, kind, normalize):

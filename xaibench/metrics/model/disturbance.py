@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.part_info import AskedOnce, MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
 from xaibench.metrics.shared.map_inputs import Scores
@@ -20,6 +20,7 @@ from xaibench.metrics.shared.model_inputs import (
     Model,
     Samples,
     check_common,
+    check_finite,
     check_maps,
     check_samples,
     draw,
@@ -36,8 +37,99 @@ Perturbation: TypeAlias = Literal["square", "gaussian"]
 #: A disturbance ``[H, W]`` float64, by its number.
 Field: TypeAlias = Callable[[int], Tensor]
 
+
+class Fields(NamedTuple):
+    """The disturbances of an image.
+
+    Attributes:
+        number: How many.
+        field: Each by its number; the one after the last is zero.
+        replace: The field says which pixels are taken out, not what is taken off them.
+    """
+
+    number: int
+    field: Field
+    replace: bool
+
+
 # The authors take out squares of side 1 to 10 from images of 28 × 28.
 _LARGEST_SIDE = 10 / 28
+
+
+def disturbed(
+    model: Model,
+    images: Array,
+    targets: Array,
+    *,
+    perturbation: Perturbation = "square",
+    n_samples: int = 200,
+    sigma: float = 0.2,
+    seed: int = 0,
+    output: Output = "softmax",
+    batch_size: int | None = None,
+) -> Tensor:
+    """What :func:`infidelity` asks the model, whatever the map: each disturbed image, and the whole one last.
+
+    Returns:
+        ``[N, disturbances + 1]`` float64, on the device of the model.
+    """
+    samples = check_samples(model, images, targets)
+    return _asked(model, samples, _fields(samples.images, perturbation, n_samples, sigma, seed), output, batch_size)
+
+
+def disturbance_error(
+    answers: Tensor,
+    maps: Array,
+    *,
+    perturbation: Perturbation = "square",
+    n_samples: int = 200,
+    sigma: float = 0.2,
+    rescale: bool = True,
+    seed: int = 0,
+    reduction: Reduction = "mean",
+) -> Scores:
+    """:func:`infidelity` of maps ``[N, H, W]``, given what the model said (:func:`disturbed`)."""
+    values = torch.as_tensor(maps).to(answers.device)
+    check_finite(values, "maps")
+    fields = _fields(values, perturbation, n_samples, sigma, seed)
+    return reduced(_error(answers, values, fields, rescale), reduction, maps)
+
+
+def _asked(model: Model, samples: Samples, fields: Fields, output: Output, batch_size: int | None) -> Tensor:
+    def prepare(group: slice) -> MakeRows:
+        image = samples.images[group]
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            # Neighbouring rows share their point: its field is made once for all of them.
+            made = {index: fields.field(index) for index in set(point.tolist())}
+            disturbance = torch.stack([made[index] for index in point.tolist()])[:, None]
+            if fields.replace:
+                return image[sample].masked_fill(disturbance > 0, 0.0)
+            return image[sample] - disturbance.to(image)
+
+        return rows
+
+    with asked(model, samples, fields.number + 1, output=output, batch_size=batch_size) as classifier:
+        return classifier.ask(samples, fields.number + 1, prepare)  # the last is that of the image itself
+
+
+def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Tensor:
+    # Maps are scaled to a largest magnitude of one, so that squares of huge or tiny values do not leave float64.
+    peak = values.double().abs().amax((1, 2), keepdim=True)
+    flat = (values.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)
+    predicted = torch.stack([flat @ fields.field(index).flatten() for index in range(fields.number)], 1)
+    fall = scores[:, -1:] - scores[:, :-1]
+    if rescale:
+        # The best beta undoes any scale, so take one at which no square of a tiny number vanishes.
+        largest = predicted.abs().amax(1, keepdim=True)
+        predicted = predicted / torch.where(largest > 0, largest, 1.0)
+        beta = (predicted * fall).mean(1, keepdim=True) / predicted.square().mean(1, keepdim=True)
+    else:
+        beta = peak[:, 0]
+    error = (beta * predicted - fall).square().mean(1)
+    if rescale:  # to predict nothing is beta = 0, which the best is no worse than; rounding may be
+        error = torch.minimum(error, fall.square().mean(1))
+    return error
 
 
 @described(
@@ -52,6 +144,7 @@ _LARGEST_SIDE = 10 / 28
         "what the map means, shares or slopes; with the wrong one a right map scores badly.",
         undefined=(ZERO_MAP,),
         picture="erased squares",
+        asked_once=AskedOnce(disturbed, disturbance_error),
         citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
         "NeurIPS 2019, arXiv 1901.09392",
     )
@@ -90,6 +183,9 @@ def infidelity(
       Right for maps that are slopes (saliency summed over the channels). The authors' noise is clipped to the range of
       their images, which normalised images do not have.
 
+    What the model is asked, a pass for each disturbance and one, does not depend on the map: ``xb.evaluate`` and suites
+    ask once for all methods.
+
     Departures: Captum's ``infidelity`` leaves the disturbance to the caller and beta out unless ``normalize=True``,
     and sums the squares of its expansion, which cancels; Quantus' ``Infidelity`` has no beta.
 
@@ -126,49 +222,26 @@ def infidelity(
         2.857
     """
     check_common(batch_size, reduction, seed)
+    samples = check_samples(model, images, targets)
+    values = check_maps(maps, samples)
+    fields = _fields(samples.images, perturbation, n_samples, sigma, seed)
+    answers = _asked(model, samples, fields, output, batch_size)
+    return reduced(_error(answers, values, fields, rescale), reduction, maps)
+
+
+def _fields(like: Tensor, perturbation: Perturbation, n_samples: int, sigma: float, seed: int) -> Fields:
+    """The disturbances of images or maps ``[..., H, W]`` of that size and on their device."""
     check_choice("perturbation", perturbation, ("square", "gaussian"))
     check_count("n_samples", n_samples)
     check_amount("sigma", sigma)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
-    number, field = (_squares if perturbation == "square" else _noise)(samples, n_samples, seed, sigma)
-
-    def prepare(group: slice) -> MakeRows:
-        image = samples.images[group]
-
-        def rows(sample: Tensor, point: Tensor) -> Tensor:
-            # Neighbouring rows share their point: its field is made once for all of them.
-            fields = {index: field(index) for index in set(point.tolist())}
-            disturbance = torch.stack([fields[index] for index in point.tolist()])[:, None]
-            if perturbation == "square":
-                return image[sample].masked_fill(disturbance > 0, 0.0)
-            return image[sample] - disturbance.to(image)
-
-        return rows
-
-    # Maps are scaled to a largest magnitude of one, so that squares of huge or tiny values do not leave float64.
-    peak = values.double().abs().amax((1, 2), keepdim=True)
-    flat = (values.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)
-    predicted = torch.stack([flat @ field(index).flatten() for index in range(number)], 1)
-    with asked(model, samples, number + 1, output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, number + 1, prepare)  # the last is that of the image itself
-    fall = scores[:, -1:] - scores[:, :-1]
-    if rescale:
-        # The best beta undoes any scale, so take one at which no square of a tiny number vanishes.
-        largest = predicted.abs().amax(1, keepdim=True)
-        predicted = predicted / torch.where(largest > 0, largest, 1.0)
-        beta = (predicted * fall).mean(1, keepdim=True) / predicted.square().mean(1, keepdim=True)
-    else:
-        beta = peak[:, 0]
-    error = (beta * predicted - fall).square().mean(1)
-    if rescale:  # to predict nothing is beta = 0, which the best is no worse than; rounding may be
-        error = torch.minimum(error, fall.square().mean(1))
-    return reduced(error, reduction, maps)
+    shape = (like.shape[-2], like.shape[-1])
+    if perturbation == "square":
+        return Fields(*_squares(shape, like.device, n_samples, seed), replace=True)
+    return Fields(*_noise(shape, like.device, n_samples, seed, sigma), replace=False)
 
 
-def _noise(samples: Samples, number: int, seed: int, sigma: float) -> tuple[int, Field]:
+def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int, sigma: float) -> tuple[int, Field]:
     """How many fields, and the field of that number; the one after the last is zero."""
-    shape, device = samples.images.shape[-2:], samples.images.device
 
     def field(index: int) -> Tensor:
         numbers = draw(seed, index).standard_normal(shape) if index < number else np.zeros(shape)
@@ -177,9 +250,9 @@ def _noise(samples: Samples, number: int, seed: int, sigma: float) -> tuple[int,
     return number, field
 
 
-def _squares(samples: Samples, number: int, seed: int, sigma: float) -> tuple[int, Field]:
+def _squares(shape: tuple[int, int], device: torch.device, number: int, seed: int) -> tuple[int, Field]:
     """How many fields (one inside a square), and the field of that number; the one after the last is zero."""
-    height, width = samples.images.shape[-2:]
+    height, width = shape
     largest = max(1, round(_LARGEST_SIDE * min(height, width)))
     # All squares stand in one list, by side, row and column.
     sides = range(1, largest + 1)
@@ -188,7 +261,7 @@ def _squares(samples: Samples, number: int, seed: int, sigma: float) -> tuple[in
     chosen = list(range(total)) if number >= total else draw(seed, 0).choice(total, number, replace=False).tolist()
 
     def field(index: int) -> Tensor:
-        zeros = torch.zeros((height, width), dtype=torch.float64, device=samples.images.device)
+        zeros = torch.zeros((height, width), dtype=torch.float64, device=device)
         if index < len(chosen):
             place = bisect.bisect_right(ends, chosen[index])
             side = sides[place]
