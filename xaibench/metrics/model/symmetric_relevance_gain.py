@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         meaning="How much longer the score of the class holds when the least relevant pixels go first than when the "
         "most relevant ones do: the area between the two curves. About 0: no better than chance.",
         pitfalls="The order of the pixels alone counts. A random map scores about 0 whatever is put in place of the "
-        "pixels, and the order of methods depends less on that than with `deletion` or `insertion`; its size still "
-        "does, and on how sure the network is.",
+        "pixels. The authors found that the order of methods hardly depends on that either; on XAI-TRIS with 8×8 "
+        "pixels [it does](robust-rankings.md). The size depends on it, and on how sure the network is.",
         class_name="SRG",
         citation="Blücher, Vielhaben, Strodthoff: Decoupling Pixel Flipping and Occlusion Strategy for Consistent XAI "
         "Benchmarks, TMLR 2024, arXiv 2401.06654",
