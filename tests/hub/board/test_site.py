@@ -242,6 +242,20 @@ def test_a_single_result_cannot_rename_what_is_measured(one, tmp_path):
     assert "lower is better" not in page
 
 
+def test_a_single_result_makes_a_site_without_pairs(one, tmp_path):
+    built = xb.hub.write_board(one / "lime" / "tiny@00c0ffee", tmp_path / "site")
+    assert (built.methods, built.suites, built.left_out) == (1, 1, ())
+    assert set(rows_of(built.page, "data")) == {"lime"}
+    assert pd.read_csv(tmp_path / "site" / "downloads" / "tiny.00c0ffee" / "pairs.csv.gz").empty
+
+
+def test_a_method_without_a_defined_score_has_a_page_and_no_place(one, tmp_path):
+    change_scores(one / "lime" / "tiny@00c0ffee", lambda rows: rows.assign(value=np.nan))
+    built = xb.hub.write_board(one, tmp_path / "site")
+    assert set(rows_of(built.page, "data")) == {"saliency", "sobel"}
+    assert "LIME" in text(tmp_path / "site" / "methods" / "lime.html")
+
+
 def test_only_a_site_or_an_empty_folder_is_written_over(one, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()

@@ -16,6 +16,7 @@ from xaibench.hub.board.map_sprites import Shown
 from xaibench.hub.board.site_files import Site, SuiteEntry
 from xaibench.hub.board.suite_boards import SuiteBoard
 from xaibench.hub.board.suite_page import plain
+from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.page.page_content import board_rows, page_values
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.tables import CELL
@@ -64,6 +65,7 @@ def render_pairs(
         pairs_data=json_block(pairs),
         sprites=sprites,
         shown_words=[run.words_of(cell) for cell in shown.cells] if shown else [],
+        limit=ALL_PAIRS,
         columns=shown.columns if shown else 0,
     )
 
