@@ -34,8 +34,9 @@ _FEWEST = 50
 class XRAI(Repeating, Attribution):
     """Segments of several sizes, added one after another: each time the one with the highest mean attribution.
 
-    A pixel gets the mean over what its segment added; pixels of no segment get their own mean, so that the sum stays.
-    The attribution is the mean of Integrated Gradients from a black and a white image (the smallest and largest value).
+    Algorithm 1 of the paper. A pixel gets the mean over what its segment added; pixels of no segment get their own
+    mean, so that the sum stays. The attribution is the mean of Integrated Gradients from a black and a white image (the
+    smallest and largest value).
     Segments are Felzenszwalb's at six scales, widened by ``dilation``, of the image brought to ``side`` times ``side``
     pixels, as the authors' package ``saliency`` makes them (tested).
 
