@@ -98,6 +98,15 @@ def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
     assert rows["saliency"][1].startswith("Saliency not verified")
     card = text(site / "methods" / "lime.html")
     assert "bit-equal, 2026-02-02, 96 scores made again, in bubblewrap" in card
+    assert re.search(r"<dt>Verified</dt><dd>1 of 7</dd>", text(site / "index.html"))
+
+
+def test_cost_is_said_in_passes_and_seconds(site, repository):
+    jobs = pd.read_csv(repository / "lime" / "tiny@00c0ffee" / "jobs.csv")
+    seconds = jobs[jobs["stage"] == "explain"]["seconds"].sum()
+    maps = len(pd.read_parquet(repository / "lime" / "tiny@00c0ffee" / "scores.parquet")) // 2  # of two metrics
+    said = f"20 passes an image; {seconds:.2f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
+    assert said in text(site / "methods" / "lime.html")
 
 
 def test_fresh_seeds_stand_beside_the_public_ones_with_the_gap(site, repository):

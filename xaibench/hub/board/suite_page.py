@@ -121,7 +121,8 @@ def render_suite(site: Site, entry: SuiteEntry, board: SuiteBoard, more: Extras,
 
 
 def _facts(board: SuiteBoard) -> dict[str, str]:
-    run, verified = board.run, sum(one.is_verified for one in board.results.values())
+    run = board.run
+    verified = sum(board.results[name].is_verified for name in run.explainers)  # references are ranked with none
     controls = sum(part.control for part in run.explainers.values())
     return {
         "Suite": board.key.name,
@@ -129,7 +130,7 @@ def _facts(board: SuiteBoard) -> dict[str, str]:
         "Methods": str(len(run.explainers) - controls),
         "Controls": str(controls),
         "Cells": str(board.summary.groupby(list(CELL), observed=True).ngroups),
-        "Verified": f"{verified} of {len(board.results)}",
+        "Verified": f"{verified} of {len(run.explainers)}",
         "Newest result": max(one.manifest.submitted for one in board.results.values()),
     }
 
