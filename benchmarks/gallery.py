@@ -1,4 +1,4 @@
-"""Every registered explainer's map on one picture, and on a photograph; and which of them explain which network.
+"""Every registered explainer's map on one picture, and on a photograph.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py
 
@@ -11,11 +11,6 @@ CNN's last feature map is a single pixel), and a vision transformer for the expl
 writes docs/images/explainers-photo-{light,dark}.jpg: the maps of EfficientNet-Lite0 (``pip install
 'xaibench[offline]'``) on the photograph of a cat that comes with scikit-image (Chelsea, by Stéfan van der Walt, CC0).
 Some ten minutes on one core.
-
-    OMP_NUM_THREADS=2 python benchmarks/gallery.py --networks
-
-writes docs/explainers-networks.md: every explainer on each ImageNet network, with random weights, plain and with the
-classes folded to cat and dog. Some minutes.
 """
 
 from __future__ import annotations
@@ -52,33 +47,6 @@ CAMS = (
     "finercam",
 )
 
-NETWORKS = """# Which explainer explains which network
-
-The ImageNet networks of `xaibench.models`, plain and with their classes folded to cat and dog (the explainers that only
-run forwards, Integrated Gradients, SmoothGrad, their relatives and the patterns: plain): ✓, or the number of the
-message that `UnsupportedModelError` gives. VGG-19 is as VGG-16. PatternNet and PatternAttribution are run with
-`dtype=torch.float64`: through many layers their maps leave the range of float32. Controls look at no network. Made by
-`python benchmarks/gallery.py --networks` with random weights. What each explainer does is [here](explainers.md).
-
-"""
-#: The side of the images: as small as each network takes with a last feature map of several positions.
-SIDES = {
-    "resnet18": 64, "resnet50": 64, "vgg16": 64, "densenet121": 64, "efficientnet_lite0": 64, "efficientnet_b0": 64,
-    "vit_b_16": 32,
-}  # fmt: skip
-#: What makes the slow ones quick; they are run on the plain networks only.
-QUICK: dict[str, dict[str, Any]] = {
-    **{name: {"n_samples": 50, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
-    "pfi": {"feature_mask": "grid"}, "shapley_sampling": {"n_samples": 1, "feature_mask": "grid"},
-    **{name: {"n_steps": 4} for name in ("integrated_gradients", "random_baseline_ig", "guided_ig", "blur_ig",
-       "ig2", "xrai")},
-    **{name: {"n_samples": 2} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients",
-       "pattern_local")},
-    "rise": {"N": 20},
-    "occlusion": {"window": 16},
-    "sobol": {"n_designs": 2, "s": 4}, "hsic": {"n_samples": 20}, "scorecam": {}, "ablationcam": {},
-    **{name: {"dtype": torch.float64} for name in ("pattern_net", "pattern_attribution")},
-}  # fmt: skip
 #: What the explainers of the photograph are given, and those that it cannot show: one needs other images to swap
 #: values with, four are fitted on a data set, one knows no function of this network, one asks for a transformer.
 ON_PHOTO: dict[str, dict[str, Any]] = {
@@ -110,43 +78,6 @@ def pooled() -> nn.Module:
     for before, after in ((1, 16), (16, 32), (32, 32)):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 2))
-
-
-def refusal(name: str, model: nn.Module, side: int) -> str:
-    """Why an explainer does not explain a network; nothing if it does."""
-    images = torch.rand(2, 3, side, side)
-    explainer: Any = xb.explainers.build(name)
-    try:
-        if hasattr(explainer, "fit"):
-            explainer = explainer.fit(model, [images])
-        if name in ("scorecam", "ablationcam"):
-            images = images[:1]  # hundreds of forward passes each
-        targets = torch.ones(len(images), dtype=torch.int64)
-        xb.explain(explainer, model, images, targets, device="cpu", **QUICK.get(name, {}))
-    except xb.explainers.UnsupportedModelError as error:
-        return str(error).removeprefix(f"{name}: ")
-    return ""
-
-
-def networks_page() -> str:
-    """The table of explainers and networks, and the messages of those that do not go together."""
-    names = [name for name in EXPLAINERS if not EXPLAINERS.resolve(name).info.control]
-    cells: dict[tuple[str, str], str] = {}
-    messages: dict[str, int] = {}
-    for network, side in SIDES.items():
-        with isolated_rng(0):
-            plain, folded = (build(network, (3, side, side), 2, weights=None, fold=fold) for fold in (None, "pet"))
-            for name in names:
-                message = refusal(name, plain, side)
-                if name not in QUICK and bool(message) != bool(refusal(name, folded, side)):
-                    raise RuntimeError(f"{name} on {network}: not the same with its classes folded.")
-                number = messages.setdefault(message, len(messages) + 1) if message else 0
-                cells[name, network] = f"{number}" if message else "✓"
-                print(network, name, cells[name, network], flush=True)
-    lines = [f"| | {' | '.join(f'`{network}`' for network in SIDES)} |", "|---" * (len(SIDES) + 1) + "|"]
-    lines += [f"| `{name}` | {' | '.join(cells[name, network] for network in SIDES)} |" for name in names]
-    lines += ["", *(f"{number}. {message}" for message, number in messages.items())]
-    return NETWORKS + "\n".join(lines) + "\n"
 
 
 def networks(data: Any) -> dict[str, nn.Module]:
@@ -257,9 +188,7 @@ def photo() -> None:
 
 
 def main() -> None:
-    if "--networks" in sys.argv[1:]:
-        (DOCS / "explainers-networks.md").write_text(networks_page(), encoding="utf-8")
-    elif "--photo" in sys.argv[1:]:
+    if "--photo" in sys.argv[1:]:
         photo()
     else:
         xai_tris()

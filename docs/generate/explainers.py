@@ -113,7 +113,7 @@ Gradients), or another network (LRP of Captum, those of transformers). Both pict
 {table}
 
 *Explains* is what is explained unless `output=` says otherwise; where it says "only", nothing else can be. Which
-explainer explains which ImageNet network, and what the error says where it does not, is on a
+explainer explains which network, how long that takes, and what the error says where it does not, is on a
 [page of its own](explainers-networks.md).
 
 *Passes* are what it costs to explain an image: rows that go through the network, forward or back. A gradient by the

@@ -32,12 +32,17 @@ def test_its_pictures_are_there_and_small():
     assert all(10_000 < picture.stat().st_size < 400_000 for picture in pictures)
 
 
-def test_the_networks_page_has_a_row_for_every_explainer():
-    text = page("explainers-networks").splitlines()
-    columns = next(line for line in text if line.startswith("| |")).count("|")
-    rows = {line.split("`")[1]: line for line in text if line.startswith("| `")}
-    methods = [name for name in EXPLAINERS if not EXPLAINERS.resolve(name).info.control]
-    assert list(rows) == methods, "run python benchmarks/gallery.py --networks"
-    assert all(line.count("|") == columns and "|  |" not in line for line in rows.values())
-    numbered = {int(number) for number in re.findall(r"^(\d+)\. ", "\n".join(text), re.MULTILINE)}
-    assert numbered == {int(number) for line in rows.values() for number in re.findall(r"\| (\d+) (?=\|)", line)}
+def test_the_networks_page_says_of_every_explainer_what_it_takes_or_why_it_does_not_run():
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page("explainers-networks"), re.MULTILINE | re.DOTALL))
+    numbered = {int(number) for number in re.findall(r"^(\d+)\. ", sections["Why not"], re.MULTILINE)}
+    refused = {}
+    for heading in ("Milliseconds", "Memory"):
+        lines = [re.split(r" *\| *", line)[1:-1] for line in sections[heading].splitlines() if line.startswith("|")]
+        rows = {first.strip("`"): cells for first, *cells in lines if first.startswith("`")}
+        assert list(rows) == list(EXPLAINERS), "run python benchmarks/networks.py"
+        assert {len(line) for line in lines} == {9}
+        cells = [cell for row in rows.values() for cell in row]
+        assert all(re.fullmatch(r"– \d+|> [\d,]+|stopped|[\d,]+(\xa0±[\d,]+)?", cell) for cell in cells), heading
+        refused[heading] = {name: [cell for cell in row if cell.startswith("– ")] for name, row in rows.items()}
+        assert {int(cell[2:]) for row in refused[heading].values() for cell in row} == numbered
+    assert refused["Memory"] == refused["Milliseconds"]

@@ -1,0 +1,253 @@
+"""Every explainer on convolutional networks and transformers: whether it runs, how long it takes, in how much memory.
+
+    OMP_NUM_THREADS=1 python benchmarks/networks.py
+
+writes docs/explainers-networks.md; on Linux, and with timm installed. Half an hour on one core. Names of networks or
+explainers print a part of the page instead: ``--networks swin_t --explainers gradcam deeplift``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import importlib
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import xaibench as xb
+from xaibench.core.compute.random_state import isolated_rng
+from xaibench.explainers import EXPLAINERS, UnsupportedModelError
+from xaibench.models import build
+
+PAGE = Path(__file__).parents[1] / "docs" / "explainers-networks.md"
+HEAD = """---
+hide: [toc]
+---
+
+# Which explainer explains which network
+
+Every explainer on {networks} networks with random weights and 1000 classes, one image of 224×224 pixels (two for PFI,
+which swaps values between images; its time is for one): how long it takes, and in how much memory, or – and the number
+of the message that `UnsupportedModelError` gives, where a method is by its definition none for such a network. The last
+rows are controls, which look at no network: theirs is what `explain` takes to check it. What each explainer does is
+[here](explainers.md).
+
+{ran} of {cells} run, {refused} refuse{stopped}. Made by `python benchmarks/networks.py`.
+
+## Milliseconds
+
+Of processor time, on one core of one machine that did other work beside it: compare them with the first two rows. Each
+is the median of up to {repeats} calls, ± half of what lies between the quickest and the slowest; one without ± was
+called once. What takes many passes was given few:
+
+{few}
+
+"""
+MEMORY = """
+## Memory
+
+MiB at the peak beyond what was taken before the call; the network's weights are not counted.
+
+"""
+REFUSED = "\n## Why not\n\n"
+TORCHVISION = ("convnext_tiny", "swin_t")
+TIMM = {"timm vit_tiny": "vit_tiny_patch16_224", "timm deit_tiny": "deit_tiny_patch16_224"}
+NETWORKS = ("resnet18", "densenet121", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t", *TIMM)
+#: What makes the slow ones quick.
+FEW: dict[str, dict[str, Any]] = {
+    **{name: {"n_samples": 10, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
+    "pfi": {"feature_mask": "grid", "cell": 56},
+    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell": 56},
+    **{name: {"n_steps": 5} for name in ("integrated_gradients", "guided_ig", "blur_ig", "ig2", "xrai")},
+    "random_baseline_ig": {"n_steps": 5, "n_baselines": 1},
+    "expected_gradients": {"n_samples": 5, "n_baselines": 5},
+    **{name: {"n_samples": 5} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "pattern_local")},
+    "rise": {"N": 10},
+    "sobol": {"n_designs": 2, "s": 2},
+    "hsic": {"n_samples": 10},
+    "occlusion": {"window": 56, "stride": 56},
+}
+#: Precision where float32 does not hold the maps: through many layers those of the patterns leave its range.
+PRECISE = ("pattern_net", "pattern_attribution")
+#: What is loaded before the clock starts.
+LIBRARIES = ("captum.attr", "scipy.ndimage", "skimage.segmentation", "sklearn.linear_model")
+#: Calls of a cell at most, and the seconds after which none is begun any more.
+REPEATS, ENOUGH = 3, 1.0
+#: Seconds after which a cell is given up: ScoreCAM and Ablation-CAM take a pass for each of up to a thousand features.
+LIMIT = 20.0
+
+
+class TooLongError(Exception):
+    """A cell took longer than :data:`LIMIT`."""
+
+
+@dataclass
+class Cell:
+    """What was found of one explainer on one network: milliseconds and MiB of each call, or why there are none."""
+
+    milliseconds: list[float] = field(default_factory=list)
+    mebibytes: list[float] = field(default_factory=list)
+    stopped: bool = False
+    refusal: str = ""
+
+    def time(self) -> str:
+        """The median, ± half the range where there is one."""
+        spread = (max(self.milliseconds) - min(self.milliseconds)) / 2
+        beside = f"\N{NO-BREAK SPACE}±{spread:,.0f}" if len(self.milliseconds) > 1 else ""
+        return f"{median(self.milliseconds):,.0f}{beside}"
+
+    def memory(self) -> str:
+        """The median."""
+        return f"{median(self.mebibytes):,.0f}"
+
+
+def network(name: str) -> nn.Module:
+    """One of them, for 1000 classes, with a head that is not zero."""
+    with isolated_rng(0):
+        if name in TIMM:
+            import timm
+
+            model: nn.Module = timm.create_model(TIMM[name])
+        elif name in TORCHVISION:
+            import torchvision
+
+            model = torchvision.models.get_model(name, weights=None)
+        else:
+            model = build(name, (3, 224, 224), 1000, weights=None)
+        head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+        nn.init.normal_(head.weight, std=0.02)  # torchvision's ViT begins with zeros
+    return model.eval()
+
+
+def resident(line: str) -> float:
+    """MiB, by a line of the process' status: now (``VmRSS``), or at the peak (``VmHWM``)."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return int(next(each for each in status if each.startswith(line)).split()[1]) / 1024
+
+
+def measured(call: Callable[[], object], images: int = 1) -> Cell:
+    """Milliseconds an image and MiB of each of a few calls, of one only where it takes long."""
+    found = Cell()
+    while len(found.milliseconds) < REPEATS and sum(found.milliseconds) < 1000 * ENOUGH / images:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
+        before, start = resident("VmRSS"), time.process_time()
+        signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+        try:
+            call()
+        except TooLongError:
+            return Cell(stopped=True)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        found.milliseconds.append(1000 * (time.process_time() - start) / images)
+        found.mebibytes.append(max(0.0, resident("VmHWM") - before))
+    return found
+
+
+def cell(name: str, model: nn.Module) -> Cell:
+    """What an explainer takes, or why it does not run."""
+    explainer: Any = EXPLAINERS.resolve(name)(**FEW.get(name, {}))
+    images = torch.rand(2 if name == "pfi" else 1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    targets = torch.zeros(len(images), dtype=torch.int64)
+    given = {"dtype": torch.float64} if name in PRECISE else {}
+    try:
+        if hasattr(explainer, "fit"):
+            explainer = explainer.fit(model, [images.repeat(2, 1, 1, 1)])
+        return measured(lambda: xb.explain(explainer, model, images, targets, device="cpu", **given), len(images))
+    except UnsupportedModelError as error:
+        return Cell(refusal=str(error).removeprefix(f"{name}: "))
+
+
+def column(each: str, names: Sequence[str]) -> dict[str, Cell]:
+    """Of one network: what one pass costs, one with its gradient, and every explainer."""
+    model = network(each)
+    image = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+
+    def gradient() -> Tensor:
+        pixels = image.clone().requires_grad_()
+        return torch.autograd.grad(model(pixels)[0, 0], pixels)[0]
+
+    with torch.no_grad():
+        found = {"*a pass*": measured(lambda: model(image))}
+    found["*a gradient*"] = measured(gradient)
+    for name in names:
+        found[f"`{name}`"] = cell(name, model)
+        print(each, name, found[f"`{name}`"], file=sys.stderr, flush=True)
+    return found
+
+
+def few() -> list[str]:
+    """A line for each setting of :data:`FEW`, with all that have it."""
+    names: dict[str, list[str]] = {}
+    for name, given in FEW.items():
+        names.setdefault(", ".join(f"`{key}={value!r}`" for key, value in given.items()), []).append(f"`{name}`")
+    return [f"- {', '.join(having)}: {given}" for given, having in names.items()]
+
+
+def page(columns: dict[str, dict[str, Cell]]) -> str:
+    """The head, milliseconds and MiB in a column a network and a row an explainer, and the messages."""
+    every = [one for each in columns.values() for name, one in each.items() if name.startswith("`")]
+    numbers = {text: at for at, text in enumerate(dict.fromkeys(one.refusal for one in every if one.refusal), 1)}
+    stopped = sum(one.stopped for one in every)
+    refused = sum(bool(one.refusal) for one in every)
+    head = HEAD.format(
+        networks=len(columns),
+        cells=len(every),
+        ran=len(every) - refused - stopped,
+        refused=refused,
+        stopped=f", {stopped} were stopped after {LIMIT:.0f} s" if stopped else "",
+        repeats=REPEATS,
+        few="\n".join(few()),
+    )
+
+    def table(shown: Callable[[Cell], str], instead: str) -> str:
+        def text(one: Cell) -> str:
+            if one.refusal:
+                return f"– {numbers[one.refusal]}"
+            return instead if one.stopped else shown(one)
+
+        rows = [["", *columns], ["---", *["--:"] * len(columns)]]
+        rows += [[row, *(text(each[row]) for each in columns.values())] for row in next(iter(columns.values()))]
+        body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        return f'<div class="wide" markdown>\n\n{body}\n</div>\n'
+
+    messages = "".join(f"{number}. {message}\n" for message, number in numbers.items())
+    times, memory = table(Cell.time, f"> {1000 * LIMIT:,.0f}"), table(Cell.memory, "stopped")
+    return head + times + MEMORY + memory + (REFUSED + messages if messages else "")
+
+
+def stop(signal_number: int, frame: object) -> None:
+    """What the timer calls."""
+    raise TooLongError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", choices=NETWORKS, default=NETWORKS)
+    parser.add_argument("--explainers", nargs="*", choices=list(EXPLAINERS), default=list(EXPLAINERS))
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", category=UserWarning)
+    signal.signal(signal.SIGVTALRM, stop)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    found = page({each: column(each, arguments.explainers) for each in arguments.networks})
+    if (arguments.networks, arguments.explainers) == (NETWORKS, list(EXPLAINERS)):
+        PAGE.write_text(found, encoding="utf-8")
+    else:
+        print(found)
+
+
+if __name__ == "__main__":
+    main()
