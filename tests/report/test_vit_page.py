@@ -68,3 +68,24 @@ def test_it_says_how_many_samples_were_asked_for_and_scored(generator, four_colu
     assert re.fullmatch(r"1 to \d+", generator.scored(read_run(four_columns)))
     scores[scores["sample"] == scores["sample"].min()].to_parquet(four_columns / "scores.parquet")
     assert generator.scored(read_run(four_columns)) == "1"
+
+
+def test_what_was_tried_is_said_of_cells_that_are_not_learned(generator, four_columns, monkeypatch):
+    monkeypatch.setattr(generator, "TRIED", {"xai-tris-8x8": {("lin", "corr"): "Tried in vain."}})
+    rows = pd.read_csv(four_columns / "accuracy.csv")
+    mine = (rows["model"] == "vit") & (rows["scenario"] == "lin") & (rows["background"] == "corr")
+    assert mine.sum() == 1
+    for mean, said in ((79.9, True), (80.0, False)):
+        rows.loc[mine, "mean"] = mean
+        rows.to_csv(four_columns / "accuracy.csv", index=False)
+        assert ("\nTried in vain.\n" in generator.page("", [read_run(four_columns)])) == said
+
+
+def test_a_network_that_has_not_learned_is_not_scored(generator, four_columns):
+    rows = pd.read_csv(four_columns / "trainings.csv")
+    assert "LIN CORR" in generator.section(read_run(four_columns)).split("### ")[1]
+    rows.loc[(rows["model"] == "vit") & (rows["scenario"] == "lin"), "test_accuracy"] = 79.9
+    rows.to_csv(four_columns / "trainings.csv", index=False)
+    text = generator.section(read_run(four_columns))
+    assert row(text, "LIN CORR")[3].startswith("0 of ")
+    assert "LIN CORR" not in text.split("### ")[1]
