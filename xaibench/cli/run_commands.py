@@ -158,14 +158,21 @@ def run(
 
 
 @app.command()
-def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
+def report(
+    folder: Annotated[str, typer.Argument(help="A run folder, or its address, such as s3://bucket/run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this folder. [default: the run folder]", show_default=False)
+    ] = None,
+) -> None:
     """Write the tables, figures and page of a run folder anew."""
-    _finish(folder)
+    _finish(folder, out)
 
 
 @app.command()
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders; each is compared with the first.")],
+    folders: Annotated[
+        list[str], typer.Argument(help="Run folders or their addresses; each is compared with the first.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Write all rows to this CSV file.", show_default=False)] = None,
 ) -> None:
     """Put runs side by side: what moved, and whether it is more than chance (5 %, corrected for all comparisons).
@@ -211,12 +218,12 @@ def _count(text: str | None) -> Any:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def _finish(folder: Path) -> None:
+def _finish(folder: str | Path, out: Path | None = None) -> None:
     """Write the report, and say in the terminal what came out and where the page is."""
     with clear_errors():
         from xaibench.report import best_methods, ranked_methods, write_report
 
-        page = write_report(folder)
+        page = write_report(folder, out)
         ranked = ranked_methods(folder)
         for truth, table in ranked.items():
             typer.echo(f"\n{question_of(truth)}" if truth else "")

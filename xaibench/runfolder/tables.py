@@ -111,7 +111,8 @@ class Table:
 
         lines: Literal["skip", "error"] = "skip" if self.cut_short else "error"
         try:
-            table = pd.read_csv(file, dtype=str, keep_default_na=False, on_bad_lines=lines)
+            with file.open("rb") as stream:
+                table = pd.read_csv(stream, dtype=str, keep_default_na=False, on_bad_lines=lines)
         except EmptyDataError:
             table = self._nothing()
         except (ValueError, UnicodeError) as error:
@@ -145,14 +146,16 @@ class Table:
 
         asked = list(self.columns if columns is None else columns)
         try:
-            schema = pq.read_schema(file)
+            with file.open("rb") as stream:
+                schema = pq.read_schema(stream)
             self._check_names(file, schema.names, asked)
             wanted = [name for name in asked if name in schema.names]
             text = [name for name in wanted if self.columns[name] == "text"]
             for name in wanted:
                 if not _fits(schema.field(name).type, self.columns[name]):
                     raise _unlike(file, name, str(schema.field(name).type), self.columns[name])
-            table = pq.read_table(file, columns=wanted, read_dictionary=text)
+            with file.open("rb") as stream:
+                table = pq.read_table(stream, columns=wanted, read_dictionary=text)
         except RunFolderError:
             raise
         except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file

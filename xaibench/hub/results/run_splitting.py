@@ -68,7 +68,7 @@ def results_of_run(
     Args:
         run: A folder that ``xaibench run`` wrote and finished.
         repository: Below it each result lies at ``METHOD/SUITE@VERSION``; one that is there is replaced whole.
-        methods: Only these of its explainers; default all, controls too.
+        methods: Only these of its explainers; default all that are ranked, and the controls.
         about: ``{method: fields of Method}`` that are not as the run has them, such as ``licence``.
         source: A folder with the source of a method that is no part of the library.
         code: Where that is developed, and in which state.
@@ -92,7 +92,8 @@ def results_of_run(
         raise ResultError(
             f"{folder}: {len(failed)} jobs failed ({listed(failed['job'], 2)}); expected none. Run it again."
         )
-    names = list(parts.explainers) if methods is None else list(methods)
+    ranked = [name for name, part in parts.explainers.items() if not part.reference]
+    names = ranked if methods is None else list(methods)
     for name in names:
         if name not in parts.explainers:
             raise ResultError(unknown(f"{folder} has no method", name, parts.explainers))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from xaibench.runfolder.run_places import place_of
 from xaibench.runfolder.tables import IMAGES, SAMPLES, SCORES, RunFolderError
 from xaibench.statistics import Drawn, NestedMeans, holm, nested_means, unpaired_difference
 
@@ -19,7 +22,7 @@ _IMAGE = ["data_seed", "image", "copy"]
 TOLERANCE = 1e-6
 
 
-def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
+def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
     """Compare each run with the first, score by score.
 
     Samples are paired by their image, of which both run folders keep a hash (``images.parquet``), within the seed of
@@ -31,7 +34,7 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
     averaged where they have not.
 
     Args:
-        folders: Two or more run folders.
+        folders: Two or more run folders, or their addresses.
 
     Returns:
         One row for each run but the first, data set, model, explainer and metric that both have: ``run, dataset, model,
@@ -46,28 +49,52 @@ def compare_runs(folders: Sequence[Path]) -> pd.DataFrame:
     """
     if len(folders) < 2:
         raise RunFolderError(f"Expected two or more run folders to compare, got {len(folders)}.")
-    runs = [_scores(Path(folder)) for folder in folders]
+    runs = [_Run.read(place_of(folder)) for folder in folders]
     tables = [_compare(runs[0], run, folder) for run, folder in zip(runs[1:], folders[1:], strict=True)]
     return pd.concat(tables, ignore_index=True)
 
 
-def _scores(folder: Path) -> pd.DataFrame:
-    """The defined scores, with the image of each; missing where the folder does not say."""
-    if not (folder / SCORES.name).is_file():
-        raise RunFolderError(f"{folder} is no run folder: there is no {SCORES.name}. Give a folder that `run` wrote.")
-    table = SCORES.read(folder, [*_KEYS, *_SAMPLE, "seed", "value", "higher_is_better"])
-    table = table.astype(dict.fromkeys(_KEYS, object)).dropna(subset=["value"])
-    images = IMAGES.read(folder).astype({"dataset": object, "image": "Int64"})
-    images["copy"] = images.groupby(["dataset", "data_seed", "image"], observed=True).cumcount()
-    groups = SAMPLES.read(folder).astype({"dataset": object})[["dataset", *_SAMPLE, "group"]]
-    groups["group"] = pd.to_numeric(groups["group"]).astype("Float64")
-    return table.merge(images, on=["dataset", *_SAMPLE], how="left").merge(groups, on=["dataset", *_SAMPLE], how="left")
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The scores of a run, with the images and groups of their samples; put together for one data set at a time.
+
+    Of tens of millions of rows, all at once would take more memory than a laptop has.
+    """
+
+    scores: pd.DataFrame
+    images: pd.DataFrame
+    groups: pd.DataFrame
+
+    @classmethod
+    def read(cls, folder: Path) -> _Run:
+        if not (folder / SCORES.name).is_file():
+            raise RunFolderError(
+                f"{folder} is no run folder: there is no {SCORES.name}. Give a folder that `run` wrote."
+            )
+        table = SCORES.read(folder, [*_KEYS, *_SAMPLE, "seed", "value", "higher_is_better"])
+        images = IMAGES.read(folder).astype({"dataset": object, "image": "Int64"})
+        images["copy"] = images.groupby(["dataset", "data_seed", "image"], observed=True).cumcount()
+        groups = SAMPLES.read(folder).astype({"dataset": object})[["dataset", *_SAMPLE, "group"]]
+        groups["group"] = pd.to_numeric(groups["group"]).astype("Float64")
+        return cls(table, images, groups)
+
+    @property
+    def datasets(self) -> set[str]:
+        return set(self.scores["dataset"].cat.categories)
+
+    def of(self, dataset: str) -> pd.DataFrame:
+        """The defined scores of a data set, with the image of each; missing where the folder does not say."""
+        own = self.scores[(self.scores["dataset"] == dataset) & self.scores["value"].notna()]
+        own = own.astype(dict.fromkeys(_KEYS, object))
+        for known in (self.images, self.groups):
+            own = own.merge(known[known["dataset"] == dataset], on=["dataset", *_SAMPLE], how="left")
+        return own
 
 
-def _compare(first: pd.DataFrame, second: pd.DataFrame, folder: Path) -> pd.DataFrame:
+def _compare(first: _Run, second: _Run, folder: str | os.PathLike[str]) -> pd.DataFrame:
     found = []
-    for name in sorted(set(first["dataset"]) & set(second["dataset"])):
-        one, other = (run[run["dataset"] == name] for run in (first, second))
+    for name in sorted(first.datasets & second.datasets):
+        one, other = first.of(name), second.of(name)
         found.append(_paired(one, other) if _share_images(one, other) else _unpaired(one, other))
     tables = [table for table in found if len(table)]
     if not tables:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -58,10 +59,10 @@ from xaibench.report.page.table_files import Table, page_tables, to_csv, to_late
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_results import RunResults, read_run
 from xaibench.report.statements.paper_claims import claims
-from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY
+from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
 
 
-def write_report(run_dir: Path) -> Path:
+def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
     """Write tables, figures and the page of a run into its folder.
 
     Writes ``summary.csv``, ``comparisons.csv`` (methods tested against each other), ``tables/*.csv`` and ``*.tex`` (the
@@ -70,7 +71,9 @@ def write_report(run_dir: Path) -> Path:
     was.
 
     Args:
-        run_dir: Folder that ``xaibench run`` wrote; only ``scores.parquet`` must be there.
+        run_dir: Folder that ``xaibench run`` wrote, or its address, such as ``"s3://bucket/run"``; only
+            ``scores.parquet`` must be there.
+        out: Another folder to write to; one at an address needs it.
 
     Returns:
         Path of the page.
@@ -80,20 +83,23 @@ def write_report(run_dir: Path) -> Path:
         OSError: If the folder cannot be written.
     """
     run = read_run(run_dir)
+    if out is None and not isinstance(run.path, Path):
+        raise RunFolderError(f"{run_dir} is read where it lies; say into which folder the report goes: --out FOLDER.")
+    target = Path(out) if out is not None else run.path
     found = _findings(run)
-    _write(run.path / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
-    _write(run.path / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
-    page = _render(run, found, _write_figures(run, found))
-    _write(run.path / "report.html", page.encode())
-    return run.path / "report.html"
+    _write(target / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
+    _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
+    page = _render(run, found, _write_figures(run, found, target), target)
+    _write(target / "report.html", page.encode())
+    return target / "report.html"
 
 
-def _write_figures(run: RunResults, found: _Findings) -> dict[str, Markup]:
+def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str, Markup]:
     """Write the figures, and give the drawings among them, by name, as the page shows them."""
     drawn: dict[str, Markup] = {}
     figures = {name: figure for name, figure in _figures(run, found).items() if figure is not None}
     for (name, figure), file in zip(figures.items(), file_names(figures), strict=True):
-        path = run.path / "figures" / file
+        path = target / "figures" / file
         if name.startswith("sheet-"):  # photographs
             _write(path.with_name(f"{file}.jpg"), save(figure, "jpg"))
             continue
@@ -153,7 +159,7 @@ def file_names(names: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def ranked_methods(run_dir: Path) -> dict[str, pd.DataFrame]:
+def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
     """The leaderboards over all cells, to print at the end of a run.
 
     Args:
@@ -173,7 +179,7 @@ def ranked_methods(run_dir: Path) -> dict[str, pd.DataFrame]:
     return {truth: printable(run, board) for truth, board in found.items()}
 
 
-def best_methods(run_dir: Path) -> pd.DataFrame:
+def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """The table to print at the end of a run.
 
     Args:
@@ -205,7 +211,7 @@ MOST = 4_900_000
 _SAMPLES = "<!-- samples -->"
 
 
-def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -> str:
+def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
     templates = environment()
     tables, first = {truth: board_rows(board) for truth, board in found.boards.items()}, subject(run, found.boards)
     order = list(dict.fromkeys(row["explainer"] for rows in tables.values() for row in rows))
@@ -257,7 +263,7 @@ def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup]) -
         samples=Markup(_SAMPLES),
     )
     files = page_tables(page)
-    _write_tables(run.path, files)
+    _write_tables(target, files)
     page = with_links(page, files)
     return page.replace(_SAMPLES, _samples(templates, run, first, MOST - len(page.encode())), 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from xaibench.runfolder.descriptions import (
     read_suite,
 )
 from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
+from xaibench.runfolder.run_places import place_of
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import KEYS, RunFolderError
 
@@ -187,17 +189,17 @@ class RunResults:
         return {cell: found[cell] for cell in order if cell in found}
 
 
-def read_run(run_dir: Path) -> RunResults:
+def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
     """Read a run folder.
 
     Args:
-        run_dir: Folder that ``xaibench run`` wrote. Only ``scores.parquet`` must be there; of the other files, a
-            missing one counts as empty.
+        run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.run_places.place_of`).
+            Only ``scores.parquet`` must be there; of the other files, a missing one counts as empty.
 
     Raises:
         RunFolderError: If the folder or its scores are missing, or a file is damaged.
     """
-    run_dir = Path(run_dir)
+    run_dir = place_of(run_dir)
     if not (run_dir / tables.SCORES.name).is_file():
         what = f"has no {tables.SCORES.name}" if run_dir.is_dir() else "is not a folder"
         raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
