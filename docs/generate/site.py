@@ -1,4 +1,4 @@
-"""What MkDocs calls when it builds the site: formulas are read, and the API reference and their font are made."""
+"""What MkDocs calls when it builds the site: formulas are read; the API reference, its font and the board are made."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"api/{name}.md", content=content))
     files.append(File.generated(config, math_font.FILE, content=math_font.woff()))
     return files
+
+
+#: The results that come with the library, and where their site lies below that of the documentation.
+RESULTS, BOARD = Path(__file__).parents[2] / "examples" / "leaderboard" / "results", "board"
+
+
+def on_post_build(config: MkDocsConfig, **_: Any) -> None:
+    """Put the site of the results beside the pages, which link to it."""
+    from xaibench.hub import write_board
+
+    write_board(RESULTS, Path(config.site_dir) / BOARD)
 
 
 def on_page_content(html: str, **_: Any) -> str:

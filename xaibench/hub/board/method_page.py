@@ -18,7 +18,7 @@ from xaibench.hub.results.result_manifest import CITATION
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.page_content import board_rows, records
 from xaibench.runfolder.legible_text import legible
-from xaibench.runfolder.tables import JOBS, SUMMARY
+from xaibench.runfolder.tables import JOBS, SCORES, SUMMARY
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _files(site: Site, entry: SuiteEntry, name: str, result: Result, rows: pd.Da
     place = f"{entry.slug}/methods/{site.methods[name]}"
     site.write_table(place, plain(rows[list(SUMMARY.columns)]))
     scores = f"downloads/{place}-scores.parquet"
-    site.write(scores, (result.folder / "scores.parquet").read_bytes())
+    site.write(scores, (result.folder / SCORES.name).read_bytes())
     return {
         "Cells as CSV": f"downloads/{place}.csv",
         "Cells as Parquet": f"downloads/{place}.parquet",

@@ -40,7 +40,7 @@ from xaibench.hub.results.result_manifest import (
 )
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartWords, read_parts
 from xaibench.runfolder.sample_file import PICTURES, read_samples, to_safetensors
-from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SCORES, TRAININGS, RunFolderError
+from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.published_scores import identity
 from xaibench.runner.suites.suite_files import load_suite
@@ -237,6 +237,9 @@ def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Tab
     for table in (IMAGES, TRAININGS, ACCURACY):
         if (run / table.name).exists():
             shutil.copyfile(run / table.name, folder / table.name)
+    if (run / SAMPLES.name).exists():  # who belongs together, for the intervals; not how files are called
+        people = SAMPLES.read(run).assign(id="", file="")[list(SAMPLES.columns)]
+        (folder / SAMPLES.name).write_text(people.to_csv(index=False), encoding="utf-8")
     jobs = JOBS.read(run)
     own = jobs[jobs["explainer"].eq(name)].assign(worker="", explainer=shown)
     rows = ({str(name): value for name, value in row.items()} for row in own[list(JOBS.columns)].to_dict("records"))
