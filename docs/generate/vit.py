@@ -29,7 +29,8 @@ HEAD = """# A transformer on XAI-TRIS
 The XAI-TRIS paper explains a linear model, a perceptron and a convolutional network. Here a small vision transformer
 ([`vit`](models.md)) stands in the same cells: images in patches, a class token, learned positions, two blocks of
 self-attention. It is a column on request, with the explainers that are made for transformers, and no finding of the
-paper is held against it. The cells on photographs (IMAGENET) have no column yet. Made by `python docs/generate/vit.py RUN`, with any run folder that has it.
+paper is held against it. The cells on photographs (IMAGENET) have no column yet. Made by
+`python docs/generate/vit.py RUN`, with any run folder that has it.
 """
 #: Of the cells of a suite that it does not learn: what was tried.
 MULT_CORR = """MULT CORR is not learned: it stays at chance with 40 epochs in batches of 256 at a learning rate of
