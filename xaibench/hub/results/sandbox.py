@@ -169,8 +169,9 @@ class SandboxedProcess:
         content = self._read(body, until)
         if "shape" not in said:
             return dict(said), None
-        dtype = {"float32": np.float32, "float64": np.float64}[said["dtype"]]
-        return said, np.frombuffer(content, dtype).reshape(said["shape"]).copy()
+        if said.get("dtype") not in ("float32", "float64"):
+            raise ValueError(f"maps of {said.get('dtype')}")
+        return said, np.frombuffer(content, said["dtype"]).reshape(said["shape"]).copy()
 
     def _read(self, size: int, until: float) -> bytes:
         """So many bytes of the answer; ends the process when the time is over."""
