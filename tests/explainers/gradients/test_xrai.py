@@ -5,6 +5,7 @@ from generators.gradient_networks import batch, bending, outputs
 from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
+from xaibench.explainers.gradients import xrai as module
 from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
 from xaibench.explainers.gradients.xrai import XRAI, grown
 
@@ -79,3 +80,16 @@ def test_the_map_holds_what_the_two_integrals_do():
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         XRAI(**parameters)
+
+
+def test_segments_of_a_small_image_are_found_once_and_are_the_same(monkeypatch):
+    rng = np.random.default_rng(0)
+    picture, found, real = rng.random((3, 8, 8)), [], module._segments
+    monkeypatch.setattr(module, "_segments", lambda *a: (found.append(a), real(*a))[1])
+    first, again = XRAI().segments(picture), XRAI().segments(picture.copy())
+    assert len(found) == 1
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first, real(picture, 224, 150, 5))
+    XRAI(dilation=0).segments(picture)
+    XRAI().segments(rng.random((3, 65, 65)))
+    assert len(found) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ from xaibench.explainers.shared.interface import Attribution, reduce_channels
 _SCALES, _SIGMA = (50, 100, 150, 250, 500, 1200), 0.8
 #: Pixels that a segment must add, of an image as large as the segmentation sees it.
 _FEWEST = 50
+#: Pixels of an image whose segments are kept for the next time.
+_SMALL = 64 * 64
 
 
 @described(
@@ -90,21 +93,41 @@ class XRAI(Repeating, Attribution):
         Returns:
             ``[M, H, W]``, those of all scales; they overlap.
         """
-        from skimage import transform
-        from skimage.segmentation import felzenszwalb
+        settings = self.side, self.min_size, self.dilation
+        if picture[0].size > _SMALL:
+            return _segments(picture, *settings)
+        packed, count = _kept(picture.tobytes(), picture.shape, *settings)
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count * picture[0].size)
+        return bits.astype(bool).reshape(count, *picture.shape[1:])
 
-        low, high = picture.min(), picture.max()
-        scaled = 2 * (picture - low) / (high - low if high > low else 1.0) - 1
-        resize: Any = transform.resize  # which has no types
-        large = resize(scaled.transpose(1, 2, 0), (self.side, self.side), order=3, mode="constant", anti_aliasing=True)
-        rows, columns = (((np.arange(n) + 0.5) * self.side / n).astype(int) for n in picture.shape[1:])
-        found = []
-        for scale in _SCALES:
-            labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=self.min_size)
-            for label in range(labels.max() + 1):
-                wide = ndimage.distance_transform_edt(labels != label) <= self.dilation
-                found.append(wide[np.ix_(rows, columns)])
-        return np.stack(found)
+
+@functools.lru_cache(maxsize=512)
+def _kept(content: bytes, shape: tuple[int, ...], *settings: int) -> tuple[bytes, int]:
+    """The segments of a small image, a bit a pixel, and how many.
+
+    They take longer to find than all that is done with them, and depend neither on the network nor on the class, of
+    which a suite has many for each image.
+    """
+    found = _segments(np.frombuffer(content).reshape(shape), *settings)
+    return np.packbits(found).tobytes(), len(found)
+
+
+def _segments(picture: NDArray[np.float64], side: int, min_size: int, dilation: int) -> NDArray[np.bool_]:
+    from skimage import transform
+    from skimage.segmentation import felzenszwalb
+
+    low, high = picture.min(), picture.max()
+    scaled = 2 * (picture - low) / (high - low if high > low else 1.0) - 1
+    resize: Any = transform.resize  # which has no types
+    large = resize(scaled.transpose(1, 2, 0), (side, side), order=3, mode="constant", anti_aliasing=True)
+    rows, columns = (((np.arange(n) + 0.5) * side / n).astype(int) for n in picture.shape[1:])
+    found = []
+    for scale in _SCALES:
+        labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_size)
+        for label in range(labels.max() + 1):
+            wide = ndimage.distance_transform_edt(labels != label) <= dilation
+            found.append(wide[np.ix_(rows, columns)])
+    return np.stack(found)
 
 
 def grown(segments: NDArray[np.bool_], attribution: NDArray[np.float64], fewest: int) -> NDArray[np.float64]:
