@@ -100,10 +100,10 @@ def test_what_it_may_not_do_is_refused_though_it_hides_the_error(what, said, pro
 
 
 @pytest.mark.parametrize(
-    ("what", "seconds", "said"), [(7, 120.0, "GiB of memory, of 2"), (8, 1.0, "more than 1 s for one")]
+    ("what", "seconds", "said"), [(7, 120.0, "GiB of memory, of 1"), (8, 1.0, "more than 1 s for one")]
 )
 def test_one_that_is_greedy_or_runs_forever_is_ended(what, seconds, said, code):
-    with SandboxedProcess(Sandbox("acting:acts", code, seconds=120, memory_gb=2)) as own:
+    with SandboxedProcess(Sandbox("acting:acts", code, seconds=120, memory_gb=1)) as own:
         own.ask("describe")
         with pytest.raises(SandboxError, match=said):
             _ask(own, what, seconds)
