@@ -18,6 +18,7 @@ from papers import table
 
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, place, read_run
+from xaibench.runfolder.tables import KEYS, SCORES
 from xaibench.runner.stages.gathering import LEARNED
 
 PAGE = Path(__file__).parents[1] / "vit.md"
@@ -30,7 +31,7 @@ The XAI-TRIS paper explains a linear model, a perceptron and a convolutional net
 ([`vit`](models.md)) stands in the same cells: images in patches, a class token, learned positions, two blocks of
 self-attention. It is a column on request, with the explainers that are made for transformers, and no finding of the
 paper is held against it. Made by `python docs/generate/vit.py RUN ...`, with any run folders that have
-it: of several of one suite, the first gives the scores, and all of them the accuracies.
+it; several of one suite are put together.
 """
 #: Of the cells of a suite that it does not learn: what was tried.
 MULT_CORR = """MULT CORR is not learned: it stays at chance with 40 epochs in batches of 256 at a learning rate of
@@ -65,6 +66,8 @@ def section(run: RunResults) -> str:
     parts += [f"\n{note}\n" for note in not_learned(run)]
     if trained := unscored(run):
         parts.append(f"\nTrained, and not scored: {trained}.\n")
+    if "imagenet" in run.backgrounds:
+        parts.append("\nOn photographs the precision alone was worked out, as the exact EMD takes longest there.\n")
     parts.append(
         f"\nScored are {scored(run)} samples a data set, those that every explained network of it classifies "
         "correctly.\n"
@@ -115,13 +118,25 @@ def unscored(run: RunResults) -> str:
 
 
 def joined(runs: list[RunResults]) -> dict[str, RunResults]:
-    """A run for each suite: the scores of the first, and the trainings of all."""
+    """A run for each suite, with the scores and trainings of all its runs."""
     found: dict[str, RunResults] = {}
     for run in runs:
         first = found.setdefault(run.suite, run)
         if first is not run:
             both = {name: pd.concat([getattr(first, name), getattr(run, name)]) for name in ("trainings", "accuracy")}
-            found[run.suite] = dataclasses.replace(first, **both)
+            orders = {f"{key}s": list(dict.fromkeys(getattr(first, f"{key}s"))) for key in KEYS}
+            for key in KEYS:
+                orders[f"{key}s"] += [one for one in getattr(run, f"{key}s") if one not in orders[f"{key}s"]]
+            places = {name: tuple(orders[name]) for name in ("scenarios", "backgrounds")}
+            text = [name for name in SCORES.text if name not in KEYS]
+            plain = [one.scores.astype(dict.fromkeys(text, object)) for one in (first, run)]
+            for key in KEYS:
+                for rows in plain:
+                    rows[key] = rows[key].cat.set_categories(orders[f"{key}s"], ordered=True)
+            scores = pd.concat(plain, ignore_index=True)
+            found[run.suite] = dataclasses.replace(
+                first, **both, **places, scores=scores.astype(dict.fromkeys(text, "category"))
+            )
     return found
 
 
