@@ -15,7 +15,7 @@ from xaibench.cli import app
 from xaibench.hub import BoardError
 from xaibench.hub.board.result_reading import by_suite, read_results
 from xaibench.hub.board.suite_boards import suite_board
-from xaibench.hub.results.result_manifest import ResultError
+from xaibench.hub.results.result_manifest import ResultError, sum_of_manifest
 
 VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96, "sandbox": "bubblewrap"}
 
@@ -26,7 +26,10 @@ def repository(tmp_path_factory):
     folder = write_repository(tmp_path_factory.mktemp("repository") / "results")
     write_repository(folder, version="01d01d00", methods=METHODS[:3], pictures=False)
     write_repository(folder, round_name="spring", seed=1, drop=0.2, pictures=False)
-    (folder / "lime" / "tiny@00c0ffee" / "verification.json").write_text(json.dumps(VERIFIED))
+    for name, newest in (("lime", True), ("saliency", False)):  # the second verdict is of another state of the result
+        place = folder / name / "tiny@00c0ffee"
+        words = VERIFIED | {"result": sum_of_manifest(place) if newest else "0" * 64}
+        (place / "verification.json").write_text(json.dumps(words))
     return folder
 
 

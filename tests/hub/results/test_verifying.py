@@ -9,7 +9,7 @@ import pytest
 from hub.results.forging import rewritten
 
 from xaibench.hub.results.checking import check_result
-from xaibench.hub.results.result_manifest import VERIFICATION, ResultError
+from xaibench.hub.results.result_manifest import VERIFICATION, ResultError, read_verification
 from xaibench.hub.results.sandboxed_method import FittedSandboxedMethod
 from xaibench.hub.results.verifying import compared, verify
 from xaibench.runfolder.tables import SCORES
@@ -44,7 +44,10 @@ def test_an_honest_result_is_equal_to_the_bit_and_a_forged_one_differs(result, w
     pq.write_table(
         table.set_column(table.column_names.index("value"), "value", pa.array(better)), result / "scores.parquet"
     )
-    assert check_result(rewritten(result)) == [], "nothing but running it again tells"
+    (fault,) = check_result(rewritten(result))
+    assert "verification.json is of another state of this result" in fault, "an old verdict vouches for nothing new"
+    assert read_verification(result) == {}
+    assert check_result(result, verdict=False) == [], "nothing but running it again tells"
     forged = verify(result, **settings)
     assert forged.verdict == "differs"
     assert 0.05 < forged.largest_difference <= 0.1 + 1e-9
@@ -69,7 +72,7 @@ def test_the_verdict_follows_the_bound(submitted):
     assert compared(scores, near, 0.005).verdict == "within bounds"
     assert compared(scores, near, 0.003).verdict == "differs"
     assert compared(scores, scores[scores["model"] == "mlp"], 0.1).verdict == "differs"
-    assert compared(scores, scores.iloc[:-2], 0.0).verdict == "differs"
+    assert compared(scores, scores.iloc[:-1], 0.5).verdict == "differs", "a row that is missing is no rounding"
     undefined = scores.assign(value=np.nan)
     assert compared(undefined, undefined, 0.0).verdict == "bit-equal"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xaibench.hub.results.result_manifest import VERIFICATION, Manifest, ResultError, find_results, read_manifest
+from xaibench.hub.results.result_manifest import Manifest, ResultError, find_results, read_manifest, read_verification
 from xaibench.runfolder.descriptions import Environment, RunParts, read_environment, read_parts
 from xaibench.runfolder.legible_text import all_legible
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
@@ -50,7 +49,7 @@ class Result:
         manifest: What it says of itself.
         parts: What it was made with, in words.
         environment: Where and with what it was made.
-        verification: The content of ``verification.json``; empty where nobody verified it.
+        verification: The content of ``verification.json``; empty where nobody verified it as it is.
         images: A hash of the images of each data set and seed; empty where it does not say which.
     """
 
@@ -123,19 +122,13 @@ def _read(folder: Path, repository: Path) -> Result:
     if not (folder / SCORES.name).is_file():
         raise ResultError(f"{folder} has no {SCORES.name}; a result has one. Submit the method again.")
     return Result(
-        folder, manifest, read_parts(folder), read_environment(folder), _verification(folder), _images(folder)
+        folder,
+        manifest,
+        read_parts(folder),
+        read_environment(folder),
+        all_legible(read_verification(folder)),
+        _images(folder),
     )
-
-
-def _verification(folder: Path) -> dict[str, Any]:
-    file = folder / VERIFICATION
-    if not file.is_file():
-        return {}
-    try:
-        content = all_legible(json.loads(file.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise ResultError(f"{file} cannot be read ({error}); verify the result again.") from error
-    return content if isinstance(content, dict) else {}
 
 
 def _images(folder: Path) -> dict[str, str]:

@@ -18,10 +18,12 @@ from xaibench.hub.results.result_manifest import (
     LICENCE,
     MANIFEST,
     METHOD,
+    VERIFICATION,
     Manifest,
     ResultError,
     files_of,
     read_manifest,
+    read_verification,
     sum_of_code,
 )
 from xaibench.hub.results.run_splitting import bare_suite, suite_version
@@ -51,12 +53,13 @@ _IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SCHEMES = DATASETS.schemes | MODELS.schemes
 
 
-def check_result(folder: str | Path, *, in_repository: bool = True) -> list[str]:
+def check_result(folder: str | Path, *, in_repository: bool = True, verdict: bool = True) -> list[str]:
     """What is wrong with a result.
 
     Args:
         folder: Of the result.
         in_repository: Whether it lies at its place in a results repository.
+        verdict: Whether a verdict that lies there must be of the result as it is.
 
     Returns:
         A sentence for each fault; none where it can be taken.
@@ -71,6 +74,7 @@ def check_result(folder: str | Path, *, in_repository: bool = True) -> list[str]
         here = "/".join(place.resolve().parts[-2:])
         found.append(f"it lies at {here}, but says that it is {manifest.folder}; move it there.")
     if not found:
+        found += _stale_verdict(place) if verdict else ()
         found += _faults_of_code(place, manifest)
         found += _foreign_parts(place)
     if not found:
@@ -101,6 +105,14 @@ def _faults_of_files(folder: Path, manifest: Manifest) -> Iterator[str]:
     for name in there:
         if _TOKEN.search((folder / name).read_bytes()):
             yield f"{name} holds what looks like a token or private key; take it out, and make the token invalid."
+
+
+def _stale_verdict(folder: Path) -> Iterator[str]:
+    try:
+        if (folder / VERIFICATION).exists() and not read_verification(folder):
+            yield f"{VERIFICATION} is of another state of this result; remove it, and verify the result again."
+    except ResultError as error:
+        yield str(error)
 
 
 def _faults_of_code(folder: Path, manifest: Manifest) -> Iterator[str]:

@@ -217,6 +217,34 @@ def _misfits_of_object(value: Mapping[str, Any], schema: Mapping[str, Any], plac
             yield from misfits(one, known.get(name, others), f"{inside}{name}")
 
 
+def read_verification(folder: Path) -> dict[str, Any]:
+    """What came of running a result again, where that is of the result as it now lies there.
+
+    Args:
+        folder: Of the result.
+
+    Returns:
+        The content of ``verification.json``; empty where there is none, or the result was changed after it.
+
+    Raises:
+        ResultError: If the file is damaged.
+    """
+    file = folder / VERIFICATION
+    if not file.is_file():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ResultError(f"{file} cannot be read ({error}); verify the result again.") from error
+    own = isinstance(content, dict) and content.get("result") == sum_of_manifest(folder)
+    return content if own else {}
+
+
+def sum_of_manifest(folder: Path) -> str:
+    """The sha256 of ``result.json``, which holds those of all other files: a verdict is of one state of a result."""
+    return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+
+
 def find_results(folder: Path) -> list[Path]:
     """The folders of a results repository, or of a single result, that hold a result.
 

@@ -18,7 +18,15 @@ from xaibench._version import __version__
 from xaibench.core.atomic_files import whole_file
 from xaibench.hub.results import sandboxed_method
 from xaibench.hub.results.checking import check_result
-from xaibench.hub.results.result_manifest import METHOD, SCHEMA, VERIFICATION, Manifest, ResultError, read_manifest
+from xaibench.hub.results.result_manifest import (
+    METHOD,
+    SCHEMA,
+    VERIFICATION,
+    Manifest,
+    ResultError,
+    read_manifest,
+    sum_of_manifest,
+)
 from xaibench.hub.results.sandbox import Sandbox, SandboxError, kind_of_sandbox
 from xaibench.hub.results.submitting import with_explainers, without_secrets
 from xaibench.runfolder.descriptions import SUITE
@@ -44,6 +52,7 @@ class Verification:
     """What came of running a method again: the content of ``verification.json``.
 
     Attributes:
+        result: The sha256 of ``result.json`` as it was then.
         verdict: ``"bit-equal"``, ``"within bounds"`` or ``"differs"``.
         rows: How many scores were compared.
         equal_rows: How many of them are the same to the bit.
@@ -55,6 +64,7 @@ class Verification:
         date: The day.
     """
 
+    result: str
     verdict: str
     rows: int
     equal_rows: int
@@ -102,7 +112,7 @@ def verify(
             not do; says what.
     """
     place = Path(folder)
-    if problems := check_result(place):
+    if problems := check_result(place, verdict=False):  # which is about to be written anew
         raise ResultError(f"{place} is refused before it is run: {problems[0]}")
     manifest = read_manifest(place)
     with tempfile.TemporaryDirectory(prefix="xaibench-verify-") as temporary, without_secrets():
@@ -117,7 +127,7 @@ def verify(
             progress=progress,
             **run_settings,
         )
-    result = compared(SCORES.read(place), rows, bound, partial=datasets is not None)
+    result = compared(SCORES.read(place), rows, bound, partial=datasets is not None, of=sum_of_manifest(place))
     if datasets is None:
         with whole_file(place / VERIFICATION) as stream:
             stream.write(result.to_json())
@@ -195,7 +205,9 @@ def _reason(why: str) -> str:
     return why.rpartition(" (in ")[0].partition("Error: ")[2] or why
 
 
-def compared(handed_in: pd.DataFrame, again: pd.DataFrame, bound: float, *, partial: bool = False) -> Verification:
+def compared(
+    handed_in: pd.DataFrame, again: pd.DataFrame, bound: float, *, partial: bool = False, of: str = ""
+) -> Verification:
     """The verdict on scores that were handed in, beside those that came of running the method again.
 
     Args:
@@ -203,6 +215,7 @@ def compared(handed_in: pd.DataFrame, again: pd.DataFrame, bound: float, *, part
         again: Likewise.
         bound: Up to which difference of a cell's mean they are within bounds.
         partial: Whether only some cells were run again.
+        of: The sha256 of the result's manifest.
 
     Returns:
         ``"differs"`` too where one has rows that the other lacks.
@@ -217,11 +230,11 @@ def compared(handed_in: pd.DataFrame, again: pd.DataFrame, bound: float, *, part
     same = matched & ((left == right) | (np.isnan(left) & np.isnan(right)))
     same &= (both["correct"] == both["correct_again"]).to_numpy()
     largest, where = _largest(one, other)
-    missing = (~matched).mean() > bound or largest != largest
+    missing = not matched.all() or largest != largest
     verdict = "bit-equal" if same.all() else "differs" if missing or largest > bound else "within bounds"
     day = datetime.now(UTC).date().isoformat()
     counts = len(both), int(same.sum()), float(largest)
-    return Verification(verdict, *counts, where, bound, kind_of_sandbox(), __version__, day)
+    return Verification(of, verdict, *counts, where, bound, kind_of_sandbox(), __version__, day)
 
 
 def _largest(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, str]:
