@@ -15,7 +15,7 @@ import numpy as np
 import pretend_device
 import pytest
 import torch
-from part_cases import ExplainerCase, case
+from part_cases import ExplainerCase, MetricCase, case
 from pretend_device import WrongPlaceError, pretended
 from torch import nn
 
@@ -46,6 +46,7 @@ PARAMETERS = {
     "hsic": {"n_samples": 40},
     "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
     "guided_ig": {"n_steps": 3},
+    "ig2": {"n_steps": 3},
     "blur_ig": {"n_steps": 5},
 }
 #: Those that ask for a network of another kind.
@@ -164,7 +165,7 @@ def test_what_the_host_computes_is_done_beside_the_device(name, network, monkeyp
 
 @pytest.mark.parametrize("name", [name for name in METRICS if METRICS.resolve(name).info.kind == "explainer"])
 def test_metrics_ask_the_explainer_on_the_device(name, network):
-    metric = METRICS.resolve(name)
+    metric = functools.partial(METRICS.resolve(name), **case(METRICS, name, MetricCase()).quick)
     images, _, targets = samples(6)
     here = functools.partial(xb.explain, "saliency", device="cpu")
     expected = metric(here, network, images, targets, reduction="none")

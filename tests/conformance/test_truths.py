@@ -4,8 +4,8 @@ import typing
 
 import pytest
 
-from xaibench.core.part_info import DatasetInfo, MetricInfo
-from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth, truth_of
+from xaibench.core.part_info import DatasetInfo, MetricInfo, truth_of
+from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
 from xaibench.metrics import METRICS

@@ -39,6 +39,18 @@ def test_what_is_written_is_read_back(tmp_path):
         assert found.cell == ("lin", "white", "mlp")
 
 
+def test_the_first_samples_are_a_whole_cell(tmp_path):
+    cut = replace(CELL, classes=("0", "1", "0"), predicted=("0", "0", "0"), probabilities=(0.9, 0.8, 0.7)).first(1)
+    assert (cut.samples, cut.labels, cut.browsed, cut.sheet, cut.example) == ((5,), ("a",), 1, (0,), None)
+    assert (cut.classes, cut.predicted, cut.probabilities) == (("0",), ("0",), (0.9,))
+    assert np.array_equal(cut.maps, CELL.maps[:1])
+    assert np.array_equal(cut.means, CELL.means)
+    (tmp_path / PICTURES).write_bytes(to_safetensors([cut]))
+    assert read_samples(tmp_path)[0].samples == (5,)
+    assert CELL.first(2).example == 1
+    assert CELL.first(9).samples == CELL.samples
+
+
 def test_no_cell_and_no_file_are_no_samples(tmp_path):
     assert read_samples(tmp_path) == []
     (tmp_path / PICTURES).write_bytes(to_safetensors([]))

@@ -175,6 +175,27 @@ _OF_KIND: Mapping[str, Truth | Literal["none"] | None] = {
 }
 
 
+def truth_of(metric: MetricInfo | None, dataset: DatasetInfo | None) -> Truth | Literal["none"]:
+    """The kind of truth that the scores of a metric on a data set are of: the metric's own, else that of the masks.
+
+    Args:
+        metric: What is known of the metric; None for one that says nothing of itself, and is of maps and masks.
+        dataset: What is known of the data set; None for one that says nothing of itself, whose masks are people's.
+
+    Returns:
+        The kind; ``"none"`` for a metric that describes the map and asks for no truth.
+
+    Example:
+        >>> pets = DatasetInfo("pets", ("cat", "dog"), (3, 224, 224), truth="human")
+        >>> overlap = MetricInfo("IoU", "ground-truth", higher_is_better=True, range=(0.0, 1.0))
+        >>> insertion = MetricInfo("Insertion", "model", higher_is_better=True, range=(0.0, 1.0))
+        >>> truth_of(overlap, pets), truth_of(insertion, pets)
+        ('human', 'intervention')
+    """
+    own = None if metric is None else metric.own_truth
+    return own or (dataset.truth if dataset else "human")
+
+
 @dataclass(frozen=True)
 class ModelInfo:
     """What the runner and the report need to know of a model.

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from xaibench.core.part_info import DatasetInfo, MetricInfo
+from typing import Literal, TypeAlias
 
 #: What a map is held to. ``"data"``: where the class information is, by construction of the images. ``"use"``: what
 #: this network uses, by construction of the network. ``"human"``: what people marked. ``"intervention"``: what happens
@@ -82,25 +79,3 @@ def question_of(truth: str) -> str:
         return "No truth: what the map alone looks like"
     question = TRUTHS[truth].question
     return f"{truth.capitalize()}: {question[0].lower()}{question[1:]}"
-
-
-def truth_of(metric: MetricInfo | None, dataset: DatasetInfo | None) -> Truth | Literal["none"]:
-    """The kind of truth that the scores of a metric on a data set are of: the metric's own, else that of the masks.
-
-    Args:
-        metric: What is known of the metric; None for one that says nothing of itself, and is of maps and masks.
-        dataset: What is known of the data set; None for one that says nothing of itself, whose masks are people's.
-
-    Returns:
-        The kind; ``"none"`` for a metric that describes the map and asks for no truth.
-
-    Example:
-        >>> from xaibench.core.part_info import DatasetInfo, MetricInfo
-        >>> pets = DatasetInfo("pets", ("cat", "dog"), (3, 224, 224), truth="human")
-        >>> overlap = MetricInfo("IoU", "ground-truth", higher_is_better=True, range=(0.0, 1.0))
-        >>> insertion = MetricInfo("Insertion", "model", higher_is_better=True, range=(0.0, 1.0))
-        >>> truth_of(overlap, pets), truth_of(insertion, pets)
-        ('human', 'intervention')
-    """
-    own = None if metric is None else metric.own_truth
-    return own or (dataset.truth if dataset else "human")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,17 @@ class SampleCell:
     def cell(self) -> tuple[str, str, str]:
         """Scenario, background and model."""
         return self.scenario, self.background, self.model
+
+    def first(self, count: int) -> SampleCell:
+        """The same cell with so many of its samples at most; what is of all samples, the means, stays."""
+        each = ("samples", "labels", "images", "masks", "maps", *_OPTIONAL)
+        return replace(
+            self,
+            **{name: getattr(self, name)[:count] for name in each},
+            browsed=min(self.browsed, count),
+            sheet=tuple(number for number in self.sheet if number < count),
+            example=None if self.example is None or self.example >= count else self.example,
+        )
 
 
 _DTYPES = {"images": np.uint8, "masks": np.uint8, "maps": np.float16, "means": np.float32}

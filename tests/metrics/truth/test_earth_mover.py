@@ -100,6 +100,19 @@ def test_what_depends_on_the_mask_alone_is_done_once_for_all_maps_that_share_it(
     assert sorted(order) == list(range(60))
 
 
+def test_arrays_of_every_kind_are_solved_by_one_machine_code():
+    rng = np.random.default_rng(0)
+    maps, masks = rng.random((4, 8, 8)), rng.random((4, 8, 8)) < 0.1
+    masks[:, 0, 0] = True
+    expected = emd(maps, masks, reduction="none")
+    wide = np.repeat(masks, 2, axis=0)
+    fixed = masks.copy()
+    fixed.flags.writeable = False
+    for same in (wide[::2], fixed, np.broadcast_to(masks, (1, 4, 8, 8))[0], np.asfortranarray(masks)):
+        np.testing.assert_array_equal(emd(np.asfortranarray(maps), same, reduction="none"), expected)
+    assert len(few_places.few_places_emd.signatures) == 1
+
+
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_few_places_against_the_full_cost_matrix(data):

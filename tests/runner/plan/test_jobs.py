@@ -98,6 +98,18 @@ def test_explaining_is_cut_into_jobs_of_so_many_samples():
     assert "samples 100 to 199" in str(scores[0].explain.parts[1])
 
 
+def test_more_samples_take_over_what_was_explained_of_fewer():
+    few, more = (
+        {
+            job.key
+            for job in plan(explaining={"samples": count, "samples_per_job": 100}, explainers={"saliency": {}}).jobs
+            if job.stage == "explain"
+        }
+        for count in (200, 250)
+    )
+    assert few < more
+
+
 def test_a_suite_that_is_not_cut_keeps_its_keys():
     small = {"samples": 50}
     assert keys(plan(explaining=small), "explain") == keys(plan(explaining=small | {"samples_per_job": 100}), "explain")

@@ -28,7 +28,7 @@ Diameter: TypeAlias = Literal["image", "released"]
 _PROVEN = 1e-9
 #: Problems with no more pairs of pixels than this go to POT: all that images of 16×16 can have. Once it is loaded, ours
 #: is faster from some 15,000 on: by 0.4 ms a map at 20×20, by more than a second at 64×64. But loading it takes 0.6 s,
-#: and compiling it 10 s, once for each installation, which those who only have small images need not pay.
+#: and compiling it 6 s, once for each installation, which those who only have small images need not pay.
 FEW_PAIRS = 128 * 128
 #: Maps over masks that mark no more pixels than this, in images small enough for the pairs above, are solved many at a
 #: time: at 8 pixels of 8×8 some eight times as fast as POT's call, at 20 as fast.
@@ -70,7 +70,8 @@ def wasserstein_to_few(
     from xaibench.metrics.w1.few_places import few_places_emd  # loads numba
 
     height, width = maps.shape[1:]
-    flat = masks.reshape(len(masks), -1)
+    # Of one layout, and writeable: for each other kind of array the solver would be compiled anew.
+    flat = np.require(masks.reshape(len(masks), -1), requirements=["C", "W"])
     groups = np.unique(np.packbits(flat, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     bounds = np.full((len(maps), 2), np.nan)
     few_places_emd(maps.reshape(len(maps), -1), flat, np.argsort(groups, kind="stable"), groups, width, bounds)

@@ -75,7 +75,10 @@ def few_places_emd(
         for value in maps[sample]:
             peak = max(peak, abs(value))
         if peak > 0:  # divided by it, the sums of huge and of tiny maps neither over- nor underflow
-            net, moved = _surplus(np.abs(maps[sample]) / peak, mask)
+            values = np.empty(len(mask))
+            for pixel in range(len(mask)):
+                values[pixel] = abs(maps[sample, pixel]) / peak
+            net, moved = _surplus(values, mask)
             lower, upper = _transport(net, places, costs, prices.copy())
             bounds[sample, 0], bounds[sample, 1] = moved * lower, moved * upper
 
@@ -96,11 +99,16 @@ def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
     """What each pixel has too much, where what both have stays (the cost is a metric), and the mass that moves.
 
     As integers that sum to zero. Each side is scaled by its own sum: they differ by rounding, which would count where
-    little moves.
+    little moves. Loops rather than expressions of arrays, which take the compiler many times as long.
     """
-    surplus = values / values.sum() - mask / mask.sum()
+    total = marked = 0.0
+    for pixel in range(len(values)):
+        total, marked = total + values[pixel], marked + mask[pixel]
+    surplus = np.empty(len(values))
     moved = wanted = 0.0
-    for value in surplus:
+    for pixel in range(len(values)):
+        value = values[pixel] / total - mask[pixel] / marked
+        surplus[pixel] = value
         moved, wanted = moved + max(value, 0.0), wanted + max(-value, 0.0)
     net = np.zeros(len(surplus), np.int64)
     if moved == 0 or wanted == 0:  # equal, up to rounding
@@ -128,7 +136,8 @@ def _transport(net: Masses, places: Places, costs: Floats, prices: Floats) -> tu
     clouds = _nearest(cost, supply, demand, price)
     while _send(clouds, cost, price):
         pass
-    prices[rows] = price
+    for j in range(len(rows)):
+        prices[rows[j]] = price[j]
     upper = lower = 0.0
     for j in range(len(rows)):
         lower += price[j] * (demand[j] / _UNIT)

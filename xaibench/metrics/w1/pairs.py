@@ -65,5 +65,6 @@ def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: floa
 @part
 def _longer(values: NDArray[Any], room: int) -> NDArray[Any]:
     longer = np.empty(room, values.dtype)
-    longer[: len(values)] = values
+    for i in range(len(values)):  # to assign them at once takes the compiler two seconds
+        longer[i] = values[i]
     return longer

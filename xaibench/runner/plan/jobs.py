@@ -242,12 +242,12 @@ class ExplainJob(Job):
 
     @property
     def parts(self) -> tuple[ExplainJob, ...]:
-        """The jobs that make the maps, in the order of the samples."""
+        """The jobs that make the maps, in the order of the samples; of more samples the first jobs are the same."""
         if not self.cut or self.samples == "all" or self.samples <= self.cut:
             return (dataclasses.replace(self, cut=0),)
         starts = range(0, self.samples, self.cut)
         spans = [(start, min(start + self.cut, self.samples)) for start in starts]
-        return tuple(dataclasses.replace(self, cut=0, part=span) for span in spans)
+        return tuple(dataclasses.replace(self, cut=0, samples=span[1], part=span) for span in spans)
 
     @property
     def needs(self) -> tuple[Job, ...]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from xaibench.core.frozen import Frozen
 from xaibench.core.messages import unknown
+from xaibench.core.part_info import truth_of
 from xaibench.core.registry import UnknownNameError
-from xaibench.core.truths import TRUTHS, truth_of
+from xaibench.core.truths import TRUTHS
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.runner.plan.part_facts import (
     built_with,

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.truths import truth_of
+from xaibench.core.part_info import truth_of
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.plan.jobs import Network
 from xaibench.runner.plan.part_facts import part_info
