@@ -78,7 +78,8 @@ def row(name: str, part: Any) -> str:
     if not found:
         return ""
     means = {key: np.nanmean([one[key] for one in found]) for key in found[0]}
-    return f"| `{name}` | {len(found)} | " + " | ".join(f"{value:.2f}" for value in means.values()) + " |\n"
+    shown = ("–" if math.isnan(value) else f"{value:.2f}" for value in means.values())
+    return f"| `{name}` | {len(found)} | " + " | ".join(shown) + " |\n"
 
 
 def parts() -> dict[str, Any]:

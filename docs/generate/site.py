@@ -55,7 +55,7 @@ def on_post_build(config: MkDocsConfig, **_: Any) -> None:
     """Put the site of the results beside the pages, which link to it."""
     from xaibench.hub import write_board
 
-    write_board(RESULTS, Path(config.site_dir) / BOARD)
+    write_board(RESULTS, Path(config.site_dir) / BOARD, first="xai-tris-8x8")
 
 
 def on_page_content(html: str, **_: Any) -> str:
