@@ -23,9 +23,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is collected, but what was imported and collected is there to stay."""
+    """From here on garbage is collected, but what was imported and collected is there to stay.
+
+    More seldom than by default, where it takes a twentieth of the time.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
     gc.enable()
 
 

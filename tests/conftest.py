@@ -1,8 +1,15 @@
-"""Shared by all tests: the oracles are importable, and torch uses one thread (sizes are small)."""
+"""Shared by all tests: the oracles are importable, torch uses one thread (sizes are small), and there is a browser.
 
+Without a browser its tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
+"""
+
+import importlib.util
+import os
+import shutil
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -10,3 +17,37 @@ torch.set_num_threads(1)
 
 #: The doctest collector would import this file a second time, and torch takes the device that it registers only once.
 collect_ignore = ["pretend_device.py"]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """Headless Chromium, driven by playwright-core's Python client, which downloads nothing.
+
+    One for each module: what drives it runs an event loop in this thread, which no test outside may find there.
+    """
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    if not executable or not importlib.util.find_spec("axe_playwright_python"):
+        reason = "there is no chromium (apt-get install chromium), or no axe-playwright-python (xaibench[test])"
+        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
+            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def tab(chromium):
+    """One tab for all tests of a module; what it asks for and complains about is written down."""
+    tab = chromium.new_page(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
+    tab.set_default_timeout(15_000)
+    tab.requests, tab.complaints = [], []
+    tab.on("request", lambda request: tab.requests.append(request.url))
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.on("dialog", lambda dialog: (tab.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    tab.on("console", lambda said: said.type in ("error", "warning") and tab.complaints.append(said.text))
+    return tab

@@ -37,51 +37,50 @@ TESTS = (
     "test_docstrings.py",
 )
 
-#: What a user of the parts meets, and the makers of pages.
+#: What a user of the parts meets, and the makers of pages: a test among those of the copy, whose process it shares.
 USE = """
-import pickle, sys
+import importlib.util, json, pickle, sys
 from pathlib import Path
+import pandas as pd
 from typer.testing import CliRunner
 import xaibench as xb
 from xaibench.cli import app
 from xaibench.runner import run
 
-assert "added_share" in xb.__all__ and "added_share" in dir(xb) and callable(xb.added_share)
-assert xb.explainers.AddedGradient(factor=1.0).factor == 1.0
-try:
-    from xaibench.metrics.torchmetrics import AddedShare
-except ModuleNotFoundError as error:
-    assert error.name == "torchmetrics"
-else:
-    assert pickle.loads(pickle.dumps(AddedShare())).n_valid == 0
+def test_what_is_added_is_there_for_users_and_on_the_pages():
+    assert "added_share" in xb.__all__ and "added_share" in dir(xb) and callable(xb.added_share)
+    assert xb.explainers.AddedGradient(factor=1.0).factor == 1.0
+    try:
+        from xaibench.metrics.torchmetrics import AddedShare
+    except ModuleNotFoundError as error:
+        assert error.name == "torchmetrics"
+    else:
+        assert pickle.loads(pickle.dumps(AddedShare())).n_valid == 0
 
-listed = CliRunner().invoke(app, ["list"]).output
-for name in ("added_share", "added_gradient", "added_network", "added-bars", "added-suite"):
-    assert f"  {name} " in listed, listed
+    listed = CliRunner().invoke(app, ["list"]).output
+    for name in ("added_share", "added_gradient", "added_network", "added-bars", "added-suite"):
+        assert f"  {name} " in listed, listed
 
-sys.path.insert(0, "tests")
-import importlib.util
-spec = importlib.util.spec_from_file_location("bars", "tests/data/photographs/test_added_bars.py")
-bars = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bars)
-bars.write(Path("data"))
-result = run("added-suite", "run", engine="serial", device="cpu")
-assert result.failures == {}, result.failures
-import json, pandas as pd
-scores = pd.read_parquet("run/scores.parquet")
-assert set(scores["metric"]) == {"added_share"} and len(scores) == 8 and scores["value"].between(0, 1).all()
-assert "Positive mass inside" in json.loads(Path("run/parts.json").read_text())["metrics"]["added_share"]["meaning"]
+    spec = importlib.util.spec_from_file_location("bars", "tests/data/photographs/test_added_bars.py")
+    bars = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bars)
+    bars.write(Path("data"))
+    result = run("added-suite", "run", engine="serial", device="cpu")
+    assert result.failures == {}, result.failures
+    scores = pd.read_parquet("run/scores.parquet")
+    assert set(scores["metric"]) == {"added_share"} and len(scores) == 8 and scores["value"].between(0, 1).all()
+    assert "Positive mass inside" in json.loads(Path("run/parts.json").read_text())["metrics"]["added_share"]["meaning"]
 
-sys.path.insert(0, "docs/generate")
-import data_sets, explainers, metrics, pictures, typing_stubs
-shown = pictures.example()
-pictures.FOLDER.mkdir(parents=True)
-(pictures.FOLDER / "added_share.svg").write_text(pictures.drawn("added_share", shown))
-assert "[`added_share`](#added_share)" in metrics.table()
-assert "Only a test adds it." in metrics.entry("added_share", shown)
-assert "### added_gradient" in explainers.page().partition("## Gradients with")[0]
-assert "### added-bars" in data_sets.page()
-assert all("Added" in text or "added" in text for text in typing_stubs.stubs().values())
+    sys.path.insert(0, "docs/generate")
+    import data_sets, explainers, metrics, pictures, typing_stubs
+    shown = pictures.example()
+    pictures.FOLDER.mkdir(parents=True)
+    (pictures.FOLDER / "added_share.svg").write_text(pictures.drawn("added_share", shown))
+    assert "[`added_share`](#added_share)" in metrics.table()
+    assert "Only a test adds it." in metrics.entry("added_share", shown)
+    assert "### added_gradient" in explainers.page().partition("## Gradients with")[0]
+    assert "### added-bars" in data_sets.page()
+    assert all("Added" in text or "added" in text for text in typing_stubs.stubs().values())
 """
 
 
@@ -123,18 +122,15 @@ def test_each_part_is_its_file_its_test_and_one_line():
     assert len(LINES) == 4  # and no line
 
 
-def test_a_part_that_is_added_passes_the_tests_over_all_parts(copied):
+def test_a_part_that_is_added_passes_the_tests_over_all_parts_and_is_there_for_users_and_on_the_pages(copied):
+    (copied / "tests/test_use.py").write_text(USE, encoding="utf-8")
     own = [name for name in FILES if name.startswith("tests/")]
     chosen = " or ".join(["added", *WHOLE])
-    options = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-k", chosen)
-    finished = ran(copied, *options, *own, *(f"tests/{name}" for name in TESTS))
+    options = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rA", "-k", chosen)
+    finished = ran(copied, *options, *own, *(f"tests/{name}" for name in (*TESTS, "test_use.py")))
     assert finished.returncode == 0, finished.stdout[-6000:] + finished.stderr[-2000:]
     assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > 80
-
-
-def test_a_part_that_is_added_is_there_for_users_and_on_the_pages(copied):
-    finished = ran(copied, "-c", USE)
-    assert finished.returncode == 0, finished.stderr[-6000:]
+    assert "test_what_is_added_is_there_for_users" in finished.stdout
 
 
 def test_a_part_that_is_added_passes_ruff(copied):

@@ -1,6 +1,5 @@
 """The docs site as MkDocs builds it, of a few pages: it works from the disk and asks no server."""
 
-import os
 import re
 import shutil
 import sys
@@ -8,7 +7,6 @@ import types
 from pathlib import Path
 
 import pytest
-from report.browser import executable, missing
 
 pytest.importorskip("material")
 pytest.importorskip("ziamath")
@@ -78,26 +76,14 @@ def test_cells_of_cards_say_what_column_they_are_of(site):
     assert re.findall(r'<td data-label="(\w+)"', page) == ["claim", "here"]
 
 
-def test_search_works_from_the_disk(site):
-    if reason := missing():
-        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
-            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        tab = browser.new_page()
-        asked = []
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto((site / "index.html").as_uri())
-        tab.click("input.md-search__input")
-        # What is typed before the index is there is not searched for.
-        tab.get_by_text("Type to start searching").wait_for(timeout=60_000)
-        tab.keyboard.type("quokka", delay=20)
-        found = tab.locator("a.md-search-result__link").first
-        found.wait_for(timeout=60_000)
-        assert "other.html" in found.get_attribute("href")
-        assert tab.evaluate("document.fonts.load('20px \"STIX Two Math\"').then((fonts) => fonts.length)") == 1
-        assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))]
-        browser.close()
+def test_search_works_from_the_disk(tab, site):
+    tab.goto((site / "index.html").as_uri())
+    tab.click("input.md-search__input")
+    # What is typed before the index is there is not searched for.
+    tab.get_by_text("Type to start searching").wait_for(timeout=60_000)
+    tab.keyboard.type("quokka", delay=20)
+    found = tab.locator("a.md-search-result__link").first
+    found.wait_for(timeout=60_000)
+    assert "other.html" in found.get_attribute("href")
+    assert tab.evaluate("document.fonts.load('20px \"STIX Two Math\"').then((fonts) => fonts.length)") == 1
+    assert not [url for url in tab.requests if not url.startswith(("file:", "data:", "blob:", "about:"))]

@@ -62,6 +62,16 @@ def test_opening_a_set_loads_what_it_needs():
     assert packages.isdisjoint({"torchvision", "pyarrow", "pandas", "matplotlib", "captum", "pydicom", "nibabel"})
 
 
+def test_a_sandboxed_method_does_not_wait_for_what_draws_pages():
+    assert loaded_by("import xaibench.hub.results.sandbox_worker")[1].isdisjoint({"pandas", "scipy", "matplotlib"})
+
+
+@pytest.mark.parametrize("name", xaibench.hub.__all__)
+def test_every_name_of_the_hub_is_there(name):
+    assert name in dir(xaibench.hub)
+    assert getattr(xaibench.hub, name).__name__ == name
+
+
 @pytest.mark.parametrize("name", xaibench.__all__)
 def test_every_public_name_is_there(name):
     assert name in dir(xaibench)

@@ -1,8 +1,6 @@
-"""What the tests in a browser share: the browser, a run with names that would run if they could, and axe-core."""
+"""What the tests in a browser share: a run with names that would run if they could, visits of pages, and axe-core."""
 
-import importlib.util
 import json
-import shutil
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -20,18 +18,6 @@ from xaibench.report.page import page_writing as page
 HOSTILE = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp; \u2028"
 
 
-def missing():
-    """What is not there of what these tests need, or nothing."""
-    if not importlib.util.find_spec("axe_playwright_python"):
-        return "axe-playwright-python is not installed (pip install 'xaibench[test]')"
-    return "" if executable() else "there is no chromium on the PATH (apt-get install chromium)"
-
-
-def executable():
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next(filter(None, map(shutil.which, names)), None)
-
-
 def write_hostile_run(folder: Path) -> Path:
     """A run of few cells whose title, one method, one metric and samples have names that would run if they could."""
     folder = write_run(folder, samples=16, cells=FEW_CELLS)
@@ -45,6 +31,23 @@ def write_hostile_run(folder: Path) -> Path:
         patch.setattr(page, "save", lambda figure, kind: save(figure, kind) if kind == "svg" else b"")
         write_report(folder)
     return folder
+
+
+def visiting(tab, home, first=""):
+    """Opens pages below ``home`` anew; afterwards nothing may have been complained of, fetched elsewhere, or run."""
+
+    def go(page=first):
+        tab.goto("about:blank")
+        tab.goto(home + page)
+        return tab
+
+    tab.requests.clear()
+    tab.complaints.clear()
+    yield go
+    assert tab.complaints == [], tab.complaints
+    elsewhere = [url for url in tab.requests if not url.startswith((home, "data:", "about:blank"))]
+    assert elsewhere == [], elsewhere
+    assert tab.evaluate("window.ran") is None
 
 
 def state(tab):

@@ -1,15 +1,11 @@
-"""The page in a real browser: headless Chromium, driven by playwright-core's Python client, which downloads nothing.
+"""The page in a real browser."""
 
-Without a browser these tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
-"""
-
-import os
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from report.browser import HOSTILE, axe, executable, missing, state, write_hostile_run
+from report.browser import HOSTILE, axe, state, visiting, write_hostile_run
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
@@ -25,49 +21,9 @@ def hostile_run(tmp_path_factory):
     return write_hostile_run(tmp_path_factory.mktemp("browser") / "run")
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    if reason := missing():
-        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
-            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def tab(chromium):
-    """One tab for all tests; what it asks for and complains about is written down."""
-    tab = chromium.new_page(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
-    tab.set_default_timeout(15_000)
-    tab.requests, tab.complaints = [], []
-    tab.on("request", lambda request: tab.requests.append(request.url))
-    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    tab.on("dialog", lambda dialog: (tab.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
-    tab.on("console", lambda said: said.type in ("error", "warning") and tab.complaints.append(said.text))
-    return tab
-
-
 @pytest.fixture
 def visit(tab, hostile_run):
-    """Opens the page anew, at a link; afterwards nothing may have been complained of, fetched, or run."""
-    home = (hostile_run / "report.html").as_uri()
-
-    def go(link=""):
-        tab.goto("about:blank")
-        tab.goto(home + link)
-        return tab
-
-    tab.requests.clear()
-    tab.complaints.clear()
-    yield go
-    assert tab.complaints == []
-    assert {url for url in tab.requests if not url.startswith("data:")} <= {home, "about:blank"}
-    assert tab.evaluate("window.ran") is None
+    yield from visiting(tab, (hostile_run / "report.html").as_uri())
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +127,15 @@ def test_a_link_opens_filtered_and_sorted(visit, run_and_summary):
     assert tab.evaluate("Math.abs(document.getElementById('leaderboard').getBoundingClientRect().top)") < 200
     links = tab.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
     assert all(link.endswith("?scenario=lin&background=white&sort=-rank") for link in links)
+
+
+def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
+    tab = visit("#leaderboard?scenario=lin")
+    tab.focus("a.skip")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "main"
+    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    assert axe(tab, runOnly=["skip-link"]) == []
 
 
 def test_back_undoes_a_choice_and_forward_does_it_again(visit):

@@ -18,6 +18,9 @@ def board(
         "site"
     ),
     title: Annotated[str, typer.Option(help="Of the site.")] = "Saliency maps, compared",
+    first: Annotated[
+        str, typer.Option(help="The suite of the first page. [default: the one of most methods]", show_default=False)
+    ] = "",
     strict: Annotated[
         bool, typer.Option("--strict", help="A result that cannot be shown is an error; else it is left out.")
     ] = False,
@@ -26,7 +29,7 @@ def board(
     with clear_errors():
         from xaibench import hub
 
-        built = hub.write_board(folder, out, strict=strict, title=title, progress=typer.echo)
+        built = hub.write_board(folder, out, strict=strict, title=title, first=first, progress=typer.echo)
     for one in built.left_out:
         typer.echo(f"{hint(f'Left out: {one.name}.')} {one.reason}", err=True)
     suites = f"{built.suites} suite{'s' * (built.suites != 1)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,11 +17,22 @@ app.add_typer(results, name="results")
 
 _Seconds = Annotated[float, typer.Option(min=1, help="The longest that a method may take for one batch of images.")]
 _Memory = Annotated[float, typer.Option(min=0.5, help="The most memory that a method may hold, in GiB.")]
-_Workers = Annotated[int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)]
+_Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes; 1 is none beside this, quick for many methods. [default: one a CPU]"),
+]
+_Device = Annotated[
+    str, typer.Option(help="cpu, auto, cuda, ...; what was made on a CPU is equal to the bit on a CPU alone.")
+]
 _Work = Annotated[
     Path | None,
     typer.Option(help="Keep the run here; the next one takes its networks over.", show_default=False),
 ]
+
+
+def _engine(workers: int | None) -> dict[str, Any]:
+    """One worker is this process, which is warm after the first of many methods."""
+    return {"engine": "serial"} if workers == 1 else {"workers": workers}
 
 
 @results.command()
@@ -57,6 +68,7 @@ def verify(
         bool, typer.Option("--clone", help="Fetch the commit that a result names, and compare its code first.")
     ] = False,
     workers: _Workers = None,
+    device: _Device = "cpu",
     work: _Work = None,
 ) -> None:
     """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
@@ -85,8 +97,9 @@ def verify(
                         bound=bound,
                         datasets=names(datasets),
                         work=own,
+                        device=device,
                         progress=progress,
-                        workers=workers,
+                        **_engine(workers),
                         **store,
                     )
             except ResultError as error:
@@ -96,9 +109,10 @@ def verify(
             bad += found.verdict == "differs"
             said = alarm(found.verdict) if found.verdict == "differs" else found.verdict
             typer.echo(f"{said}  {place}")
+            most = "undefined" if found.largest_difference is None else f"{found.largest_difference:.2g}"
             typer.echo(
                 f"         {found.equal_rows:,} of {found.rows:,} scores equal to the bit; largest difference of a "
-                f"cell's mean {found.largest_difference:.2g} ({found.where}); sandbox: {found.sandbox}"
+                f"cell's mean {most} ({found.where}); sandbox: {found.sandbox}"
             )
         if bad:
             raise typer.Exit(1)
@@ -167,10 +181,12 @@ def fresh(
     seconds: _Seconds = 600,
     memory: _Memory = 8,
     workers: _Workers = None,
+    device: _Device = "cpu",
     work: _Work = None,
 ) -> None:
     """Run every method on the fresh data of a round, each in its sandbox."""
     with clear_errors(goes_on=work is not None):
         from xaibench.hub.results.fresh_runs import run_round
 
-        run_round(folder, name, seconds=seconds, memory_gb=memory, work=work, said=typer.echo, workers=workers)
+        limits = {"seconds": seconds, "memory_gb": memory}
+        run_round(folder, name, work=work, said=typer.echo, device=device, **limits, **_engine(workers))

@@ -22,6 +22,7 @@ def write_repository(
     methods=METHODS,
     cells=FEW_CELLS,
     samples=12,
+    suite="tiny",
     version="00c0ffee",
     round_name="",
     seed=0,
@@ -43,8 +44,8 @@ def write_repository(
         method = Method(
             **{"name": name, "label": words["label"], "entry": name, **known, **(about or {}).get(name, {})}
         )
-        suite = SuiteVersion("tiny", "Tiny suite", version)
-        manifest = Manifest(method, suite, f"2026-0{1 + bool(round_name)}-01", {}, Code(), round_name)
+        of = SuiteVersion(suite, "Tiny suite", version)
+        manifest = Manifest(method, of, f"2026-0{1 + bool(round_name)}-01", {}, Code(), round_name)
         mine = scores[scores["explainer"] == name].assign(explainer=method.name)
         cells_of = [dataclasses.replace(cell, explainers=(method.name,)) for cell in drawn.values()]
         write_result(folder, manifest, mine, parts, cells_of)

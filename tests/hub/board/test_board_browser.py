@@ -1,13 +1,8 @@
-"""The site in a real browser, opened from the file system: what is loaded when, what it shows, and for whom.
-
-Without a browser these tests are skipped, unless XAIBENCH_BROWSER_TESTS=1 asks that they run.
-"""
-
-import os
+"""The site in a real browser, opened from the file system: what is loaded when, what it shows, and for whom."""
 
 import pytest
 from hub.board.repositories import METHODS, write_repository
-from report.browser import HOSTILE, axe, executable, missing, state
+from report.browser import HOSTILE, axe, state, visiting
 
 import xaibench as xb
 from xaibench.hub.board.result_reading import by_suite, read_results
@@ -33,49 +28,9 @@ def site(repository, tmp_path_factory):
     return xb.hub.write_board(repository, out, title=HOSTILE).page.parent
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    if reason := missing():
-        if os.environ.get("XAIBENCH_BROWSER_TESTS") == "1":
-            pytest.fail(f"XAIBENCH_BROWSER_TESTS=1, but {reason}")
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def tab(chromium):
-    """One tab for all tests; what it asks for and complains about is written down."""
-    tab = chromium.new_page(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
-    tab.set_default_timeout(15_000)
-    tab.requests, tab.complaints = [], []
-    tab.on("request", lambda request: tab.requests.append(request.url))
-    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    tab.on("dialog", lambda dialog: (tab.complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
-    tab.on("console", lambda said: said.type in ("error", "warning") and tab.complaints.append(said.text))
-    return tab
-
-
 @pytest.fixture
 def visit(tab, site):
-    """Opens a page anew; afterwards nothing may have been complained of, asked for elsewhere, or run."""
-
-    def go(page="index.html"):
-        tab.goto("about:blank")
-        tab.goto(f"{site.as_uri()}/{page}")
-        return tab
-
-    tab.requests.clear()
-    tab.complaints.clear()
-    yield go
-    assert tab.complaints == []
-    asked = {url for url in tab.requests if not url.startswith(("data:", "about:"))}
-    assert {url for url in asked if not url.startswith(site.as_uri())} == set()
-    assert tab.evaluate("window.ran") is None
+    yield from visiting(tab, f"{site.as_uri()}/", "index.html")
 
 
 def newest(repository):
@@ -121,6 +76,15 @@ def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, reposito
     assert said(tab) == "7 methods in 4 of 4 cells"
     tab.select_option(f"{FORM} [name=scenario]", "lin")
     assert loaded(tab) == ["cells-0...js"]
+
+
+def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
+    tab = visit("index.html#leaderboard?scenario=lin")
+    tab.focus("a.skip")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "main"
+    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    assert axe(tab, preload=False, runOnly=["skip-link"]) == []
 
 
 def test_controls_can_be_left_out_and_the_count_is_told(visit):

@@ -14,6 +14,7 @@ import xaibench as xb
 from xaibench.cli import app
 from xaibench.hub import BoardError
 from xaibench.hub.board.result_reading import by_suite, read_results
+from xaibench.hub.board.site_writing import _entries
 from xaibench.hub.board.suite_boards import suite_board
 from xaibench.hub.results.result_manifest import ResultError, sum_of_manifest
 
@@ -267,6 +268,17 @@ def test_a_single_result_makes_a_site_without_pairs(one, tmp_path):
     assert (built.methods, built.suites, built.left_out) == (1, 1, ())
     assert set(rows_of(built.page, "data")) == {"lime"}
     assert pd.read_csv(tmp_path / "site" / "downloads" / "tiny.00c0ffee" / "pairs.csv.gz").empty
+
+
+def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_path):
+    for suite, methods in (("tiny", METHODS[:1]), ("many", METHODS[:2])):
+        write_repository(tmp_path / "results", methods=methods, suite=suite, pictures=False)
+    results, _ = read_results(tmp_path / "results")
+    pages = [{one.key.name: one.page for one in _entries(results, first)} for first in ("", "tiny")]
+    assert [page["many"] for page in pages] == ["index.html", "suites/many.00c0ffee.html"]
+    assert [page["tiny"] for page in pages] == ["suites/tiny.00c0ffee.html", "index.html"]
+    with pytest.raises(BoardError, match="no results of the suite 'tinny'; did you mean 'tiny'"):
+        xb.hub.write_board(tmp_path / "results", tmp_path / "site", first="tinny")
 
 
 def test_a_method_without_a_defined_score_has_a_page_and_no_place(one, tmp_path):

@@ -82,3 +82,10 @@ def test_a_suite_is_run_on_the_seeds_of_the_round_and_known_by_its_own(promised)
     assert tomllib.loads(public_text(fresh, "xai-tris-8x8", shown))["data"]["seeds"] == [0, 1, 2]
     with pytest.raises(ResultError, match="Its seeds are 0, 1, 2; round winter has"):
         public_text(text, "xai-tris-8x8", shown)
+
+
+def test_certified_networks_have_rounds_too_and_photographs_none(tmp_path):
+    made = commit_round(tmp_path / "results", "winter", "certified", LAST, tmp_path / "certified.json")
+    assert made.suite == "certified"
+    with pytest.raises(ResultError, match="not generated"):
+        commit_round(tmp_path / "results", "winter", "pets-offline", LAST, tmp_path / "pets.json")

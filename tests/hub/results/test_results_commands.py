@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from xaibench.cli import app
-from xaibench.hub.results import submitting
+from xaibench.hub.results import submitting, verifying
 from xaibench.hub.results.result_manifest import find_results, read_manifest
+from xaibench.hub.results.verifying import Verification
 from xaibench.runner.running import run
 
 METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
@@ -45,6 +46,26 @@ def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, 
     refused = typed(["results", "check", "results"])
     assert refused.exit_code == 1
     assert "scores.parquet was changed after it was written" in refused.output
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("within bounds", 0), ("differs", 1)])
+def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, verdict, code):
+    asked = []
+
+    def verified(folder, **settings):
+        asked.append(settings)
+        return Verification("", verdict, 1200, 1100, 0.25, "lin-white mlp", 0.02, "process", "0.1", "2026-12-31")
+
+    monkeypatch.setattr(verifying, "verify", verified)
+    said = typed(["results", "verify", str(submitted), "--workers", "1", "--work", "again"])
+    assert said.exit_code == code, said.output
+    assert f"{verdict}  {find_results(submitted)[0]}" in said.output
+    assert "1,100 of 1,200 scores equal to the bit; largest difference of a cell's mean 0.25 (lin-white mlp)" in (
+        " ".join(said.output.split())
+    )
+    typed(["results", "verify", str(submitted)])
+    assert [one.get("engine", one.get("workers")) for one in asked] == ["serial", None]
+    assert str(asked[0]["store"]) == "again/store"
 
 
 def test_what_is_wrong_is_said_in_a_line(typed, tmp_path):

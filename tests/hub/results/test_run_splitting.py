@@ -3,12 +3,16 @@
 import shutil
 
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+from xaibench.hub.results import run_splitting
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import ResultError, read_manifest
 from xaibench.hub.results.run_splitting import results_of_run
-from xaibench.runfolder.tables import FAILURES, SAMPLES, SCORES
+from xaibench.runfolder.sample_file import read_samples, to_safetensors
+from xaibench.runfolder.tables import FAILURES, SAMPLES, SCORES, RunFolderError
 from xaibench.runner import run
 
 
@@ -36,6 +40,66 @@ def test_groups_go_along_and_names_of_files_stay(finished, tmp_path):
     assert SAMPLES.read(folder)["group"].tolist() == [7] * 6
     assert "ann" not in (folder / SAMPLES.name).read_text()
     assert check_result(folder) == []
+
+
+def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
+    (whole,) = results_of_run(finished, tmp_path / "whole", methods=["saliency"])
+    cell = read_samples(whole)[0]
+    assert len(cell.samples) > 2
+    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", len(to_safetensors([c.first(2) for c in read_samples(whole)])))
+    (cut,) = results_of_run(finished, tmp_path / "cut", methods=["saliency"])
+    assert read_samples(cut)[0].samples == cell.samples[:2]
+    assert check_result(cut) == []
+    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 100)
+    assert read_samples(results_of_run(finished, tmp_path / "none", methods=["saliency"])[0]) == []
+
+
+def test_sets_that_were_not_there_are_no_part_of_the_result(tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
+    (tmp_path / "tiny.toml").write_text(
+        tiny.read_text()
+        + '\n[[cells]]\ndatasets = ["xai-tris/lin-imagenet-8x8"]\nmodels = ["llr"]\n'
+        + 'data = { images_dir = "$XAIBENCH_IMAGES" }\n'
+    )
+    done = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial")
+    assert list(done.missing) == ["xai-tris/lin-imagenet-8x8"]
+    (with_all,) = results_of_run(done.folder, tmp_path / "results", methods=["saliency"])
+    assert check_result(with_all) == []
+    assert "imagenet" not in (with_all / "suite.toml").read_text()
+    alone = run(tiny, tmp_path / "alone", engine="serial", store=tmp_path / "run" / "store").folder
+    (without,) = results_of_run(alone, tmp_path / "alone-results", methods=["saliency"])
+    assert read_manifest(with_all).suite.version == read_manifest(without).suite.version
+
+
+def test_two_methods_are_two_results(tiny, tmp_path):
+    text = tiny.read_text().replace("saliency = {}", 'gradcam = {}\n"gradcam++" = {}').replace('"llr", "mlp"', '"cnn"')
+    (tmp_path / "tiny.toml").write_text(text)
+    folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
+    results = results_of_run(folder, tmp_path / "results")
+    assert sorted(place.parent.name for place in results) == ["gradcam", "gradcamplusplus", "uniform"]
+    assert [check_result(place) for place in results] == [[], [], []]
+    with pytest.raises(ResultError, match="saliency and Saliency would be one folder"):
+        run_splitting._check_names_differ(folder, ["saliency", "Saliency"])
+
+
+def test_what_can_treat_no_network_has_no_result(tiny, tmp_path):
+    text = tiny.read_text().replace("uniform = {}", "'gradcam++' = {}")  # for convolutions, which the networks lack
+    (tmp_path / "tiny.toml").write_text(text)
+    folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
+    results = results_of_run(folder, tmp_path / "results")
+    assert [read_manifest(place).method.name for place in results] == ["saliency"]
+    with pytest.raises(ResultError, match=r"has no scores of gradcam\+\+, which can treat none of its networks"):
+        results_of_run(folder, tmp_path / "results", methods=["gradcam++"])
+
+
+def test_scores_of_before_they_had_a_truth_and_damaged_ones(finished, tmp_path):
+    older = pq.read_table(finished / SCORES.name).drop_columns(["truth"])
+    pq.write_table(older, finished / SCORES.name)
+    (folder,) = results_of_run(finished, tmp_path / "results", methods=["saliency"])
+    assert len(SCORES.read(folder)) == pc.sum(pc.equal(older["explainer"].cast("string"), "saliency")).as_py()
+    (finished / SCORES.name).write_bytes(b"PAR1")
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        results_of_run(finished, tmp_path / "results")
 
 
 def test_a_result_is_replaced_whole(finished, tmp_path):

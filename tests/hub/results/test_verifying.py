@@ -75,6 +75,20 @@ def test_the_verdict_follows_the_bound(submitted):
     assert compared(scores, scores.iloc[:-1], 0.5).verdict == "differs", "a row that is missing is no rounding"
     undefined = scores.assign(value=np.nan)
     assert compared(undefined, undefined, 0.0).verdict == "bit-equal"
+    assert compared(scores, undefined, 9.0).verdict == "differs"
+
+
+def test_cells_that_are_undefined_here_and_there_are_alike(submitted):
+    scores = SCORES.read(submitted)
+    scores.loc[scores["model"] == "mlp", "value"] = np.nan
+    near = scores.assign(value=scores["value"] + 0.004)
+    found = compared(scores, near, 0.005)
+    assert found.verdict == "within bounds"
+    assert found.largest_difference == pytest.approx(0.004)
+    unlike = compared(scores, near.assign(value=0.5), 9.0)
+    assert (unlike.verdict, unlike.largest_difference) == ("differs", None)
+    for one in (found, unlike):
+        json.loads(one.to_json(), parse_constant=pytest.fail)  # NaN is no JSON
 
 
 def test_a_fitted_method_is_known_by_its_fit():

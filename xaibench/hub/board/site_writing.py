@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from xaibench.core.messages import unknown
 from xaibench.core.truths import TRUTHS
 from xaibench.hub.board.map_sprites import Shown, map_sprite, sample_sprite, shown_samples
 from xaibench.hub.board.method_page import MethodRow, bibtex, method_rows, write_method
@@ -47,6 +48,7 @@ def write_board(
     *,
     strict: bool = False,
     title: str = "Saliency maps, compared",
+    first: str = "",
     progress: Callable[[str], None] = lambda said: None,
 ) -> BuiltSite:
     """Make a static site of all results of a repository: it needs no server, and loads nothing from elsewhere.
@@ -58,6 +60,7 @@ def write_board(
         out: A new folder, or a site from before, which is replaced whole.
         strict: Whether a result that cannot be shown is an error; else it is left out, and named on the pages.
         title: Of the site.
+        first: The suite of the first page; default the one of most methods.
         progress: Told what is done.
 
     Returns:
@@ -65,7 +68,8 @@ def write_board(
 
     Raises:
         ResultError: If there are no results.
-        BoardError: If none of them can be shown, or ``strict`` and one of them cannot, or ``out`` is something else.
+        BoardError: If none of them can be shown, or ``strict`` and one of them cannot, or none is of the suite
+            ``first``, or ``out`` is something else.
         OSError: If ``out`` cannot be written.
     """
     repository, out = Path(repository), Path(out)
@@ -73,8 +77,9 @@ def write_board(
     _complain(left_out, strict=strict)
     if not results:
         raise BoardError(f"{repository}: none of its results can be shown; the first: {left_out[0].reason}")
+    entries = _entries(results, first)
     with whole_folder(out) as folder:
-        builder = _Builder(Site(folder, title, _entries(results), _addresses(results), left_out), strict)
+        builder = _Builder(Site(folder, title, entries, _addresses(results), left_out), strict)
         for group in _versions(results):
             builder.add(group, progress)
         builder.finish(results)
@@ -88,17 +93,20 @@ def _complain(left_out: Sequence[LeftOut], *, strict: bool) -> None:
         raise BoardError(f"{left_out[0].name} cannot be shown{more}: {left_out[0].reason}")
 
 
-def _entries(results: Sequence[Result]) -> list[SuiteEntry]:
-    """The suites; the one of most methods is the first page."""
+def _entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
+    """The suites; the one of that name, or else of most methods, is the first page."""
     suites = by_suite(results)
-    first = max((key for key in suites if not key.round), key=lambda key: len(suites[key]), default=next(iter(suites)))
+    could = [key for key in suites if not key.round and first in ("", key.name)]
+    if first and not could:
+        raise BoardError(unknown("There are no results of the suite", first, {key.name for key in suites}))
+    opening = max(could, key=lambda key: len(suites[key]), default=next(iter(suites)))
     slugs = file_names(key.words for key in suites)
     return [
         SuiteEntry(
             key,
             most_common(one.manifest.suite.title for one in mine) or key.name,
             slug,
-            "index.html" if key == first else f"suites/{slug}.html",
+            "index.html" if key == opening else f"suites/{slug}.html",
         )
         for (key, mine), slug in zip(suites.items(), slugs, strict=True)
     ]

@@ -26,12 +26,12 @@ from xaibench.hub.results.result_manifest import (
     read_verification,
     sum_of_code,
 )
-from xaibench.hub.results.run_splitting import bare_suite, suite_version
+from xaibench.hub.results.suite_text import bare_plan, suite_version
 from xaibench.models import MODELS
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 from xaibench.runner.plan.part_facts import part_info
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.planning import Plan
 from xaibench.runner.suites.suite_tables import Suite
 
 if TYPE_CHECKING:
@@ -196,10 +196,10 @@ def _faults_of_scores(folder: Path, manifest: Manifest) -> Iterator[str]:
     if (names := sorted(map(str, scores["explainer"].unique()))) != [manifest.method.name]:
         yield f"{SCORES.name} has scores of {listed(names, 3)}; expected {manifest.method.name} alone."
         return
-    suite = bare_suite((folder / SUITE).read_text(encoding="utf-8"))
+    plan = bare_plan((folder / SUITE).read_text(encoding="utf-8"))
     yield from _faults_of_rows(scores)
-    yield from _faults_of_values(scores, suite)
-    yield from _faults_of_cells(scores, suite)
+    yield from _faults_of_values(scores, plan.suite)
+    yield from _faults_of_cells(scores, plan)
 
 
 def _faults_of_rows(scores: pd.DataFrame) -> Iterator[str]:
@@ -230,12 +230,12 @@ def _faults_of_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
             yield f"{SCORES.name} has the direction of {part.name} the wrong way round."
 
 
-def _faults_of_cells(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
+def _faults_of_cells(scores: pd.DataFrame, plan: Plan) -> Iterator[str]:
     from xaibench.runner.stages.merged_scores import set_name
 
-    plan = make_plan(suite)
     expected = {(set_name(cell), cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
-    there = set(scores[["dataset", "model", "metric"]].astype(str).itertuples(index=False, name=None))
+    cells = scores[["dataset", "model", "metric"]].drop_duplicates().astype(str)
+    there = set(cells.itertuples(index=False, name=None))
     if more := sorted(there - expected):
         yield f"{SCORES.name} has {len(more)} cells that the suite has not, such as {' '.join(more[0])}."
     if lacking := sorted(expected - there):
@@ -245,6 +245,6 @@ def _faults_of_cells(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
         # A network that the method cannot treat is left out whole; of one that it treats, every score is there.
         if some or not models:
             yield f"{SCORES.name} lacks {len(lacking)} cells of the suite, such as {' '.join(lacking[0])}."
-    most = suite.explaining.samples
+    most = plan.suite.explaining.samples
     if isinstance(most, int) and len(scores) and (last := int(scores["sample"].max())) >= most:
         yield f"{SCORES.name} has a sample {last}; the suite explains the first {most}."

@@ -11,18 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.core.messages import listed, unknown
 from xaibench.hub.results.result_manifest import ResultError
+from xaibench.hub.results.suite_text import is_generated, seeds_of, with_seeds
 from xaibench.runner.suites.suite_files import SUITES, load_suite
-from xaibench.runner.suites.toml_writing import to_toml
 
 ROUNDS = "rounds.json"
 
@@ -175,7 +173,7 @@ def fresh_text(text: str, drawn: Round) -> str:
     Raises:
         ResultError: If the seed is not shown.
     """
-    return _with_seeds(text, drawn.seeds(len(_seeds(text))))
+    return with_seeds(text, drawn.seeds(len(seeds_of(text))))
 
 
 def public_text(text: str, suite: str, drawn: Round) -> str:
@@ -193,27 +191,15 @@ def public_text(text: str, suite: str, drawn: Round) -> str:
         ResultError: If it is on other seeds than those of the round.
     """
     _, public = load_suite(suite)
-    seeds = _seeds(public)
-    if _seeds(text) != (expected := drawn.seeds(len(seeds))):
-        raise ResultError(f"Its seeds are {listed(_seeds(text), 3)}; round {drawn.name} has {listed(expected, 3)}.")
-    return _with_seeds(text, seeds)
-
-
-def _seeds(text: str) -> list[int]:
-    return list(tomllib.loads(text).get("data", {}).get("seeds", [0]))
-
-
-def _with_seeds(text: str, seeds: Sequence[int]) -> str:
-    tables: dict[str, Any] = tomllib.loads(text)
-    for unused in ("quick", "optional"):
-        tables.pop(unused, None)
-    return to_toml(tables | {"data": tables.get("data", {}) | {"seeds": list(seeds)}})
+    seeds = seeds_of(public)
+    if seeds_of(text) != (expected := drawn.seeds(len(seeds))):
+        raise ResultError(f"Its seeds are {listed(seeds_of(text), 3)}; round {drawn.name} has {listed(expected, 3)}.")
+    return with_seeds(text, seeds)
 
 
 def _check_generated(suite: str) -> None:
     found, _ = load_suite(suite)
-    drawn = ("xai-tris/", "certified/")
-    if fixed := sorted({name for cell in found.cells for name in cell.datasets if not name.startswith(drawn)}):
+    if fixed := sorted({name for cell in found.cells for name in cell.datasets if not is_generated(name)}):
         raise ResultError(
             f"{suite} has sets that are not generated ({listed(fixed, 2)}), so there is nothing fresh to draw. Rounds "
             f"are of suites such as {listed([one for one in SUITES if one.startswith('xai-tris')], 2)}."

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-import hashlib
+import itertools
 import json
 import os
 import shutil
 import tempfile
-import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,17 +38,14 @@ from xaibench.hub.results.result_manifest import (
     files_of,
     sum_of_code,
 )
+from xaibench.hub.results.suite_text import entry_of, is_generated, suite_version, with_explainers, without_sets
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartWords, read_parts
-from xaibench.runfolder.sample_file import PICTURES, read_samples, to_safetensors
+from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
-from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.published_scores import identity
 from xaibench.runner.suites.suite_files import load_suite
-from xaibench.runner.suites.suite_tables import Suite
-from xaibench.runner.suites.toml_writing import to_toml
 
-#: Pictures of samples that are larger than this stay at home.
-_MOST_PICTURES = 8 << 20
+#: Pictures of samples are at most so large: of every cell as many of the first samples go along as that allows.
+_MOST_PICTURES = 1 << 20
 
 
 def results_of_run(
@@ -68,7 +65,7 @@ def results_of_run(
     Args:
         run: A folder that ``xaibench run`` wrote and finished.
         repository: Below it each result lies at ``METHOD/SUITE@VERSION``; one that is there is replaced whole.
-        methods: Only these of its explainers; default all that are ranked, and the controls.
+        methods: Only these of its explainers; default all that are ranked and have scores, and the controls.
         about: ``{method: fields of Method}`` that are not as the run has them, such as ``licence``.
         source: A folder with the source of a method that is no part of the library.
         code: Where that is developed, and in which state.
@@ -81,7 +78,7 @@ def results_of_run(
 
     Raises:
         RunFolderError: If it is no run folder, or one of its files is damaged.
-        ResultError: If a job of it failed, or it has no such method.
+        ResultError: If a job of it failed, or it has no such method or no scores of it.
         LicenceError: If a licence has a name that is none.
     """
     folder = Path(run)
@@ -97,11 +94,14 @@ def results_of_run(
     for name in names:
         if name not in parts.explainers:
             raise ResultError(unknown(f"{folder} has no method", name, parts.explainers))
+    _check_names_differ(folder, names)
     version, uses = _version(folder, drawn)
     day = submitted or datetime.now(UTC).date().isoformat()
     scores = _scores_by_method(folder, names)
+    if methods is not None and (silent := [name for name in names if name not in scores]):
+        raise ResultError(f"{folder} has no scores of {listed(silent)}, which can treat none of its networks.")
     found = []
-    for name in names:
+    for name in (one for one in names if one in scores):
         method = _method(parts.explainers[name], uses[name], (about or {}).get(name, {}))
         check_name(method.licence or None)
         manifest = Manifest(method, version, day, {}, code or Code(), drawn.name if drawn else "")
@@ -110,62 +110,19 @@ def results_of_run(
     return found
 
 
-def suite_version(text: str) -> str:
-    """The version of a suite: of all that decides its images, networks and metrics, but not of what explains.
-
-    Args:
-        text: Its TOML.
-
-    Returns:
-        Eight hexadecimal digits.
-
-    Raises:
-        SuiteError: If it cannot be run as written.
-    """
-    suite = bare_suite(text)
-    known = identity(make_plan(suite)) | {"samples": suite.explaining.samples}
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def bare_suite(text: str) -> Suite:
-    """A suite with a control in place of its explainers, so that none of these is imported.
-
-    Args:
-        text: As TOML.
-
-    Returns:
-        The suite.
-
-    Raises:
-        SuiteError: If it cannot be run as written.
-    """
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / SUITE
-        file.write_text(_without_explainers(text), encoding="utf-8")
-        return load_suite(file)[0]
-
-
-def _without_explainers(text: str, kept: Collection[str] = ("uniform",)) -> str:
-    """The suite with these explainers alone; by default with one that is always there."""
-    tables = tomllib.loads(text)
-    for unused in ("quick", "optional"):
-        tables.pop(unused, None)
-    stated = tables.get("explainers", {})
-    tables["explainers"] = {name: stated.get(name, {}) for name in kept}
-    cells = []
-    for cell in tables.get("cells", []):
-        own = cell.pop("explainers", None)
-        if own is None or kept == ("uniform",) or set(own) & set(kept):
-            cells.append(cell)
-    return to_toml(tables | {"cells": cells})
-
-
 def _version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str, str]]:
-    suite, text = load_suite(folder / SUITE)
+    suite, _ = load_suite(folder / SUITE)
     uses = {part.name: part.use for part in suite.explainers}
+    text = _suite_that_ran(folder)
     if drawn is not None:
         text = public_text(text, suite.name, drawn)
     return SuiteVersion(suite.name, suite.title, suite_version(text)), uses
+
+
+def _suite_that_ran(run: Path) -> str:
+    """The suite without the sets that were not there: those on photographs, which not everybody has."""
+    ran: dict[str, Any] = json.loads((run / ENVIRONMENT).read_text(encoding="utf-8"))
+    return without_sets((run / SUITE).read_text(encoding="utf-8"), ran.get("missing", ()))
 
 
 def _method(words: PartWords, use: str, about: Mapping[str, Any]) -> Method:
@@ -180,15 +137,30 @@ def slug(name: str) -> str:
     Example:
         >>> slug("My Method (fast)")
         'my-method-fast'
+        >>> slug("gradcam++")
+        'gradcamplusplus'
     """
-    kept = "".join(letter if letter.isalnum() or letter in "_." else " " for letter in name.lower())
+    kept = "".join(
+        letter if letter.isalnum() or letter in "_." else " " for letter in name.lower().replace("+", "plus")
+    )
     return "-".join(kept.encode("ascii", "ignore").decode().split())[:64] or "method"
+
+
+def _check_names_differ(run: Path, names: Collection[str]) -> None:
+    """So that no result takes the place of another of the same run."""
+    for name, other in itertools.combinations(names, 2):
+        if slug(name) == slug(other):
+            raise ResultError(
+                f"{run}: the results of {name} and {other} would be one folder, {slug(name)}; give one another name."
+            )
 
 
 def _scores_by_method(folder: Path, names: Collection[str]) -> dict[str, pa.Table]:
     """The scores of each method, read once, a row group at a time."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in names}
-    with pq.ParquetFile(folder / SCORES.name, read_dictionary=list(SCORES.text)) as file:
+    SCORES.read(folder, ["explainer"])  # says so if the file is damaged, or of another kind
+    text = [column for column in pq.read_schema(folder / SCORES.name).names if column in SCORES.text]
+    with pq.ParquetFile(folder / SCORES.name, read_dictionary=text) as file:
         for number in range(file.num_row_groups):
             group = file.read_row_group(number)
             group = group.replace_schema_metadata()
@@ -245,17 +217,27 @@ def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Tab
     rows = ({str(name): value for name, value in row.items()} for row in own[list(JOBS.columns)].to_dict("records"))
     (folder / JOBS.name).write_bytes(JOBS.to_csv(rows))
     cells = [cell for cell in read_samples(run) if name in cell.explainers and _may_be_shown(cell.dataset)]
-    pictures = to_safetensors([_of_method(cell, name, shown) for cell in cells])
-    if cells and len(pictures) <= _MOST_PICTURES:
+    if pictures := _pictures([_of_method(cell, name, shown) for cell in cells]):
         (folder / PICTURES).write_bytes(pictures)
+
+
+def _pictures(cells: Sequence[SampleCell]) -> bytes:
+    """The content of the file; nothing where one sample of each cell is too much."""
+
+    def content(count: int) -> bytes:
+        return to_safetensors([cell.first(count) for cell in cells])
+
+    most = max((len(cell.samples) for cell in cells), default=0)
+    count = bisect.bisect_right(range(1, most + 1), _MOST_PICTURES, key=lambda count: len(content(count)))
+    return content(count) if count else b""
 
 
 def _may_be_shown(dataset: str) -> bool:
     """What is generated from numbers alone belongs to nobody; photographs stay at home."""
-    return dataset.startswith("xai-tris/") and "imagenet" not in dataset
+    return is_generated(dataset) and "imagenet" not in dataset
 
 
-def _of_method(cell: Any, name: str, shown: str) -> Any:
+def _of_method(cell: SampleCell, name: str, shown: str) -> SampleCell:
     which = [cell.explainers.index(name)]
     return dataclasses.replace(
         cell, explainers=(shown,), maps=cell.maps[:, which], means=cell.means[which[: len(cell.means)]]
@@ -269,10 +251,8 @@ def _write_words(run: Path, folder: Path, manifest: Manifest, name: str, entry: 
     (folder / PARTS).write_bytes(described.to_json())
     ran = without_folders((run / ENVIRONMENT).read_text(encoding="utf-8"))
     (folder / ENVIRONMENT).write_text(ran, encoding="utf-8")
-    tables = tomllib.loads(_without_explainers((run / SUITE).read_text(encoding="utf-8"), (name,)))
-    entry = tables["explainers"].pop(name) if entry is None else entry
+    text = _suite_that_ran(run)
+    stated = entry_of(text, name) if entry is None else dict(entry)
     # Under the name that the result has, whatever it was called in the run.
-    tables["explainers"] = {method.name: {"use": method.entry} | {k: v for k, v in entry.items() if k != "use"}}
-    for cell in tables["cells"]:
-        cell.pop("explainers", None)
-    (folder / SUITE).write_text(to_toml(tables), encoding="utf-8")
+    own = {method.name: {"use": method.entry} | {key: value for key, value in stated.items() if key != "use"}}
+    (folder / SUITE).write_text(with_explainers(text, own, of=name), encoding="utf-8")

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import time
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,9 @@ from xaibench.evaluation.apply import AppliedExplainer, is_inapplicable
 from xaibench.hub.results.method_source import Source, importable, staged
 from xaibench.hub.results.result_manifest import Code, ResultError
 from xaibench.hub.results.run_splitting import results_of_run, slug
+from xaibench.hub.results.suite_text import with_explainers
 from xaibench.runner.running import Progress, run
 from xaibench.runner.suites.suite_files import load_suite
-from xaibench.runner.suites.toml_writing import to_toml
 
 #: The suite of a submission, beside its code; hidden, so that it is not taken for code.
 _SUITE = ".suite.toml"
@@ -198,24 +197,6 @@ def submit(
             done.folder, repository, methods=[name], about={name: about}, source=source.folder, code=code
         )
     return folder
-
-
-def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]]) -> str:
-    """A suite with these explainers in place of its own; none of them is imported.
-
-    Args:
-        text: The suite as TOML.
-        explainers: Name to entry.
-
-    Returns:
-        The text.
-    """
-    tables = tomllib.loads(text)
-    for unused in ("quick", "optional"):
-        tables.pop(unused, None)
-    for cell in tables["cells"]:
-        cell.pop("explainers", None)
-    return to_toml(tables | {"explainers": {name: dict(entry) for name, entry in explainers.items()}})
 
 
 @contextlib.contextmanager

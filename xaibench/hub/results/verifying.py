@@ -16,6 +16,7 @@ import numpy as np
 
 from xaibench._version import __version__
 from xaibench.core.atomic_files import whole_file
+from xaibench.core.compute.device import resolve_device
 from xaibench.hub.results import sandboxed_method
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import (
@@ -28,7 +29,8 @@ from xaibench.hub.results.result_manifest import (
     sum_of_manifest,
 )
 from xaibench.hub.results.sandbox import Sandbox, SandboxError, kind_of_sandbox
-from xaibench.hub.results.submitting import with_explainers, without_secrets
+from xaibench.hub.results.submitting import without_secrets
+from xaibench.hub.results.suite_text import with_explainers
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.running import Progress, run
@@ -56,7 +58,7 @@ class Verification:
         verdict: ``"bit-equal"``, ``"within bounds"`` or ``"differs"``.
         rows: How many scores were compared.
         equal_rows: How many of them are the same to the bit.
-        largest_difference: Between the means of a cell, here and there.
+        largest_difference: Between the means of a cell, here and there; None where one has none.
         where: The cell and metric with that difference.
         bound: Up to which a difference is within bounds.
         sandbox: ``"bubblewrap"``, or ``"process"``, which is weaker.
@@ -68,7 +70,7 @@ class Verification:
     verdict: str
     rows: int
     equal_rows: int
-    largest_difference: float
+    largest_difference: float | None
     where: str
     bound: float
     sandbox: str
@@ -76,7 +78,11 @@ class Verification:
     date: str
 
     def to_json(self) -> bytes:
-        """The content of the file."""
+        """The content of the file.
+
+        Returns:
+            JSON, in UTF-8.
+        """
         return json.dumps({"schema": SCHEMA} | asdict(self), indent=2).encode() + b"\n"
 
 
@@ -88,6 +94,7 @@ def verify(
     bound: float = BOUND,
     datasets: Sequence[str] | None = None,
     work: str | Path | None = None,
+    device: str = "cpu",
     progress: Progress | None = None,
     **run_settings: Any,
 ) -> Verification:
@@ -101,6 +108,8 @@ def verify(
         datasets: Only these of the suite's, which is quicker and less.
         work: Where the run lies, which goes on there if it is stopped, and whose networks serve again; default a
             temporary folder.
+        device: Where networks learn and the method computes in its sandbox: ``"cpu"``, ``"auto"``, ``"cuda"``, ... What
+            was made on a CPU is equal to the bit on a CPU alone.
         progress: Called as jobs end.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -124,6 +133,7 @@ def verify(
             base,
             datasets=datasets,
             limits={"seconds": seconds, "memory_gb": memory_gb},
+            device=device,
             progress=progress,
             **run_settings,
         )
@@ -141,6 +151,7 @@ def scores_again(
     *,
     limits: Mapping[str, Any],
     suite_text: str | None = None,
+    device: str = "cpu",
     progress: Progress | None = None,
     **run_settings: Any,
 ) -> pd.DataFrame:
@@ -152,6 +163,7 @@ def scores_again(
         base: Where the run lies.
         limits: ``seconds`` and ``memory_gb`` of the sandbox.
         suite_text: The suite as TOML; default the result's own.
+        device: Where networks learn, and the method computes in its sandbox.
         progress: Called as jobs end.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -174,6 +186,7 @@ def scores_again(
             code,
             json.dumps(parameters),
             "" if output == "default" else output,
+            device=str(resolve_device(device)),
             hidden=tuple(str(one.resolve()) for one in (folder.parent.parent, base)),
             **limits,
         )
@@ -183,7 +196,7 @@ def scores_again(
         file = base / "suite-again.toml"
         file.write_text(with_explainers(text, {manifest.method.name: explainer}), encoding="utf-8")
         try:
-            done = run(file, base / "run", progress=progress, **run_settings)
+            done = run(file, base / "run", device=device, progress=progress, **run_settings)
         finally:
             sandboxed_method.close()
     if done.failures:
@@ -230,19 +243,24 @@ def compared(
     same = matched & ((left == right) | (np.isnan(left) & np.isnan(right)))
     same &= (both["correct"] == both["correct_again"]).to_numpy()
     largest, where = _largest(one, other)
-    missing = not matched.all() or largest != largest
-    verdict = "bit-equal" if same.all() else "differs" if missing or largest > bound else "within bounds"
+    near = matched.all() and largest is not None and largest <= bound
+    verdict = "bit-equal" if same.all() else "within bounds" if near else "differs"
     day = datetime.now(UTC).date().isoformat()
-    counts = len(both), int(same.sum()), float(largest)
-    return Verification(of, verdict, *counts, where, bound, kind_of_sandbox(), __version__, day)
+    return Verification(
+        of, verdict, len(both), int(same.sum()), largest, where, bound, kind_of_sandbox(), __version__, day
+    )
 
 
-def _largest(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, str]:
-    """The largest difference between the means of a cell, of the samples that count, and where."""
+def _largest(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float | None, str]:
+    """How far the means of a cell are apart at most, of the samples that count, and where; None if one is missing.
+
+    Cells without any defined score, here and there, are alike.
+    """
     means = [rows[rows["correct"].astype(bool)].groupby(_CELL, observed=True)["value"].mean() for rows in (one, other)]
-    differences = (means[0] - means[1]).abs()
+    here, there = means[0].align(means[1])
+    differences = (here - there).abs().mask(here.isna() & there.isna(), 0.0)
     if not len(differences):
-        return float("nan"), ""
+        return None, ""
     if differences.isna().any():
-        return float("nan"), " ".join(map(str, differences.index[differences.isna()][0]))
+        return None, " ".join(map(str, differences.index[differences.isna()][0]))
     return float(differences.max()), " ".join(map(str, cast("tuple[str, ...]", differences.idxmax())))

@@ -42,7 +42,7 @@ function choose(changes, { at = section, small = false } = {}) {
 
 function show() {
   listeners.forEach((listener) => listener());
-  document.querySelectorAll("nav a, a.skip").forEach((link) => {
+  document.querySelectorAll("nav a").forEach((link) => {
     link.dataset.section = link.dataset.section || link.getAttribute("href").slice(1);
     link.setAttribute("href", address(link.dataset.section, choices));
   });
@@ -62,6 +62,11 @@ function arrive() {
 function start() {
   window.addEventListener("popstate", arrive);
   window.addEventListener("hashchange", arrive);
+  // It moves the focus, and leaves the choices in the address as they are.
+  document.querySelector("a.skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    document.getElementById("main").focus();
+  });
   [, choices] = readAddress(); // what a link asks for is shown at once, and nothing else is loaded before
   show();
   arrive();
