@@ -1,7 +1,7 @@
 """The library on a GPU: is it right, and how far is it from what the machine can do? Exits 1 below a bar.
 
     python benchmarks/gpu.py                # within ten minutes on one H200; the bars are of that machine
-    python benchmarks/gpu.py --only maps    # the lines whose names hold a word
+    python benchmarks/gpu.py --only maps,passes  # these parts alone
     python benchmarks/gpu.py --rehearse     # every line at small sizes on the CPU, without bars: does the script run?
 
 First the ceilings (what a copy and a matrix product reach here), then what must be right, then times. Times are medians
@@ -423,11 +423,12 @@ PARTS = (ceilings, maps, metrics, placement, passes, rise, gradients, curves, tr
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", default="", help="parts whose names hold this: " + ", ".join(p.__name__ for p in PARTS)
-    )
+    parser.add_argument("--only", default="", help="these parts alone, of: " + ", ".join(p.__name__ for p in PARTS))
     parser.add_argument("--rehearse", action="store_true", help="small sizes on the CPU, without bars")
     options = parser.parse_args()
+    asked = set(filter(None, options.only.split(",")))
+    if unknown := asked - {part.__name__ for part in PARTS}:
+        parser.error(f"no part is named {', '.join(sorted(unknown))}")
     if not torch.cuda.is_available() and not options.rehearse:
         print("skipped: there is no GPU here")
         return 0
@@ -442,7 +443,7 @@ def main() -> int:
     )
     seen: list[Line] = []
     for part in PARTS:
-        if options.only in part.__name__:
+        if not asked or part.__name__ in asked:
             with failing(part.__name__) as lines:
                 for line in part(on):
                     print(line, flush=True)

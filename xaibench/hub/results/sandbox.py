@@ -52,7 +52,7 @@ class Sandbox:
         source: The folder that ``module`` lies in; empty for what is installed.
         parameters: Its own, as JSON.
         output: What of the model is explained; empty leaves it to the method.
-        device: Where it computes.
+        device: Where it computes; what it is asked about lies on the CPU on its way.
         hidden: Folders whose files it must not read; only the weaker sandbox needs to know them.
         seconds: The longest that it may take for one batch of images.
         memory_gb: The most memory that it may hold, in GiB.
@@ -110,7 +110,7 @@ class SandboxedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=_environment(shut_in),
+            env=_environment(sandbox, shut_in),
             start_new_session=True,
         )
         threading.Thread(target=self._watch_memory, daemon=True).start()
@@ -217,10 +217,13 @@ class SandboxedProcess:
         self._process.wait()
 
 
-def _environment(shut_in: bool) -> dict[str, str]:
+def _environment(sandbox: Sandbox, shut_in: bool) -> dict[str, str]:
     """What of the user's environment the method has: no tokens, no addresses, no folders but Python's."""
     kept = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
     kept["PYTHONDONTWRITEBYTECODE"] = "1"  # else the library's own imports write where nothing may be written
+    if sandbox.device != "cpu":  # where the GPU's driver lies, and which GPUs are meant
+        names = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+        kept |= {name: os.environ[name] for name in names if name in os.environ}
     home = "/tmp" if shut_in else tempfile.gettempdir()
     numba = {"NUMBA_CACHE_DIR": os.path.join(home, "numba"), "MPLCONFIGDIR": os.path.join(home, "matplotlib")}
     return kept | numba | {"HOME": home, "TMPDIR": home, "PYTHONPATH": os.pathsep.join(_packages())}

@@ -141,7 +141,7 @@ def _requests(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     while head := stream.read(8):
         (size,) = struct.unpack("<Q", head)
         # Who asks is trusted; who answers is not, and is never unpickled.
-        yield torch.load(io.BytesIO(stream.read(size)), weights_only=False)
+        yield torch.load(io.BytesIO(stream.read(size)), weights_only=False, map_location="cpu")
 
 
 def main(settings: dict[str, Any]) -> None:
