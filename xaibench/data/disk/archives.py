@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import lzma
 import os
 import re
@@ -14,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, cast
 
 from xaibench.core.atomic_files import disk_of
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming
@@ -26,8 +29,6 @@ _CHUNK = 1 << 20
 _TIMES, _ALWAYS = 100, 1 << 30
 #: The memory that unpacking may ask for before there is anything: xz takes 65 MB with its largest setting.
 _DICTIONARY = 1 << 28
-#: The headers of a tar file that say more of the next one, such as its long name.
-_LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 #: Folders in a name, and its characters.
 _DEPTH, _LENGTH = 64, 1024
 
@@ -130,7 +131,8 @@ def _zip_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
 
 
 def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterator[bytes] | None]]:
-    with tarfile.open(fileobj=stream, mode=_tar_mode(stream), tarinfo=_Header) as archive:
+    readable = _CautiousReader(_decompressed(stream))
+    with tarfile.open(fileobj=readable, mode="r:") as archive:
         for member in archive:
             sound = member.isreg() and not member.issparse()
             content = archive.extractfile(member) if sound else None
@@ -144,32 +146,42 @@ def _tar_members(stream: IO[bytes], source: Path) -> Iterator[tuple[str, Iterato
                     "file anew."
                 )
         # The checksum of a compressed file stands behind all that tar reads of it.
-        for _ in _chunks(archive.fileobj, source):  # type: ignore[arg-type]
+        for _ in _chunks(readable, source):
             pass
 
 
-def _tar_mode(stream: IO[bytes]) -> Literal["r:", "r:gz", "r:bz2", "r:xz"]:
-    """How it is compressed. Left to itself, tarfile tries old LZMA too, whose first bytes may ask for 4 GB."""
+def _decompressed(stream: IO[bytes]) -> IO[bytes]:
+    """What is in it. Left to itself, tarfile tries old LZMA too, whose first bytes may ask for 4 GB."""
     start = stream.read(_CHUNK)
     stream.seek(0)
     if start.startswith(b"\xfd7zXZ\0"):
         lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY).decompress(start, max_length=1)
-        return "r:xz"
-    return "r:gz" if start.startswith(b"\x1f\x8b") else "r:bz2" if start.startswith(b"BZh") else "r:"
+        return cast("IO[bytes]", lzma.LZMAFile(stream))
+    if start.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
+    return cast("IO[bytes]", bz2.BZ2File(stream)) if start.startswith(b"BZh") else stream
 
 
-class _Header(tarfile.TarInfo):
-    """A header of a tar file. What follows one of a long name is read as a whole, of whatever size it claims."""
+class _CautiousReader(io.BufferedIOBase):
+    """What tarfile reads from: it asks for a long name as a whole, of whatever size its header claims."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        header = super().frombuf(buf, encoding, errors)
-        if header.type in _LONG and header.size > _CHUNK:
-            raise tarfile.TarError(f"A name claims to take {header.size:,} bytes.")
-        return header
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, size: int | None = _CHUNK, /) -> bytes:
+        asked = -1 if size is None else size
+        if not 0 <= asked <= _CHUNK:
+            raise tarfile.TarError(f"A name claims to take {asked:,} bytes.")
+        return self._stream.read(asked)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
 
 
-def _chunks(content: IO[bytes], source: Path) -> Iterator[bytes]:
+def _chunks(content: IO[bytes] | io.BufferedIOBase, source: Path) -> Iterator[bytes]:
     with _reading(source):
         while chunk := content.read(_CHUNK):
             yield chunk
