@@ -7,17 +7,24 @@ trainings), with the standard deviations that a run of ``xai-tris-8x8`` over thr
 was measured to have, method by method unlike. Each simulated run is judged by
 :func:`xaibench.statistics.nested_means` and, beside it, by what most benchmarks do: the percentile bootstrap over the
 samples, with all trainings as if they were all there are. Last, groups of samples (patients) in one data set and
-training: of skewed scores, and of hits and misses.
+training: of skewed scores, and of hits and misses. A second table is of whole suites: in how many of them are any two
+of sixteen methods told apart over all cells (:func:`xaibench.report.numbers.suite_tests.suite_tests`) if none differ?
 """
 
 import argparse
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from xaibench.report.numbers.pair_testing import pair_tests
+from xaibench.report.numbers.suite_tests import suite_tests
+from xaibench.runfolder.tables import CELL
 from xaibench.statistics import Drawn, nested_means
 
 METHODS = 16
+#: Scenarios and backgrounds of a suite.
+PLACES = 8
 #: Standard deviations of EMD performance between data sets, trainings, samples, and of the rest: the median over the
 #: methods of the cells named (rounded), and by how much the logarithm of a method's own varies about it.
 MEASURED = {
@@ -130,12 +137,60 @@ def table(runs):
     return "\n".join(lines) + "\n"
 
 
+def places(shape, shared, rng):
+    """Scores of eight scenarios and backgrounds, two networks each, which share so much of what their images do."""
+    d, t, s = shape
+    levels = ((d, 1, 1), d > 1, 0), ((d, t, 1), d * t > 1, 1), ((d, 1, s), True, 2), ((d, t, s), True, 3)
+    found = {}
+    for place in range(PLACES):
+        common = [rng.normal(size=(*size, METHODS)) for size, _, _ in levels]
+        for network in range(2):
+            deviations = list(MEASURED.values())[rng.integers(len(MEASURED))]
+            total = np.zeros((*shape, METHODS))
+            for (size, counts, level), same in zip(levels, common, strict=True):
+                # Trainings, and what is left, are each network's own.
+                alike = shared if level in (0, 2) else 0.0
+                draws = np.sqrt(alike) * same + np.sqrt(1 - alike) * rng.normal(size=(*size, METHODS))
+                total += counts * deviations[level] * np.exp(rng.normal(0, UNLIKE, METHODS)) * draws
+            found[f"place {place}", "", f"network {network}"] = total.reshape(-1, METHODS)
+    return found
+
+
+def alarms(shape, shared, runs, seed=0):
+    """Shares of suites in which any two methods are told apart, and of pairs without Holm's correction; none differ."""
+    rng, of = np.random.default_rng([seed, *shape]), drawn(shape)
+    names, any_pair, single = [f"method {number:02}" for number in range(METHODS)], [], []
+    for _ in range(runs):
+        cells = [
+            pair_tests(names, [False] * METHODS, scores, of, shape[0] * shape[2]).assign(
+                **dict(zip(CELL, cell, strict=True)), metric="score"
+            )
+            for cell, scores in places(shape, shared, rng).items()
+        ]
+        found = suite_tests(pd.concat(cells, ignore_index=True), "score")
+        any_pair.append((found["p_holm"] < 0.05).any())
+        single.append((found["p"] < 0.05).mean())
+    return np.mean(any_pair), np.mean(single)
+
+
+def suites(runs):
+    lines = [
+        "| sets x trainings x samples | networks share | any two told apart | a pair, without Holm's correction |",
+        "|---|---|---|---|",
+    ]
+    for shape in ((3, 2, 100), (2, 2, 100), (1, 3, 100), (1, 1, 100)):
+        for shared in (0.0, 0.5, 1.0):
+            found = " | ".join(f"{share:.3f}" for share in alarms(shape, shared, runs))
+            lines.append(f"| {' x '.join(map(str, shape))} | {shared:.0%} | {found} |")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=400, help="simulated runs a line, of sixteen methods each")
     parser.add_argument("--out", type=Path, help="a file for the table")
     given = parser.parse_args()
-    found = table(given.runs)
+    found = table(given.runs) + "\n" + suites(max(given.runs // 4, 1))
     print(found)
     if given.out:
         given.out.write_text(found, encoding="utf-8")

@@ -314,13 +314,13 @@ SUMMARY = Table(
 )
 COMPARISONS = Table(
     "comparisons.csv",
-    "every pair of methods: difference with its 95 % interval, p, p after Holm's correction",
+    "every pair of methods: difference with its 95 % interval, p, p after Holm's correction, degrees of freedom",
     {
         **dict.fromkeys((*CELL, "metric", "first", "second"), "text"),
-        **dict.fromkeys(("difference", "low", "high", "p", "p_holm"), "number"),
+        **dict.fromkeys(("difference", "low", "high", "p", "p_holm", "freedom"), "number"),
         **{"n_valid": "whole", "n_groups": "whole"},
     },
-    optional=frozenset({"low", "high"}),
+    optional=frozenset({"low", "high", "freedom"}),
 )
 
 #: All of them, those to look at first in front.

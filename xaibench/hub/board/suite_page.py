@@ -70,7 +70,8 @@ def extras(site: Site, board: SuiteBoard, fresh: Mapping[str, Boards]) -> Extras
         board: Of the suite.
         fresh: Of its newest round of fresh seeds, by kind of truth; empty without one.
     """
-    tied = {metric: found for metric, ranking in board.ranks.items() if (found := tied_ranks(ranking))}
+    ranked = board.ranks.items()
+    tied = {metric: found for metric, ranking in ranked if (found := tied_ranks(ranking, board.pairs))}
     beside: dict[str, Mapping[str, Gap]] = {}
     for truth, own in board.boards.items():
         if truth in fresh:

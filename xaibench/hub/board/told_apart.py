@@ -5,30 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking
+from xaibench.report.numbers.suite_tests import suite_tests
 from xaibench.statistics.multiple_tests import LEVEL
 
 
-def tied_ranks(ranking: Ranking) -> dict[str, tuple[int, int]]:
+def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, int]]:
     """Of each method the first and the last rank that it is not told apart from, its own among them.
 
     Args:
         ranking: By one metric.
+        pairs: The paired tests of the cells.
 
     Returns:
-        Ranks from 1; empty where nothing can be told.
+        Ranks from 1; empty where no pair was tested. Two controls are not tested where there are many methods, and do
+        not count.
     """
-    values = np.array(list(ranking.ranks.values()))
-    if np.isnan(ranking.difference):
-        return {}
-    near = np.abs(values[:, None] - values) < ranking.difference
-    near |= values[:, None] == values  # equal ranks never differ
-    first, last = near.argmax(axis=1), near.shape[1] - 1 - near[:, ::-1].argmax(axis=1)
-    return {name: (int(a) + 1, int(b) + 1) for name, a, b in zip(ranking.ranks, first, last, strict=True)}
+    tests = suite_tests(pairs, ranking.metric)
+    places = {name: number for number, name in enumerate(ranking.ranks)}
+    tied = {name: [number] for name, number in places.items()}
+    for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False, name=None):
+        if one in places and other in places and not p < LEVEL:
+            tied[one].append(places[other])
+            tied[other].append(places[one])
+    return {name: (min(found) + 1, max(found) + 1) for name, found in tied.items()} if len(tests) else {}
 
 
 @dataclass(frozen=True)

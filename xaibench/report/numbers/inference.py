@@ -137,9 +137,9 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
 
         Pairs are :data:`~xaibench.runfolder.tables.COMPARISONS`: ``difference`` is the mean of first minus second over
         the ``n_valid`` rows in which both have a score, from ``n_groups`` groups, ``low`` to ``high`` its 95 %
-        interval; ``p_holm`` is corrected for all pairs tested in that cell and metric, or in cells of more than
-        :data:`.pair_testing.ALL_PAIRS` explainers for all of its kind: of a method and a control, or of two methods.
-        The last three columns of the summary are of the first kind then.
+        interval by Student's t with ``freedom``; ``p_holm`` is corrected for all pairs tested in that cell and metric,
+        or in cells of more than :data:`.pair_testing.ALL_PAIRS` explainers for all of its kind: of a method and a
+        control, or of two methods. The last three columns of the summary are of the first kind then.
     """
     found, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))

@@ -57,6 +57,7 @@ def pair_tests(
             "high": intervals[:, 1],
             "p": p,
             "p_holm": corrected,
+            "freedom": found.freedom,
             "n_valid": (~np.isnan(difference)).sum(axis=0),
             "n_groups": groups,
             "of_controls": of_controls,

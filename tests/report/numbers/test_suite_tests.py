@@ -1,0 +1,119 @@
+"""Tests over all cells of a suite: the literal formula, and how often they find a difference where there is none."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracles.report_tables import holm
+from scipy.stats import t
+
+from xaibench.report.numbers.pair_testing import pair_tests
+from xaibench.report.numbers.suite_tests import suite_tests
+from xaibench.statistics import Drawn
+
+NAMES = list("abcdefgh")
+SHAPE = (3, 2, 12)  # data sets, trainings in each, samples
+DRAWN = Drawn.of(72, **dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(SHAPE)), strict=True)))
+
+
+def comparisons(cells):
+    """What a run has of these cells: ``{(scenario, background, model): [72, M] scores}``."""
+    tables = [
+        pair_tests(NAMES[: values.shape[1]], [False] * values.shape[1], values, DRAWN, 36).assign(
+            scenario=cell[0], background=cell[1], model=cell[2], metric="iou"
+        )
+        for cell, values in cells.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def suite(rng, shared=1.0, methods=8, places=4, models=2, favours=0.0):
+    """Scores about 0, or about ``favours`` for the first method; the networks of a place share so much of its draws."""
+    found = {}
+    for place in range(places):
+        common = rng.normal(size=(3, 1, 1, methods))
+        for model in range(models):
+            own = rng.normal(size=(3, 1, 1, methods))
+            draws = np.sqrt(shared) * common + np.sqrt(1 - shared) * own
+            values = draws + 0.5 * rng.normal(size=(3, 2, 1, methods)) + rng.normal(size=(*SHAPE, methods))
+            values[..., 0] += favours
+            found[f"s{place}", "white", f"m{model}"] = values.reshape(72, methods)
+    return found
+
+
+def literal(pairs, first, second):
+    """Mean, standard deviation and degrees of freedom of a pair, a cell and a place at a time."""
+    mine = pairs[(pairs["first"] == first) & (pairs["second"] == second)]
+    count, variance, spread = len(mine), 0.0, 0.0
+    for _, place in mine.groupby(["scenario", "background"]):
+        own = [(row.high - row.low) / 2 / t.ppf(0.975, row.freedom) / count for row in place.itertuples()]
+        together = sum(own) ** 2
+        variance += together
+        spread += together * sum(one**2 / row.freedom for one, row in zip(own, place.itertuples(), strict=True))
+    return mine["difference"].mean(), np.sqrt(variance), variance**2 / spread
+
+
+def test_every_pair_is_the_literal_one():
+    pairs = comparisons(suite(np.random.default_rng(0), favours=2.0))
+    found = suite_tests(pairs.sample(frac=1, random_state=0), "iou").set_index(["first", "second"])
+    assert sorted(found.index) == list(itertools.combinations(NAMES, 2))
+    p = {}
+    for first, second in found.index:
+        mean, deviation, freedom = literal(pairs, first, second)
+        row = found.loc[(first, second)]
+        assert (row["difference"], row["freedom"]) == pytest.approx((mean, freedom))
+        p[first, second] = 2 * t.sf(abs(mean) / deviation, freedom)
+        assert row["p"] == pytest.approx(p[first, second])
+    assert found["p_holm"].tolist() == pytest.approx(holm([p[key] for key in found.index]))
+    assert found["p"].min() < 0.05 < found["p"].max()
+
+
+def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_spread():
+    pairs = comparisons(suite(np.random.default_rng(1)))
+    last = (pairs["scenario"] == "s3") & (pairs["model"] == "m1")
+    fewer = pairs[~(last & (pairs["second"] == "h"))].copy()
+    fewer.loc[(fewer["first"] == "a") & (fewer["second"] == "b") & last, ["low", "high", "freedom"]] = np.nan
+    found = suite_tests(fewer, "iou")
+    kept = set(itertools.combinations(NAMES[:-1], 2)) - {("a", "b")}
+    assert set(zip(found["first"], found["second"], strict=True)) == kept
+    assert found.notna().all(axis=None)
+    assert suite_tests(pairs, "another").empty
+
+
+def test_what_does_not_vary_is_sure():
+    pairs = comparisons(suite(np.random.default_rng(2), methods=3))
+    pairs["low"] = pairs["high"] = pairs["difference"] = np.where(pairs["first"] == "a", 0.1, 0.0)
+    found = suite_tests(pairs, "iou").set_index(["first", "second"])["p_holm"]
+    assert found.to_dict() == {("a", "b"): 0, ("a", "c"): 0, ("b", "c"): 1}
+
+
+def alarms(shared, runs=50, change=lambda pairs: pairs):
+    """In how many suites of methods that do not differ any two are told apart."""
+    rng = np.random.default_rng(3)
+    return np.mean(
+        [
+            (suite_tests(change(comparisons(suite(rng, shared, methods=6, places=3))), "iou")["p_holm"] < 0.05).any()
+            for _ in range(runs)
+        ]
+    )
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_of_methods_that_do_not_differ_hardly_any_are_told_apart(shared):
+    assert alarms(shared) <= 0.1
+
+
+def test_that_test_can_fail():
+    # As if each network had images of its own.
+    assert alarms(1.0, change=lambda pairs: pairs.assign(scenario=pairs["scenario"] + pairs["model"])) > 0.15
+
+
+def test_a_difference_of_all_cells_is_found_that_no_cell_shows():
+    rng, found, alone = np.random.default_rng(4), [], []
+    for _ in range(5):
+        pairs = comparisons(suite(rng, shared=0.3, favours=1.2))
+        tests = suite_tests(pairs, "iou")
+        found += (tests["p_holm"] < 0.05)[tests["first"] == "a"].tolist()
+        alone += (pairs["p_holm"] < 0.05)[pairs["first"] == "a"].tolist()
+    assert np.mean(found) > 2 * np.mean(alone)
