@@ -36,6 +36,7 @@ import torchvision
 from torch import Tensor, nn
 
 import xaibench as xb
+from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing
 from xaibench.core.vocabulary import Precision
 from xaibench.explainers.shared.interface import target_gradient
@@ -265,8 +266,10 @@ def rise(on: Machine) -> Iterator[Line]:
 
 
 def gradients(on: Machine) -> Iterator[Line]:
-    """Integrated Gradients and SmoothGrad of 50 steps, beside as many bare gradients."""
+    """Integrated Gradients and SmoothGrad of 50 steps, beside as many bare gradients; noise is drawn image by image."""
     model, images, targets = resnet(on)
+    images, targets = images.repeat(on.size(8, 1), 1, 1, 1), targets.repeat(on.size(8, 1))
+    images = images * torch.linspace(1, 2, len(images)).reshape(-1, 1, 1, 1)  # equal images would draw equal noise
     net, x, y = copy.deepcopy(model).to(on.device), images.to(on.device), targets.to(on.device)
     steps = on.size(50, 2)
     rows = xb.explainers.build("saliency").rows(x)  # how many the library takes at a time
@@ -433,7 +436,7 @@ def main() -> int:
         print("skipped: there is no GPU here")
         return 0
     warnings.filterwarnings("ignore", category=UserWarning)
-    on = Machine(torch.device("cpu" if options.rehearse else "cuda"), options.rehearse)
+    on = Machine(resolve_device("cpu" if options.rehearse else "cuda"), options.rehearse)
     device = platform.processor() if options.rehearse else torch.cuda.get_device_name()
     print(
         f"{device}, {os.cpu_count()} CPUs, torch {torch.__version__}, CUDA {torch.version.cuda}, "

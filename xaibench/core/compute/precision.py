@@ -139,29 +139,32 @@ def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
 
 @contextmanager
 def _multiplying(how: Literal["ieee", "tf32"]) -> Iterator[None]:
-    before = [(place, name, getattr(place, name)) for place, name in _switches()]
+    before = [(place, name, getattr(place, name), wanted) for place, name, wanted in _switches(how)]
     try:
-        for place, name, _ in before:
-            setattr(place, name, how == "tf32" if name == "allow_tf32" else how)
+        for place, name, _, wanted in before:
+            setattr(place, name, wanted)
         yield
     finally:
-        for place, name, value in before:
+        for place, name, value, _ in before:
             setattr(place, name, value)
 
 
-def _switches() -> Iterator[tuple[Any, str]]:
-    """Those that this torch has: the older ones first, which overwrite the newer when they are set."""
+def _switches(how: Literal["ieee", "tf32"]) -> Iterator[tuple[Any, str, object]]:
+    """Those that this torch has, and what they are set to: the older ones first, which overwrite the newer."""
     for path in _OLDER:
         place = _at(path)
         try:
             _ = place.allow_tf32
         except RuntimeError:  # the caller has set operators one by one: then these cannot be read, nor need be
             continue
-        yield place, "allow_tf32"
+        yield place, "allow_tf32", how == "tf32"
     for path in _OPERATORS:
         place = _at(path)
         if hasattr(place, "fp32_precision"):
-            yield place, "fp32_precision"
+            yield place, "fp32_precision", how
+    # cuDNN's fastest sums of a gradient come out in another order each time.
+    yield _at(("cudnn",)), "deterministic", True
+    yield _at(("cudnn",)), "benchmark", False
 
 
 def _at(path: tuple[str, ...]) -> Any:

@@ -145,7 +145,7 @@ class GradientSHAP(Repeating, Attribution):
         along = images.new_tensor(np.stack([places for places, _ in drawn])).reshape(*shape, 1, 1, 1)
         start = torch.as_tensor(np.stack([chosen for _, chosen in drawn]), device=images.device)
         total = torch.zeros_like(images)
-        cut = list(blocks(*shape, self.rows(images)))
+        cut = list(blocks(*shape, self.rows(images), across=images.device.type != "cpu"))
         noise = normal_numbers(generators, images, cut)
         for samples, steps in cut:
             end = images[samples, None].expand(-1, steps.stop - steps.start, -1, -1, -1)

@@ -80,7 +80,8 @@ class NoisyGradients(Repeating, Attribution):
         generators = sample_generators(self.seed, images)
         low, high = images.flatten(1).aminmax(dim=1)
         stdev = (self.noise * (high - low)).reshape(-1, 1, 1, 1, 1)
-        cut = list(blocks(len(images), self.n_samples, self.rows(images)))
+        across = images.device.type != "cpu"
+        cut = list(blocks(len(images), self.n_samples, self.rows(images), across=across))
         for (samples, steps), noise in zip(cut, normal_numbers(generators, images, cut), strict=True):
             copies = images[samples, None] + stdev[samples] * noise
             classes = targets[samples].repeat_interleave(noise.shape[1])

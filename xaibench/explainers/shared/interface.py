@@ -129,19 +129,24 @@ def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
     raise ValueError(f"channels={how!r}: expected one of {', '.join(map(repr, get_args(Channels)))}.")
 
 
-def blocks(samples: int, steps: int, rows: int) -> Iterator[tuple[slice, slice]]:
+def blocks(samples: int, steps: int, rows: int, *, across: bool = False) -> Iterator[tuple[slice, slice]]:
     """Cut a grid of ``samples`` times ``steps`` forward rows into blocks of at most ``rows``.
 
-    Whole samples as long as one fits, because then what is summed over the steps is summed in one go.
+    Whole samples as long as one fits, because then what is summed over the steps is summed in one go. Or ``across``, as
+    many samples as fit: each draws its random numbers in their order, so that a GPU, which is sooner done with a block
+    than they are drawn, needs many that draw side by side.
 
     Example:
         >>> [(s.start, s.stop, k.start, k.stop) for s, k in blocks(samples=2, steps=3, rows=2)]
         [(0, 1, 0, 2), (0, 1, 2, 3), (1, 2, 0, 2), (1, 2, 2, 3)]
+        >>> [(s.start, s.stop, k.start, k.stop) for s, k in blocks(samples=2, steps=3, rows=2, across=True)]
+        [(0, 2, 0, 1), (0, 2, 1, 2), (0, 2, 2, 3)]
     """
-    per_block = max(1, rows // max(1, steps))
+    per_block = max(1, min(samples, rows) if across else rows // max(1, steps))
+    per_step = max(1, rows // per_block) if across else rows
     for first in range(0, samples, per_block):
-        for step in range(0, steps, rows):
-            yield slice(first, min(first + per_block, samples)), slice(step, min(step + rows, steps))
+        for step in range(0, steps, per_step):
+            yield slice(first, min(first + per_block, samples)), slice(step, min(step + per_step, steps))
 
 
 def chunks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
