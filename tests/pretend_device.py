@@ -66,7 +66,13 @@ _KEPT = []  # what torch needs alive
 
 
 def available():
-    """Whether this torch can pretend: the door for devices written in Python came with 2.9 or so."""
+    """Whether this torch can pretend: the door for devices written in Python came with 2.9 or so.
+
+    Beside a GPU it cannot: torch takes one accelerator a process, and then no gradient is computed on the other. Hide
+    the GPU to run what pretends: ``CUDA_VISIBLE_DEVICES=``.
+    """
+    if torch.cuda.is_available():
+        return False
     with contextlib.suppress(ImportError):
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend  # noqa: F401
 

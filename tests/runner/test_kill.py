@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 #: For each line "folder, tab, engine" a fork of this process does what `xaibench run` does, less the report, which is
 #: written anew at every end, in a session of its own. It tells the fork's number, and how it ended. What a run imports
@@ -100,6 +101,7 @@ def wait_for_progress(started, folder, count):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a process that has used CUDA cannot be forked")
 def test_killed_twenty_times_the_tables_are_equal_to_the_bit(launcher, tiny_run, tmp_path):
     rng = random.Random(0)
     folder, kills = tmp_path / "run 0", 0

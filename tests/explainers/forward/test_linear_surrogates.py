@@ -160,7 +160,7 @@ def test_a_map_that_is_zero_everywhere_is_said(images):
         maps = explain("lime", Faint(), images, y, alpha=0.001)
     assert not maps.any()
     assert said[0].filename == __file__
-    constant = lambda_of(lambda x: torch.zeros(len(x), 2))
+    constant = lambda_of(lambda x: x.new_zeros(len(x), 2))
     for name in ("lime", "kernel_shap"):
         with pytest.warns(UserWarning, match="7 of 7 maps are zero everywhere. The output does not change"):
             explain(name, constant, images, y, dtype=torch.float32)

@@ -80,7 +80,7 @@ def test_of_a_linear_network_shapley_values_are_exact(linear):
 def test_an_output_that_does_not_vary_gives_a_map_of_zeros(images, targets):
     class Constant(torch.nn.Module):
         def forward(self, x):
-            return torch.tensor([[800.0, 0.0]], dtype=x.dtype).repeat(len(x), 1)
+            return x.new_tensor([[800.0, 0.0]]).repeat(len(x), 1)
 
     for name in ("pfi", "shapley_sampling", "kernel_shap", "lime"):
         assert explain(name, Constant(), images, targets).abs().max() == 0

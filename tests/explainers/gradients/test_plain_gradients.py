@@ -61,7 +61,7 @@ def test_of_a_linear_network_all_are_known(linear):
 def test_integrated_gradients_of_a_square_by_hand():
     class Square(torch.nn.Module):
         def forward(self, x):
-            total = (x.flatten(1) * torch.tensor([1.0, 2.0], dtype=x.dtype)).sum(1) ** 2
+            total = (x.flatten(1) * x.new_tensor([1.0, 2.0])).sum(1) ** 2
             return torch.stack([total, -total], 1)
 
     x = torch.tensor([3.0, 1.0]).reshape(1, 1, 1, 2)
@@ -119,7 +119,7 @@ def test_a_saturated_network_still_has_a_gradient(mlp, images, targets):
 def test_a_model_without_a_gradient_is_named():
     class Table(torch.nn.Module):
         def forward(self, x):
-            return torch.zeros(len(x), 2)
+            return x.new_zeros(len(x), 2)
 
     with pytest.raises(ValueError, match="The output of the model has no gradient by the images"):
         explain("saliency", Table(), torch.zeros(2, 1, 2, 2), torch.tensor([0, 1]), output="logit")
