@@ -8,7 +8,7 @@ was measured to have, method by method unlike. Each simulated run is judged by
 :func:`xaibench.statistics.nested_means` and, beside it, by what most benchmarks do: the percentile bootstrap over the
 samples, with all trainings as if they were all there are. Last, groups of samples (patients) in one data set and
 training: of skewed scores, and of hits and misses. A second table is of whole suites: in how many of them are any two
-of sixteen methods told apart over all cells (:func:`xaibench.report.numbers.suite_tests.suite_tests`) if none differ?
+of sixteen methods told apart over all cells (:func:`xaibench.report.numbers.suite_tests`) if none differ?
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.numbers.suite_tests import suite_tests
+from xaibench.report.numbers.suite_tests import tests_over_cells
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import Drawn, nested_means
 
@@ -167,7 +167,7 @@ def alarms(shape, shared, runs, seed=0):
             )
             for cell, scores in places(shape, shared, rng).items()
         ]
-        found = suite_tests(pd.concat(cells, ignore_index=True), "score")
+        found = tests_over_cells(pd.concat(cells, ignore_index=True), "score")
         any_pair.append((found["p_holm"] < 0.05).any())
         single.append((found["p"] < 0.05).mean())
     return np.mean(any_pair), np.mean(single)
