@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.numbers.suite_tests import tests_over_cells
+from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import Drawn, nested_means
 
@@ -167,7 +167,7 @@ def alarms(shape, shared, runs, seed=0):
             )
             for cell, scores in places(shape, shared, rng).items()
         ]
-        found = tests_over_cells(pd.concat(cells, ignore_index=True), "score")
+        found = pairs_over_cells(pd.concat(cells, ignore_index=True), "score")
         any_pair.append((found["p_holm"] < 0.05).any())
         single.append((found["p"] < 0.05).mean())
     return np.mean(any_pair), np.mean(single)

@@ -17,7 +17,7 @@ from xaibench.hub.board.result_reading import by_suite, read_results
 from xaibench.hub.board.site_writing import _entries
 from xaibench.hub.board.suite_boards import suite_board
 from xaibench.hub.results.result_manifest import ResultError, sum_of_manifest
-from xaibench.report.numbers.suite_tests import tests_over_cells
+from xaibench.report.numbers.suite_tests import pairs_over_cells
 
 VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96, "sandbox": "bubblewrap"}
 
@@ -89,7 +89,7 @@ def test_the_first_page_has_a_leaderboard_of_each_kind_of_truth_and_none_over_al
 
 def test_who_is_told_apart_from_whom_are_the_ranks_between_which_no_test_sees_a_difference(site, board):
     rows, ranking = rows_of(site / "index.html", "data"), board.ranks["emd_perf"]
-    names, tests = list(ranking.ranks), tests_over_cells(board.pairs, "emd_perf")
+    names, tests = list(ranking.ranks), pairs_over_cells(board.pairs, "emd_perf")
     p = {frozenset((one, other)): p for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False)}
     assert min(p.values()) < 0.05 <= max(p.values())
     for name in names:

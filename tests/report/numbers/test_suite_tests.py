@@ -9,7 +9,7 @@ from oracles.report_tables import holm
 from scipy.stats import t
 
 from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.numbers.suite_tests import tests_over_cells
+from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.statistics import Drawn
 
 NAMES = list("abcdefgh")
@@ -56,7 +56,7 @@ def literal(pairs, first, second):
 
 def test_every_pair_is_the_literal_one():
     pairs = comparisons(suite(np.random.default_rng(0), favours=2.0))
-    found = tests_over_cells(pairs.sample(frac=1, random_state=0), "iou").set_index(["first", "second"])
+    found = pairs_over_cells(pairs.sample(frac=1, random_state=0), "iou").set_index(["first", "second"])
     assert sorted(found.index) == list(itertools.combinations(NAMES, 2))
     p = {}
     for first, second in found.index:
@@ -74,29 +74,30 @@ def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_sp
     last = (pairs["scenario"] == "s3") & (pairs["model"] == "m1")
     fewer = pairs[~(last & (pairs["second"] == "h"))].copy()
     fewer.loc[(fewer["first"] == "a") & (fewer["second"] == "b") & last, ["low", "high", "freedom"]] = np.nan
-    found = tests_over_cells(fewer, "iou")
+    found = pairs_over_cells(fewer, "iou")
     kept = set(itertools.combinations(NAMES[:-1], 2)) - {("a", "b")}
     assert set(zip(found["first"], found["second"], strict=True)) == kept
     assert found.notna().all(axis=None)
-    assert tests_over_cells(pairs, "another").empty
+    assert pairs_over_cells(pairs, "another").empty
 
 
 def test_what_does_not_vary_is_sure():
     pairs = comparisons(suite(np.random.default_rng(2), methods=3))
     pairs["low"] = pairs["high"] = pairs["difference"] = np.where(pairs["first"] == "a", 0.1, 0.0)
-    found = tests_over_cells(pairs, "iou").set_index(["first", "second"])["p_holm"]
+    found = pairs_over_cells(pairs, "iou").set_index(["first", "second"])["p_holm"]
     assert found.to_dict() == {("a", "b"): 0, ("a", "c"): 0, ("b", "c"): 1}
 
 
 def alarms(shared, runs=50, change=lambda pairs: pairs):
     """In how many suites of methods that do not differ any two are told apart."""
     rng = np.random.default_rng(3)
+    drawn = (change(comparisons(suite(rng, shared, methods=6, places=3))) for _ in range(runs))
     return np.mean(
         [
             (
-                tests_over_cells(change(comparisons(suite(rng, shared, methods=6, places=3))), "iou")["p_holm"] < 0.05
+                pairs_over_cells(change(comparisons(suite(rng, shared, methods=6, places=3))), "iou")["p_holm"] < 0.05
             ).any()
-            for _ in range(runs)
+            for pairs in drawn
         ]
     )
 
@@ -115,7 +116,7 @@ def test_a_difference_of_all_cells_is_found_that_no_cell_shows():
     rng, found, alone = np.random.default_rng(4), [], []
     for _ in range(5):
         pairs = comparisons(suite(rng, shared=0.3, favours=1.2))
-        tests = tests_over_cells(pairs, "iou")
+        tests = pairs_over_cells(pairs, "iou")
         found += (tests["p_holm"] < 0.05)[tests["first"] == "a"].tolist()
         alone += (pairs["p_holm"] < 0.05)[pairs["first"] == "a"].tolist()
     assert np.mean(found) > 2 * np.mean(alone)

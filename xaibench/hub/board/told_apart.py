@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking
-from xaibench.report.numbers.suite_tests import tests_over_cells
+from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.statistics.multiple_tests import LEVEL
 
 
@@ -26,7 +26,7 @@ def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, in
         Ranks from 1; empty where no pair was tested. Two controls are not tested where there are many methods, and do
         not count.
     """
-    tests = tests_over_cells(pairs, ranking.metric)
+    tests = pairs_over_cells(pairs, ranking.metric)
     places = {name: number for number, name in enumerate(ranking.ranks)}
     tied = {name: [number] for name, number in places.items()}
     for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False, name=None):

@@ -20,7 +20,7 @@ _PAIR = ["first", "second"]
 Floats = NDArray[np.float64]
 
 
-def tests_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
+def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Every two methods that were tested in each cell of a metric, over its cells.
 
     Args:
