@@ -98,7 +98,7 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("run", "xai-tris-8"), "did you mean 'xai-tris-8x8'"),
         (("run", "nowhere.toml"), "Cannot read the suite"),
         (("run", "small.toml", "--engine", "magic"), "magic"),
-        (("run", "small.toml", "--workers", "0"), "Invalid value for '--workers'"),
+        (("run", "small.toml", "--workers", "0"), ("greater than or equal to 1", "0 is not in the range x>=1")),
         (("run", "small.toml", "--device", "abacus"), "There is no device 'abacus'"),
         (("run", "small.toml", "--out", "small.toml/x"), "Cannot write to the run folder"),
         (("run", "small.toml", "--model", ""), "models is []; expected a list of at least one name"),
@@ -125,7 +125,8 @@ def test_bad_arguments_are_exit_code_2_and_one_line(invoke, arguments, message):
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)  # no traceback
-    assert message in " ".join(result.output.replace("│", " ").split())
+    said = " ".join(result.output.replace("│", " ").split())
+    assert any(one in said for one in ([message] if isinstance(message, str) else message))
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ PARAMETERS = {
 #: Those that ask for a network of another kind.
 OTHER_NETWORKS = [name for name in EXPLAINERS if case(EXPLAINERS, name, ExplainerCase()).network != "cnn"]
 #: A call of ``explain`` waits at most four times: for two looks at the model's outputs, and for the maps. These methods
-#: look at each layer beside: whether it has inputs below zero, or whether its patterns are its; Captum's LRP since 0.9.
+#: look at each layer beside: whether it has inputs below zero, or whether its patterns are its. Captum's LRP assigns by
+#: masks, for which torch 2.14.1 waits.
 BY_LAYER = {"deep_taylor": 4, "lrp": 7, "lrp_gamma": 6, "lrp_alpha_beta": 6, "pattern_net": 3, "pattern_attribution": 3}
 #: The regressions are NumPy's: the masks' outputs come over once. Controls build on NumPy filters. Guided IG looks at
 #: the gradient before each step.
@@ -116,7 +117,7 @@ def test_metrics_ask_the_model_on_the_device(name, network):
             waits.append(seen.synchronisations - before)
         torch.testing.assert_close(held(found), expected[:count], rtol=1e-5, atol=1e-7)
     # Whatever the number of samples, points and disturbances.
-    assert waits[0] == waits[1] <= 9
+    assert waits[0] == waits[1] <= 8
 
 
 @pytest.mark.parametrize("name", ["insertion", "deletion"])

@@ -153,12 +153,31 @@ class NestedMeans:
         Returns:
             In [0, 1]; ``nan`` where the variance is undefined.
         """
-        from scipy.stats import t
+        return two_sided(self.mean, self.variance, self.freedom)
 
-        with np.errstate(divide="ignore", invalid="ignore"):
-            far = np.abs(self.mean) / np.sqrt(self.variance)
-        p = np.asarray(2 * t.sf(far, self.freedom), dtype=np.float64)
-        return np.where((self.mean == 0) & ~np.isnan(self.variance), 1.0, p)
+
+def two_sided(mean: Floats, variance: Floats, freedom: Floats) -> Floats:
+    """p-values by Student's t: would a mean so far from 0 come of chance alone?
+
+    Args:
+        mean: ``[M]``.
+        variance: ``[M]`` of the mean.
+        freedom: ``[M]`` degrees of freedom of that.
+
+    Returns:
+        ``[M]`` in [0, 1]: 1 where the mean is 0, 0 where it is not and nothing varies; ``nan`` where the variance is
+        undefined.
+
+    Example:
+        >>> two_sided(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 1.0]), np.full(3, 10.0)).round(3).tolist()
+        [1.0, 0.0, 0.073]
+    """
+    from scipy.stats import t
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.abs(mean) / np.sqrt(variance)
+    p = np.asarray(2 * t.sf(far, freedom), dtype=np.float64)
+    return np.where((mean == 0) & ~np.isnan(variance), 1.0, p)
 
 
 def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:

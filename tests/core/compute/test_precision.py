@@ -47,6 +47,14 @@ def test_convolutions_are_not_rounded_to_tf32_and_the_switches_come_back(precisi
     assert switches() == before
 
 
+def test_a_gpu_adds_up_in_one_order_and_the_callers_choice_comes_back(monkeypatch):
+    for name, chosen in (("deterministic", False), ("benchmark", True)):
+        monkeypatch.setattr(torch.backends.cudnn, name, chosen)
+    with computing():
+        assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (True, False)
+    assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (False, True)
+
+
 def test_tf32_where_it_is_asked_for():
     before = switches()
     with computing("tf32"):

@@ -15,6 +15,12 @@ def test_blocks_cover_the_grid_once_in_order_and_within_the_rows(samples, steps,
         assert size <= rows
         seen += [(i, k) for i in range(sample.start, sample.stop) for k in range(step.start, step.stop)]
     assert seen == [(i, k) for i in range(samples) for k in range(steps)]
+    across = list(blocks(samples, steps, rows, across=True))
+    found = [(i, k) for some, of in across for i in range(some.start, some.stop) for k in range(of.start, of.stop)]
+    assert sorted(found) == seen
+    assert [k for i, k in found if i == samples - 1] == list(range(steps)), "the steps of a sample in their order"
+    assert max((i.stop - i.start) * (k.stop - k.start) for i, k in across) <= rows
+    assert across[0][0].stop == min(samples, rows), "as many samples as fit"
 
 
 def test_chunks_cut_together():

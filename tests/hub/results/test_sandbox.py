@@ -108,3 +108,12 @@ def test_one_that_is_greedy_or_runs_forever_is_ended(what, seconds, said, code):
         with pytest.raises(SandboxError, match=said):
             _ask(own, what, seconds)
         assert own._process.poll() is not None
+
+
+def test_where_the_driver_lies_is_known_on_a_gpu_alone(monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    for device, known in (("cpu", None), ("cuda:0", "/driver")):
+        found = module._environment(Sandbox("saliency", device=device), True)
+        assert found.get("LD_LIBRARY_PATH") == known
+        assert "HF_TOKEN" not in found

@@ -1,6 +1,7 @@
 """Run again in a sandbox: scores that are the method's come out equal to the bit, others do not."""
 
 import json
+import tomllib
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hub.results.forging import rewritten
 
+from xaibench.hub.results import verifying
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import VERIFICATION, ResultError, read_verification
 from xaibench.hub.results.sandboxed_method import FittedSandboxedMethod
@@ -51,6 +53,23 @@ def test_an_honest_result_is_equal_to_the_bit_and_a_forged_one_differs(result, w
     forged = verify(result, **settings)
     assert forged.verdict == "differs"
     assert 0.05 < forged.largest_difference <= 0.1 + 1e-9
+
+
+def test_networks_and_sandbox_are_where_it_is_told(result, work, monkeypatch):
+    class ToldError(Exception):
+        pass
+
+    def run(file, *_, device, **__):
+        (explainer,) = tomllib.loads(file.read_text())["explainers"].values()
+        raise ToldError(device, json.loads(explainer["settings"])["device"])
+
+    monkeypatch.setattr(verifying, "run", run)
+    for device, placed in (({}, "cpu"), ({"device": "meta"}, "meta")):
+        with pytest.raises(ToldError) as told:
+            verify(result, work=work / "told", **device)
+        assert told.value.args == (placed, placed)
+    with pytest.raises(ValueError, match="There is no device 'abacus' here"):
+        verify(result, work=work / "told", device="abacus")
 
 
 def test_a_method_that_learns_from_the_masks_is_refused(result, work):

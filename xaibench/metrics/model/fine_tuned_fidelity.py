@@ -161,5 +161,5 @@ def f_fidelity(
         scores = classifier.ask(samples, len(points) + 1, prepare)
     change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), n_samples, len(signs), len(sizes)).mean((1, 3))
     found = change @ change.new_tensor(signs)
-    found[constant(values)] = torch.nan
+    found.masked_fill_(constant(values), torch.nan)
     return reduced(found, reduction, maps)

@@ -167,7 +167,7 @@ def road(
     change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), -1, len(counts))
     sign = torch.tensor([-1.0 if most_first else 1.0 for most_first in turns], device=change.device)
     curve = (sign[:, None].double() * change).mean(1)
-    curve[constant(values)] = torch.nan
+    curve.masked_fill_(constant(values)[:, None], torch.nan)
     result = reduced(curve.mean(1), reduction, maps)
     if return_curves:
         fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels

@@ -125,5 +125,5 @@ def saco(
     weight = (mean[:, first] - mean[:, second]).clamp_min(0)  # rounding may put equal groups the other way round
     borne_out = torch.where(fall[:, first] >= fall[:, second], weight, -weight)
     found = (borne_out.sum(1) / weight.sum(1)).clamp(-1, 1)
-    found[constant(values)] = torch.nan
+    found.masked_fill_(constant(values), torch.nan)
     return reduced(found, reduction, maps)

@@ -81,7 +81,7 @@ def _agreement(answers: Tensor, maps: Tensor, grid: int) -> Tensor:
     flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # so that no sum of huge values overflows
     labels = _patches(maps.shape[1], maps.shape[2], grid).to(flat.device)
     sums = flat.new_zeros(len(flat), answers.shape[1] - 1).index_add_(1, labels, flat)
-    sums[constant(maps)] = 0  # not the sizes of the patches
+    sums.masked_fill_(constant(maps)[:, None], 0)  # not the sizes of the patches
     both = torch.stack([sums, falls(answers)]).cpu()
     return torch.from_numpy(correlation(centred_ranks(both[0]), centred_ranks(both[1])))
 

@@ -127,7 +127,7 @@ def srg(
         n_segments=n_segments,
     )
     gain = torch.nn.functional.pad(asked[:, len(inner) :] - asked[:, : len(inner)], (1, 1))  # the curves meet there
-    gain[asked[:, 0].isnan()] = torch.nan
+    gain.masked_fill_(asked[:, :1].isnan(), torch.nan)
     fractions = torch.tensor(counts, dtype=torch.float64, device=gain.device) / pixels
     scores = reduced(torch.trapezoid(gain, fractions), reduction, maps)
     if return_curves:

@@ -102,7 +102,7 @@ def ask_replaced(
     scores = ask_placed(
         model, samples, places, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
     )
-    scores[constant(maps)] = torch.nan
+    scores.masked_fill_(constant(maps)[:, None], torch.nan)
     return scores
 
 

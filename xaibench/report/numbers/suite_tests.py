@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import holm
+from xaibench.statistics.nested_draws import two_sided
 
 _PAIR = ["first", "second"]
 Floats = NDArray[np.float64]
@@ -44,8 +45,8 @@ def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
     }
     whole = ~np.isnan(tables["low"].to_numpy(float)).any(axis=0)
     difference, low, high, freedom = (np.asarray(table, dtype=np.float64)[:, whole] for table in tables.values())
-    mean, deviation, sure = _over_cells(difference, (high - low) / 2, freedom, place_of)
-    p = _p_values(mean, deviation, sure)
+    mean, variance, sure = _over_cells(difference, (high - low) / 2, freedom, place_of)
+    p = two_sided(mean, variance, sure)
     found = {"difference": mean, "freedom": sure, "p": p, "p_holm": holm(p)}
     return pd.DataFrame(found, index=tables["low"].columns[whole]).reset_index()
 
@@ -53,7 +54,7 @@ def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
 def _over_cells(
     difference: Floats, half: Floats, freedom: Floats, place_of: NDArray[np.int64]
 ) -> tuple[Floats, Floats, Floats]:
-    """Mean over the cells, its standard deviation, and degrees of freedom; from ``[cells, pairs]`` and their places."""
+    """Mean over the cells, its variance, and degrees of freedom; from ``[cells, pairs]`` and their places."""
     from scipy.stats import t
 
     with np.errstate(invalid="ignore"):
@@ -65,13 +66,4 @@ def _over_cells(
         np.add.at(unsure, place_of, np.where(own > 0, own**2 / freedom, 0.0))
         variance, spread = (together**2).sum(axis=0), (together**2 * unsure).sum(axis=0)
         sure = np.where(spread > 0, variance**2 / spread, np.inf)
-    return difference.mean(axis=0), np.sqrt(variance), sure
-
-
-def _p_values(mean: Floats, deviation: Floats, freedom: Floats) -> Floats:
-    """Two-sided; 1 where the mean is 0, 0 where it is not and nothing varies."""
-    from scipy.stats import t
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = np.asarray(2 * t.sf(np.abs(mean) / deviation, freedom), dtype=np.float64)
-    return np.where(mean == 0, 1.0, p)
+    return difference.mean(axis=0), variance, sure
