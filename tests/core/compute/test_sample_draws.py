@@ -1,9 +1,11 @@
+import itertools
 import threading
 
 import numpy as np
 import pytest
 import torch
 
+from xaibench.core.compute import sample_draws
 from xaibench.core.compute.sample_draws import drawing_as, normal_numbers, sample_generators
 from xaibench.explainers.shared.interface import blocks
 
@@ -74,15 +76,17 @@ def test_a_block_is_that_of_its_thread(images):
     assert found == [drawn(0, images + 1)]
 
 
+@pytest.mark.parametrize("at_a_time", [5, 1 << 15])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_normal_numbers_are_drawn_in_turn_whatever_the_blocks_and_the_threads(images, device, monkeypatch):
+def test_normal_numbers_are_drawn_in_turn_whatever_the_blocks_and_the_threads(images, device, at_a_time, monkeypatch):
     # What is drawn for another device is drawn by threads; what comes of it must not tell.
     seen = []
+    monkeypatch.setattr(sample_draws, "_DRAWN", at_a_time)
     monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **kwargs: seen.append(self) or self)
     like = torch.empty_like(images, device=device)
     whole = np.stack([generator.standard_normal((7, 2, 3, 3)) for generator in sample_generators(3, images)])
-    for rows in (1, 3, 14, 100):
-        cut = list(blocks(4, 7, rows))
+    for rows, across in itertools.product((1, 3, 14, 100), (False, True)):
+        cut = list(blocks(4, 7, rows, across=across))
         found = torch.zeros(4, 7, 2, 3, 3)
         for (samples, steps), numbers in zip(cut, normal_numbers(sample_generators(3, images), like, cut), strict=True):
             found[samples, steps] = numbers
