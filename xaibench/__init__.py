@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from xaibench._version import __version__
+from xaibench.core.public_names import public_name as _public_name
 from xaibench.metrics.metric_table import METRICS as _METRICS
 
 if TYPE_CHECKING:
@@ -52,11 +53,9 @@ _HOME |= dict.fromkeys(_METRICS, "metrics")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'xaibench' has no attribute {name!r}")
-    if name in _HOME:
-        return getattr(importlib.import_module(f"xaibench.{_HOME[name]}"), name)
-    return importlib.import_module(f"xaibench.{name}")
+    if name in __all__ and name not in _HOME:
+        return importlib.import_module(f"xaibench.{name}")
+    return _public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

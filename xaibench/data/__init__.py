@@ -3,9 +3,9 @@
 What reads and writes files is loaded on first use (PEP 562): only who does so needs pyarrow.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from xaibench.core.public_names import public_name
 from xaibench.data.dataset import Dataset, Split
 from xaibench.data.dataset_table import DATASETS
 from xaibench.data.exchange.datasets_library import to_datasets
@@ -51,9 +51,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

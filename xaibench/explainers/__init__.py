@@ -4,10 +4,9 @@ Each is a frozen dataclass with its parameters as fields, called as ``explainer(
 :func:`explain` is the front door: it takes names, chooses what is explained, and gives the model back unharmed.
 """
 
-import sys
 from typing import Any
 
-from xaibench.core.registry import import_target
+from xaibench.core.public_names import public_name
 from xaibench.explainers.api import explain
 from xaibench.explainers.explainer_building import build
 from xaibench.explainers.explainer_table import EXPLAINERS
@@ -23,7 +22,8 @@ from xaibench.explainers.shared.interface import (
 )
 
 #: Class name -> where it lives, so that ``xaibench.explainers.RISE`` is imported when it is asked for.
-_CLASSES = {EXPLAINERS.target(name).partition(":")[2]: EXPLAINERS.target(name) for name in (*EXPLAINERS, "reliance")}
+_TARGETS = (EXPLAINERS.target(name).removeprefix(f"{__name__}.").partition(":") for name in (*EXPLAINERS, "reliance"))
+_CLASSES = {name: module for module, _, name in _TARGETS}
 
 __all__ = [
     "EXPLAINERS",
@@ -43,10 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CLASSES:
-        return import_target(_CLASSES[name])
-    # With name and obj, Python says what may be meant.
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    return public_name(__name__, name, _CLASSES)
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,9 @@ Nothing is uploaded but by :func:`push_dataset`, :func:`push_run` and ``xaibench
 ``huggingface_hub`` (``hf auth login``, or ``$HF_TOKEN``): it is never printed, and files that hold it are not uploaded.
 """
 
-import importlib
-import sys
 from typing import TYPE_CHECKING, Any
+
+from xaibench.core.public_names import public_name
 
 if TYPE_CHECKING:
     from xaibench.hub.board.site_files import BoardError
@@ -76,10 +76,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"xaibench.hub.{_HOME[name]}"), name)
-    # With name and obj, Python says what may be meant.
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    return public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

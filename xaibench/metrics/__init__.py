@@ -12,10 +12,9 @@ Conventions, kept by every metric of this package:
   that does not fit, a mask that is not binary) is an error.
 """
 
-import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
+from xaibench.core.public_names import public_name
 from xaibench.metrics.metric_table import METRICS
 
 if TYPE_CHECKING:
@@ -59,12 +58,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     # On first use, so that names cost nothing: the metrics that ask a model load torch, the others do without.
-    if name in METRICS:
-        return METRICS.resolve(name)
-    if name in _HOME:
-        return getattr(importlib.import_module(f"xaibench.metrics.{_HOME[name]}"), name)
-    # With name and obj, Python says what may be meant.
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    return METRICS.resolve(name) if name in METRICS else public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

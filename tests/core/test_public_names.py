@@ -1,0 +1,32 @@
+"""Names of a package that are loaded when they are asked for."""
+
+import importlib
+
+import pytest
+
+PACKAGES = ("xaibench", "xaibench.data", "xaibench.explainers", "xaibench.hub", "xaibench.metrics")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_there(package):
+    module = importlib.import_module(package)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+    assert set(module.__all__) <= set(dir(module))
+
+
+@pytest.mark.parametrize(
+    ("package", "wrong", "meant"),
+    [
+        ("xaibench", "exlain", "explain"),
+        ("xaibench.data", "checkerbord", "checkerboard"),
+        ("xaibench.explainers", "Salincy", "Saliency"),
+        ("xaibench.hub", "check_reslt", "check_result"),
+        ("xaibench.metrics", "preciison", "precision"),
+    ],
+)
+def test_a_name_that_is_not_there_is_said_as_python_says_it(package, wrong, meant):
+    module = importlib.import_module(package)
+    with pytest.raises(AttributeError, match=rf"^module '{package}' has no attribute '{wrong}'") as caught:
+        getattr(module, wrong)
+    assert (caught.value.name, caught.value.obj) == (wrong, module)  # from these Python finds what may be meant
+    assert meant in dir(module)
