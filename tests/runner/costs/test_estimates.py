@@ -59,6 +59,41 @@ def test_what_the_first_job_compiles_is_no_work(tiny_suite, fresh_cache, monkeyp
     assert all(costs[job.kind()].of(job) < 2 for job in plan.jobs if job.stage == "train")
 
 
+def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
+    """Of 45 budgets of a network for photographs, each tried, a plan took a quarter of an hour."""
+    budgets = {f"{use}-{n}": {"use": use, "budget": n} for use in ("rise", "smoothgrad") for n in (400, 600, 10_000)}
+    tables = {
+        "name": "s",
+        "title": "S",
+        "cells": [{"datasets": ["xai-tris/lin-white-8x8"], "models": ["llr"]}],
+        "training": {"epochs": 1},
+        "explainers": {"saliency": {}, "uniform": {}} | budgets,
+        "metrics": {"iou": {}},
+    }
+    really, asked = module.run_job, []
+    plan = make_plan(parse_suite(tables))
+
+    def of_passes(job, store, device):
+        asked.append(job)
+        outcome = really(job, store, device)
+        return replace(outcome, cpu_seconds=1e-3 * job.amount * job.budget) if job.budget else outcome
+
+    monkeypatch.setattr(module, "run_job", of_passes)
+    module.calibrate(plan)
+    fresh_cache.unlink()
+    patient = len([job for job in asked if job.budget])
+    asked.clear()
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
+    costs = module.calibrate(plan)
+    jobs = [job for job in plan.jobs if job.budget]
+    assert len({job.kind() for job in jobs}) == 6
+    # Those that the scores read, and one that shows what a pass costs.
+    assert len([job for job in asked if job.budget]) < patient / 2
+    for job in jobs:
+        assert costs[job.kind()].of(job) == pytest.approx(1e-3 * job.amount * job.budget, rel=0.01)
+    assert {job.stage for job in asked} == {"data", "train", "explain", "score"}, "what states no budget is tried"
+
+
 def test_what_is_there_costs_nothing(tiny_suite, tiny_run):
     found = estimate(tiny_suite, tiny_run, device="cpu", measure=False)
     assert (found.stages["done"] == found.stages["jobs"]).all()

@@ -11,6 +11,7 @@ import logging
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ _COLD = 20.0
 
 #: The fewest and the most epochs or samples of a small job; of other stages, samples.
 _SIZES = {"data": (SMALL_SAMPLES, SMALL_SAMPLES), "train": (1, 50)}
+
+#: Seconds after which a budget of passes is not tried any more: what a pass of that network costs is known by then.
+_PATIENCE = 60.0
 
 #: Score jobs measured for a metric: what a score costs depends on the map.
 _MAPS = 4
@@ -100,7 +104,9 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
 def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lambda line: None) -> dict[str, Cost]:
     """Measure the kinds of jobs of ``plan`` whose cost is not known yet, on small jobs in a temporary store.
 
-    Of an annotated set that lies on disk a few samples are taken. Jobs that fail are left out, and ``say`` is told why.
+    Of an annotated set that lies on disk a few samples are taken. Explainers with a budget come last, the smallest
+    first; after a minute, those left are reckoned by their passes from those of the same network that were tried. Jobs
+    that fail are left out, and ``say`` is told why.
 
     Args:
         plan: The jobs to come.
@@ -138,14 +144,25 @@ class _Calibration:
 
     def measure(self, kinds: Mapping[str, list[Job]]) -> dict[str, Cost]:
         costs: dict[str, Cost] = {}
-        for name, jobs in kinds.items():
+        of_a_pass: dict[str, list[float]] = {}  # by the network
+        late = time.monotonic() + _PATIENCE
+        for name, jobs in sorted(kinds.items(), key=lambda kind: kind[1][0].budget):
+            job = jobs[0]
+            tried = of_a_pass.get(job.asked, [])
+            if tried and time.monotonic() > late:
+                costs[name] = Cost(0.0, job.budget * statistics.median(tried))
+                continue
             # What a score costs depends on the map: look at some of different explainers.
-            some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if jobs[0].stage == "score" else jobs[:1]
+            some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if job.stage == "score" else jobs[:1]
             found = [cost for job in some if (cost := self._cost(job)) is not None]
-            if found:
-                fixed = statistics.fmean(cost.fixed for cost in found)
-                each = statistics.fmean(cost.each for cost in found)
-                costs[name] = Cost(fixed, each, statistics.fmean(cost.units for cost in found))
+            if not found:
+                continue
+            fixed, each, units = (
+                statistics.fmean(part) for part in zip(*(astuple(cost)[:3] for cost in found), strict=True)
+            )
+            costs[name] = Cost(fixed, each, units)
+            if job.budget:
+                of_a_pass.setdefault(job.asked, []).append(each / job.budget)
         return costs
 
     def _cost(self, job: Job) -> Cost | None:

@@ -119,6 +119,16 @@ class Job(ABC):
         """What the time of an explain job grows with beside its samples: the stated ``n_samples`` or ``budget``."""
         return 1
 
+    @property
+    def budget(self) -> int:
+        """Passes an image that an explain job may take; 0 where none are stated, and for all other jobs."""
+        return 0
+
+    @property
+    def asked(self) -> str:
+        """Name of all that decides what a pass of the network costs; empty for a job that explains nothing."""
+        return ""
+
 
 def _plain(value: Any) -> Any:
     """A field of a job as JSON: other jobs by their key, what knows its JSON by that."""

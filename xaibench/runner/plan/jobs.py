@@ -296,10 +296,19 @@ class ExplainJob(Job):
     @property
     def perturbations(self) -> int:
         """As the suite states it; of a budget so many of :data:`PASSES_OF_A_PERTURBATION`; else 1."""
-        stated = self.explainer.parameters
-        if budget := stated.get("budget"):
-            return -(-int(budget) // PASSES_OF_A_PERTURBATION)
-        return int(stated.get("n_samples", 1))
+        if self.budget:
+            return -(-self.budget // PASSES_OF_A_PERTURBATION)
+        return int(self.explainer.parameters.get("n_samples", 1))
+
+    @property
+    def budget(self) -> int:
+        """See :attr:`Job.budget`."""
+        return int(self.explainer.parameters.get("budget", 0))
+
+    @property
+    def asked(self) -> str:
+        """See :attr:`Job.asked`."""
+        return json.dumps([self.data.image_shape, self.network and self.network.model, self.precision])
 
     def about(self) -> dict[str, object]:
         """See :meth:`Job.about`."""
