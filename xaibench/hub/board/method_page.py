@@ -75,6 +75,9 @@ def method_rows(
     run = board.run
     standings = {truth: _standings(board, own, more) for truth, own in board.boards.items()}
     by_method = dict(list(board.summary.groupby("explainer", observed=True, sort=False)))
+    told: dict[str, list[dict[str, Any]]] = {}
+    for row in records(board.summary):
+        told.setdefault(row["explainer"], []).append(row)
     words = [run.words_of(cell) for cell in shown.cells] if shown else []
     counted = (
         run.scores.groupby(["explainer", "metric"], observed=True).size().groupby("explainer", observed=True).max()
@@ -83,14 +86,16 @@ def method_rows(
     for name, result in board.results.items():
         rows = by_method.get(name, board.summary.iloc[:0])
         cells: dict[str, dict[str, Any]] = {}
-        for row in records(rows):
+        for row in told.get(name, []):
             place = run.words_of((row["scenario"], row["background"], row["model"]))
             cells.setdefault(place, {})[row["metric"]] = row
         found[name] = MethodRow(
             entry=entry,
             result=result,
             standings={truth: of[name] for truth, of in standings.items() if name in of},
-            metrics={metric: part for metric, part in run.metrics.items() if metric in set(rows["metric"])},
+            metrics={
+                metric: part for metric, part in run.metrics.items() if any(metric in cell for cell in cells.values())
+            },
             cells=cells,
             cost=_cost(result, int(counted.get(name, 0))),
             sprite=sprites.get(name, ""),

@@ -74,11 +74,12 @@ def _write_files(site: Site, entry: SuiteEntry, board: SuiteBoard) -> list[tuple
     """Of each method all pairs with those behind it: ``[methods, combinations, 4]`` float32, infinite where none is."""
     pairs, run = board.pairs, board.run
     places = {name: number for number, name in enumerate(run.explainers)}
-    keys = list(zip(*(pairs[name].astype(str) for name in (*CELL, "metric")), strict=True))
-    known = dict.fromkeys(keys)
-    combinations = {key: number for number, key in enumerate(known)}
+    # Numbered by pandas: of 200 methods there are millions of rows, and a tuple for each took a quarter of the time.
+    named = [*CELL, "metric"]
+    which = pairs.groupby(named, observed=True, sort=False).ngroup().to_numpy(np.int64)
+    once = pairs.iloc[np.unique(which, return_index=True)[1]]
+    combinations = list(zip(*(once[name].astype(str) for name in named), strict=True))
     first, second = (pairs[name].map(places).to_numpy(np.int64) for name in ("first", "second"))
-    which = np.array([combinations[key] for key in keys], dtype=np.int64)
     numbers = pairs[_NUMBERS].to_numpy(np.float32)
     order = np.argsort(first, kind="stable")
     bounds = np.searchsorted(first[order], np.arange(len(places) + 1))

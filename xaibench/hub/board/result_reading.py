@@ -104,17 +104,18 @@ def read_results(repository: Path) -> tuple[list[Result], list[LeftOut]]:
         ResultError: If there is no result at all.
     """
     found, left_out = [], []
+    images: dict[bytes, dict[str, str]] = {}
     for folder in find_results(repository):
         name = folder.relative_to(repository).as_posix() if folder != repository else folder.name
         try:
-            found.append(_read(folder, repository))
+            found.append(_read(folder, repository, images))
         except (ResultError, RunFolderError, OSError) as error:
             left_out.append(LeftOut(name, str(error)))
     shown, others = _of_same_images(found, repository)
     return shown, left_out + others
 
 
-def _read(folder: Path, repository: Path) -> Result:
+def _read(folder: Path, repository: Path, images: dict[bytes, dict[str, str]]) -> Result:
     manifest = read_manifest(folder)
     place = f"{folder.parent.name}/{folder.name}"
     if folder != repository and place != manifest.folder:
@@ -127,11 +128,20 @@ def _read(folder: Path, repository: Path) -> Result:
         read_parts(folder),
         read_environment(folder),
         all_legible(read_verification(folder)),
-        _images(folder),
+        _images(folder, images),
     )
 
 
-def _images(folder: Path) -> dict[str, str]:
+def _images(folder: Path, known: dict[bytes, dict[str, str]]) -> dict[str, str]:
+    """Hashes of the images of each set; ``known`` by the file's content, which the methods of a suite share."""
+    file = folder / IMAGES.name
+    content = file.read_bytes() if file.is_file() else b""
+    if content not in known:
+        known[content] = _hashes(folder)
+    return known[content]
+
+
+def _hashes(folder: Path) -> dict[str, str]:
     rows = IMAGES.read(folder).astype({"dataset": str})
     found = {}
     for (name, seed), mine in rows.groupby(["dataset", "data_seed"]):

@@ -6,6 +6,7 @@ What the page shows of them as tables is made of the same tiles.
 from __future__ import annotations
 
 import base64
+import functools
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -36,9 +37,12 @@ TOP = 0.995
 _OUTLINE = np.array([0, 229, 255], dtype=np.uint8)
 
 
+@functools.cache  # matplotlib sets up the colours anew each time, and a leaderboard draws ten thousand maps
 def palette() -> Levels:
-    """``[256, 3]``: the colour of each level of a map."""
-    return np.ascontiguousarray(matplotlib.colormaps["inferno"](np.arange(256), bytes=True)[:, :3])
+    """``[256, 3]``: the colour of each level of a map; read-only."""
+    colours = np.ascontiguousarray(matplotlib.colormaps["inferno"](np.arange(256), bytes=True)[:, :3])
+    colours.flags.writeable = False
+    return colours
 
 
 def map_rows(run: RunResults, kind: MapKind) -> list[Cell]:
