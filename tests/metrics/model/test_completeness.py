@@ -66,3 +66,22 @@ def test_it_is_captums_delta(case):
     maps, delta = method.attribute(images, target=targets, n_steps=5, return_convergence_delta=True)
     found = completeness_error(model, images, maps.sum(1), targets, output="identity", reduction="none")
     np.testing.assert_allclose(found, delta.abs().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("baseline", [0.5, "colour", "image"])
+def test_a_baseline_that_all_share_is_asked_once(case, baseline):
+    _, images, maps, targets = case
+    baseline = {"colour": [0.1, 0.2][: images.shape[1]], "image": 0.5 * images[:1]}.get(baseline, baseline)
+    model, rows = small_cnn(), []
+    model.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    once = completeness_error(model, images, maps, targets, baseline=baseline, reduction="none")
+    shared, looks = sum(rows), 2
+    assert shared == len(images) + 1 + looks
+    given = torch.as_tensor(baseline, dtype=images.dtype)
+    given = given[:, None, None] if given.ndim == 1 else given
+    rows.clear()
+    each = completeness_error(
+        model, images, maps, targets, baseline=given.expand(images.shape).clone(), reduction="none"
+    )
+    assert sum(rows) == 2 * len(images) + looks
+    np.testing.assert_allclose(once, each, atol=1e-7)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         "sum, and only of the output and the baseline that they explain: state the same here. Where in the image the "
         "mass lies is not asked. In units of the score.",
         undefined=(ZERO_MAP,),
+        revision=2,
         citation="Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017, arXiv 1703.01365",
     )
 )
@@ -92,12 +93,14 @@ def completeness_error(
     samples = check_samples(model, images, targets)
     values, base_of = check_maps(maps, samples).double(), baselines_of(baseline, samples.images)
 
-    def prepare(group: slice) -> MakeRows:
-        pair = torch.stack([samples.images[group], base_of(group)])
-        return lambda sample, point: pair[point, sample]
+    points = 2 if base_of.shared is None else 1
 
-    with asked(model, samples, 2, output=output, batch_size=batch_size) as classifier:
-        whole, base = classifier.ask(samples, 2, prepare).unbind(1)
+    def prepare(group: slice) -> MakeRows:
+        each = torch.stack([samples.images[group], base_of(group)][:points])
+        return lambda sample, point: each[point, sample]
+
+    with asked(model, samples, points, output=output, batch_size=batch_size) as classifier:
+        whole, base = classifier.ask(samples, points, prepare, base_of.shared).unbind(1)
     peak = values.abs().amax((1, 2), keepdim=True)
     # At a largest magnitude of one, sums of huge values of either sign leave float64 only as a whole.
     total = (values / torch.where(peak > 0, peak, 1.0)).sum((1, 2)) * peak[:, 0, 0]

@@ -58,17 +58,19 @@ class Classifier:
 
     def read(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The scores ``[n]`` of the targets, given what the model returned."""
+        return self._of_classes(outputs).gather(1, targets[:, None])[:, 0]
+
+    def _of_classes(self, outputs: Tensor) -> Tensor:
         if self._output == "softmax":
-            scores = outputs.softmax(1)
-        elif self._output == "identity":
-            scores = outputs
-        else:
-            scores = self._output(outputs)
-            if scores.shape != outputs.shape:
-                raise ValueError(
-                    f"output must make [N, K] of the outputs [N, K], got {list(scores.shape)} of {list(outputs.shape)}."
-                )
-        return scores.gather(1, targets[:, None])[:, 0]
+            return outputs.softmax(1)
+        if self._output == "identity":
+            return outputs
+        scores = self._output(outputs)
+        if scores.shape != outputs.shape:
+            raise ValueError(
+                f"output must make [N, K] of the outputs [N, K], got {list(scores.shape)} of {list(outputs.shape)}."
+            )
+        return scores
 
     def ascend(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """What an attack differentiates ``[n]``: its gradient has the signs of the scores' gradient.
@@ -82,7 +84,9 @@ class Classifier:
         others = outputs.scatter(1, targets[:, None], -torch.inf)
         return logits[:, 0] - others.logsumexp(1)
 
-    def ask(self, samples: Samples, points: int, prepare: Callable[[slice], MakeRows]) -> Tensor:
+    def ask(
+        self, samples: Samples, points: int, prepare: Callable[[slice], MakeRows], shared: Tensor | None = None
+    ) -> Tensor:
         """The scores ``[N, points]`` of rows that are made as they are needed.
 
         A group of as many samples as a pass takes rows is prepared at a time, so that the memory is bounded; within a
@@ -92,9 +96,13 @@ class Classifier:
             samples: Whose targets are scored.
             points: Rows for each sample.
             prepare: Called with the group of samples, returns what makes its rows.
+            shared: An image ``[1, C, H, W]`` that is one more point of every sample, the last; asked once.
         """
-        scores = torch.empty((len(samples), points), dtype=torch.float64, device=samples.images.device)
+        columns = points + (shared is not None)
+        scores = torch.empty((len(samples), columns), dtype=torch.float64, device=samples.images.device)
         with torch.inference_mode():
+            if shared is not None:
+                scores[:, -1] = self._of_classes(self.outputs(shared))[0].gather(0, samples.targets)
             for group in self.rows.parts(len(samples)):
                 size, rows, targets = self.rows.size, prepare(group), samples.targets[group]
                 flat = torch.arange(len(targets) * points)
