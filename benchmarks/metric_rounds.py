@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,9 @@ Case = tuple[nn.Module, Tensor, Tensor, Tensor]
 Calls = dict[str, Callable[[], Any]]
 
 
-def make_case(images: int, size: int, device: torch.device) -> Case:
+def make_case(images: int, size: int, device: torch.device, network: str = "resnet18") -> Case:
     torch.manual_seed(0)
-    model = torchvision.models.resnet18().eval()
+    model = torchvision.models.get_model(network).eval()
     x = torch.randn(images, 3, size, size)
     # Smooth maps, as explainers make them.
     maps = nn.functional.interpolate(torch.randn(images, 1, 14, 14), (size, size), mode="bicubic")[:, 0]
@@ -27,9 +28,7 @@ def make_case(images: int, size: int, device: torch.device) -> Case:
 
 def passes(case: Case, rows: int) -> Callable[[], None]:
     model, images, _, _ = case
-    last = torchvision.models.resnet18().eval().to(images.device)
-    last.load_state_dict(model.state_dict())
-    last = last.to(memory_format=torch.channels_last)
+    last = copy.deepcopy(model).to(memory_format=torch.channels_last)
     size = min(rows, default_rows(images))
     batch = torch.randn(size, *images.shape[1:], device=images.device).contiguous(memory_format=torch.channels_last)
 

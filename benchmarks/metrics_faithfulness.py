@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python benchmarks/metrics_faithfulness.py --clock cpu
     OMP_NUM_THREADS=1 python benchmarks/metrics_faithfulness.py --clock cpu --no-peers --only saco f_fidelity
 
-ResNet-18 with random weights at 224×224, as in ``benchmarks/metrics.py``. *bare* is what the metric asks for, given
-everything: as many rows forward, in the best layout, or as many calls of the explainer (saliency). Few steps, samples
-and draws are taken, so that it ends: more of them cost a metric no more for each pass. Peers get the same images, maps
-and classes. Where a peer does other work than the metric, its name says what.
+ResNet-18 with random weights at 224×224, as in ``benchmarks/metrics.py``, or ``--network``. *bare* is what the metric
+asks for, given everything: as many rows forward, in the best layout, or as many calls of the explainer (saliency). Few
+steps, samples and draws are taken, so that it ends: more of them cost a metric no more for each pass. Peers get the
+same images, maps and classes. Where a peer does other work than the metric, its name says what.
 """
 
 from __future__ import annotations
@@ -123,10 +123,12 @@ def compare_faithfulness(
     device: str,
     peers: bool,
     only: tuple[str, ...] = (*ASKING, *EXPLAINING),
+    network: str = "resnet18",
 ) -> None:
     """Print a table for each metric: seconds, and how many times the bare ones that is."""
-    case = make_case(images, size, torch.device(device))
-    print(f"\n{images} images of {size}×{size}, {torch.get_num_threads()} threads, median of {rounds} rounds")
+    case = make_case(images, size, torch.device(device), network)
+    threads = torch.get_num_threads()
+    print(f"\n{network}, {images} images of {size}×{size}, {threads} threads, median of {rounds} rounds")
     for name in only:
         calls = contenders(name, case, peers)
         print_table(measure(calls, rounds, clock, case[1].device), (next(iter(calls)),))
@@ -137,6 +139,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--network", default="resnet18", help="of torchvision, with random weights")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
@@ -146,7 +149,14 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     compare_faithfulness(
-        options.images, options.size, options.rounds, clock, options.device, options.peers, tuple(options.only)
+        options.images,
+        options.size,
+        options.rounds,
+        clock,
+        options.device,
+        options.peers,
+        tuple(options.only),
+        options.network,
     )
 
 

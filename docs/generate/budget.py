@@ -5,19 +5,20 @@ xaibench run budget-certified
 xaibench run budget-photographs --root DIR --model efficientnet_lite0
 python docs/generate/budget.py runs/budget runs/budget-certified runs/budget-photographs
 
-Of several runs of a suite each has a section, in the order given: many samples at few passes, few at many.
+A run of photographs has a section by its largest budget: many samples at few passes, few at many. The sections of runs
+that are not given stay as they are.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from findings import WIDE
+from page_sections import renewed
 from papers import table
 from scipy.stats import kendalltau
 from scipy.stats import t as student
@@ -186,11 +187,14 @@ def draw(run: RunResults, scores: BudgetScores, name: str) -> None:
         (IMAGES / f"{name}-{theme}.svg").write_text(text + "\n", encoding="utf-8")
 
 
-def section(run: RunResults, name: str) -> str:
-    """What is said of one run; its pictures get the name."""
+def section(run: RunResults) -> str:
+    """What is said of one run, with its pictures."""
     title, command, metric = SECTIONS[run.suite]
     every = budget_scores(run, infer(run, summarise(run))[0])
     scores, part = every[metric], run.metrics[metric]
+    name, most = run.suite, scores.budgets[-1]
+    if run.suite == "budget-photographs":
+        title, name = f"{title}, at most {most:,} passes", f"{name}-{most}"
     draw(run, scores, name)
     images = run.scores[run.scores["correct"]].groupby([*CELL, "data_seed"], observed=True)["sample"].nunique()
     samples = run.settings["explaining"]["samples"]
@@ -199,7 +203,7 @@ def section(run: RunResults, name: str) -> str:
     what = f"{scores.cells} cells of {sets} data sets" if sets > 1 else "One set"
     what += f", {int(images.sum()):,} images, {len(scores.methods)} methods at several budgets."
     text = SECTION.format(
-        title=title if name == run.suite else f"{title}, at most {scores.budgets[-1]:,} passes",
+        title=title,
         command=command.format(samples=samples) + (" --explainers ..." if fewer else ""),
         what=what,
         metric=part.label,
@@ -210,15 +214,6 @@ def section(run: RunResults, name: str) -> str:
     return text + WIDE.format(numbers(scores)) + "\n"
 
 
-def page(runs: list[RunResults]) -> str:
-    """The whole page."""
-    sections, seen = [], Counter[str]()
-    for run in runs:
-        seen[run.suite] += 1
-        name = run.suite if seen[run.suite] == 1 else f"{run.suite}-{seen[run.suite]}"
-        sections.append(section(run, name))
-    return HEAD + "".join(sections)
-
-
 if __name__ == "__main__":
-    PAGE.write_text(page([read_run(Path(folder)) for folder in sys.argv[1:]]), encoding="utf-8")
+    sections = [section(read_run(Path(folder))) for folder in sys.argv[1:]]
+    PAGE.write_text(renewed(PAGE, HEAD, sections), encoding="utf-8")

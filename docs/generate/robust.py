@@ -3,6 +3,7 @@
 python docs/generate/robust.py RUN [RUN ...]
 
 Run folders of which `xb.robust_ranking` has been asked; those that this page needs are made by the code that it shows.
+The sections of other suites stay as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from page_sections import renewed
 from papers import table
 
 from xaibench.report.read.run_results import RunResults, read_run
@@ -83,12 +85,9 @@ def first(run: RunResults, found: RobustRanking) -> str:
     return table(["setting", "first three, mean rank"], rows)
 
 
-def page(runs: list[RunResults]) -> str:
-    return HEAD.format(agreed=AGREED) + "".join(map(section, runs))
-
-
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    PAGE.write_text(page([read_run(Path(folder)) for folder in sys.argv[1:]]), encoding="utf-8")
+    sections = [section(read_run(Path(folder))) for folder in sys.argv[1:]]
+    PAGE.write_text(renewed(PAGE, HEAD.format(agreed=AGREED), sections), encoding="utf-8")
     print(f"wrote {PAGE}")
