@@ -17,7 +17,10 @@ def renewed(page: Path, head: str, sections: Iterable[str]) -> str:
     """
     old = page.read_text(encoding="utf-8") if page.exists() else ""
     found = {_heading(part): part for part in re.split(r"(?m)^(?=## )", old)[1:]}
-    found |= {_heading(part): part for part in (section.strip("\n") + "\n" for section in sections)}
+    new = [section.strip("\n") + "\n" for section in sections]
+    if len({_heading(part) for part in new}) < len(new):
+        raise ValueError(f"Two of the sections have the same heading: {', '.join(map(_heading, new))}.")
+    found |= {_heading(part): part for part in new}
     return "\n".join(part.strip("\n") + "\n" for part in (head, *found.values()))
 
 

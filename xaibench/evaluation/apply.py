@@ -108,12 +108,13 @@ class AppliedExplainer:
         self.info = getattr(part, "info", None)
         self.control = bool(getattr(self.info, "control", False))
 
-    def check_budget(self, images: Tensor) -> None:
-        """Raise a ValueError where its budget does not suffice for images of this size."""
-        from xaibench.explainers.budgets import shares
+    def passes_in_budget(self, image: Tensor) -> int | None:
+        """The passes for such an image ``[1, C, H, W]``, where stated; a ValueError where its budget does not do."""
+        from xaibench.explainers.budgets import passes_of, shares
 
-        if "budget" in self._settings:
-            shares(self._part, self._settings["budget"], images)
+        if "budget" not in self._settings:
+            return None
+        return passes_of(shares(self._part, self._settings["budget"], image)[0][1], image)
 
     def meet(self, model: nn.Module) -> None:
         """Look at the user's own network before it is copied: a layer given as a module is known by name from then on.

@@ -85,3 +85,15 @@ def test_a_baseline_that_all_share_is_asked_once(case, baseline):
     )
     assert sum(rows) == 2 * len(images) + looks
     np.testing.assert_allclose(once, each, atol=1e-7)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.3])
+def test_an_image_that_is_the_baseline_has_no_share(case, level):
+    """In a batch of its own the baseline scores a rounding apart from the image, and a share of that is anything."""
+    model, images, maps, targets = case
+    images = images.clone()
+    images[1] = level
+    asked = {"baseline": level, "reduction": "none"}
+    shares = completeness_error(model, images, maps, targets, relative=True, **asked)
+    assert np.isnan(np.asarray(shares)).tolist() == [number == 1 for number in range(len(images))]
+    assert np.isfinite(np.asarray(completeness_error(model, images, maps, targets, **asked))).all()

@@ -62,6 +62,7 @@ def test_what_the_first_job_compiles_is_no_work(tiny_suite, fresh_cache, monkeyp
 def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
     """Of 45 budgets of a network for photographs, each tried, a plan took a quarter of an hour."""
     budgets = {f"{use}-{n}": {"use": use, "budget": n} for use in ("rise", "smoothgrad") for n in (400, 600, 10_000)}
+    budgets["occlusion-10000"] = {"use": "occlusion", "budget": 10_000}  # never more than one a pixel
     tables = {
         "name": "s",
         "title": "S",
@@ -76,22 +77,40 @@ def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
     def of_passes(job, store, device):
         asked.append(job)
         outcome = really(job, store, device)
-        return replace(outcome, cpu_seconds=1e-3 * job.amount * job.budget) if job.budget else outcome
+        return replace(outcome, cpu_seconds=1e-3 * job.amount * job.passes) if job.passes else outcome
 
     monkeypatch.setattr(module, "run_job", of_passes)
     module.calibrate(plan)
     fresh_cache.unlink()
-    patient = len([job for job in asked if job.budget])
+    patient = len([job for job in asked if job.passes])
     asked.clear()
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     costs = module.calibrate(plan)
-    jobs = [job for job in plan.jobs if job.budget]
-    assert len({job.kind() for job in jobs}) == 6
+    jobs = [job for job in plan.jobs if job.passes]
+    assert len({job.kind() for job in jobs}) == 7
+    assert {job.passes for job in jobs if job.explainer.use == "occlusion"} == {65}
     # Those that the scores read, and one that shows what a pass costs.
-    assert len([job for job in asked if job.budget]) < patient / 2
+    assert len([job for job in asked if job.passes]) < patient / 2
     for job in jobs:
-        assert costs[job.kind()].of(job) == pytest.approx(1e-3 * job.amount * job.budget, rel=0.01)
+        assert costs[job.kind()].of(job) == pytest.approx(1e-3 * job.amount * job.passes, rel=0.01)
     assert {job.stage for job in asked} == {"data", "train", "explain", "score"}, "what states no budget is tried"
+
+
+def test_what_cannot_do_with_few_passes_is_tried_with_its_own(fresh_cache):
+    """Occlusion of 64×64 pixels takes a stride of 4 or less, and more passes than those of a small job."""
+    occlusion = {"use": "occlusion", "window": 4, "budget": 400}
+    tables = {
+        "name": "s",
+        "title": "S",
+        "cells": [{"datasets": ["xai-tris/lin-white-64x64"], "models": ["llr"]}],
+        "training": {"epochs": 1},
+        "explainers": {"occlusion": occlusion, "uniform": {}},
+        "metrics": {"iou": {}},
+    }
+    plan = make_plan(parse_suite(tables))
+    job = next(job for job in plan.jobs if job.passes)
+    assert 256 < job.passes <= 400
+    assert module.calibrate(plan)[job.kind()].of(job) > 0
 
 
 def test_what_is_there_costs_nothing(tiny_suite, tiny_run):

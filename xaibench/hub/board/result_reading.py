@@ -135,7 +135,9 @@ def _read(folder: Path, repository: Path, images: dict[bytes, dict[str, str]]) -
 def _images(folder: Path, known: dict[bytes, dict[str, str]]) -> dict[str, str]:
     """Hashes of the images of each set; ``known`` by the file's content, which the methods of a suite share."""
     file = folder / IMAGES.name
-    content = file.read_bytes() if file.is_file() else b""
+    if not file.is_file():
+        return _hashes(folder)
+    content = file.read_bytes()
     if content not in known:
         known[content] = _hashes(folder)
     return known[content]

@@ -93,14 +93,16 @@ def completeness_error(
     samples = check_samples(model, images, targets)
     values, base_of = check_maps(maps, samples).double(), baselines_of(baseline, samples.images)
 
-    points = 2 if base_of.shared is None else 1
+    # A baseline that all share is asked once; beside each image where equal ones must score the same to the bit.
+    shared = None if relative else base_of.shared
+    points = 2 if shared is None else 1
 
     def prepare(group: slice) -> MakeRows:
         each = torch.stack([samples.images[group], base_of(group)][:points])
         return lambda sample, point: each[point, sample]
 
     with asked(model, samples, points, output=output, batch_size=batch_size) as classifier:
-        whole, base = classifier.ask(samples, points, prepare, base_of.shared).unbind(1)
+        whole, base = classifier.ask(samples, points, prepare, shared).unbind(1)
     peak = values.abs().amax((1, 2), keepdim=True)
     # At a largest magnitude of one, sums of huge values of either sign leave float64 only as a whole.
     total = (values / torch.where(peak > 0, peak, 1.0)).sum((1, 2)) * peak[:, 0, 0]

@@ -87,7 +87,7 @@ class Classifier:
     def ask(
         self, samples: Samples, points: int, prepare: Callable[[slice], MakeRows], shared: Tensor | None = None
     ) -> Tensor:
-        """The scores ``[N, points]`` of rows that are made as they are needed.
+        """The scores ``[N, points]``, or one more with ``shared``, of rows that are made as they are needed.
 
         A group of as many samples as a pass takes rows is prepared at a time, so that the memory is bounded; within a
         group every pass is full, whatever the number of points.

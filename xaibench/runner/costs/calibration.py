@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import statistics
 import tempfile
@@ -50,7 +51,7 @@ class Cost:
         fixed: Seconds of a job whatever its size.
         each: Seconds of a unit of its work.
         units: Amount of the jobs that it was measured on: what was measured on large ones counts more.
-        measured: ``"run"`` or ``"small job"``.
+        measured: ``"run"``, ``"small job"``, or ``"passes"`` where it is reckoned from what a pass costs.
     """
 
     fixed: float
@@ -104,9 +105,9 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
 def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lambda line: None) -> dict[str, Cost]:
     """Measure the kinds of jobs of ``plan`` whose cost is not known yet, on small jobs in a temporary store.
 
-    Of an annotated set that lies on disk a few samples are taken. Explainers with a budget come last, the smallest
-    first; after a minute, those left are reckoned by their passes from those of the same network that were tried. Jobs
-    that fail are left out, and ``say`` is told why.
+    Of an annotated set that lies on disk a few samples are taken. Explainers with a budget come last, those of the
+    fewest passes first; after a minute, the others are reckoned by their passes from those of the same network that
+    were tried. Jobs that fail when they are tried are left out, and ``say`` is told why.
 
     Args:
         plan: The jobs to come.
@@ -145,13 +146,16 @@ class _Calibration:
     def measure(self, kinds: Mapping[str, list[Job]]) -> dict[str, Cost]:
         costs: dict[str, Cost] = {}
         of_a_pass: dict[str, list[float]] = {}  # by the network
-        late = time.monotonic() + _PATIENCE
-        for name, jobs in sorted(kinds.items(), key=lambda kind: kind[1][0].budget):
+        late = math.inf
+        for name, jobs in sorted(kinds.items(), key=lambda kind: kind[1][0].passes):
             job = jobs[0]
-            tried = of_a_pass.get(job.asked, [])
-            if tried and time.monotonic() > late:
-                costs[name] = Cost(0.0, job.budget * statistics.median(tried))
-                continue
+            if job.passes:
+                late = min(late, time.monotonic() + _PATIENCE)
+                tried = of_a_pass.setdefault(job.asked, [])
+                if tried and time.monotonic() > late:
+                    # The last ones: of many passes each costs less.
+                    costs[name] = Cost(0.0, job.passes * statistics.median(tried[-_MAPS:]), measured="passes")
+                    continue
             # What a score costs depends on the map: look at some of different explainers.
             some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if job.stage == "score" else jobs[:1]
             found = [cost for job in some if (cost := self._cost(job)) is not None]
@@ -161,8 +165,8 @@ class _Calibration:
                 statistics.fmean(part) for part in zip(*(astuple(cost)[:3] for cost in found), strict=True)
             )
             costs[name] = Cost(fixed, each, units)
-            if job.budget:
-                of_a_pass.setdefault(job.asked, []).append(each / job.budget)
+            if job.passes:
+                tried.append(each / job.passes)
         return costs
 
     def _cost(self, job: Job) -> Cost | None:
@@ -171,9 +175,10 @@ class _Calibration:
             opened = self._seconds(job)
             return None if opened is None else Cost(opened, 0.0, job.amount)
         few, most = _SIZES.get(job.stage) or (2, max(2, min(64, job.amount)))
-        times = job.perturbations / SMALL_PERTURBATIONS
+        cheap = job.small(few, SMALL_PERTURBATIONS)
+        times = _times(job, cheap)
         if times > 1:
-            part = self._warm(job.small(few, SMALL_PERTURBATIONS))
+            part = self._warm(cheap)
             if part is not None and part * times > 20 * _ENOUGH:  # all of them would take seconds
                 return Cost(0.0, part * times / few)
         first = self._warm(job.small(few))
@@ -207,6 +212,16 @@ class _Calibration:
             return None
         self._ran[job] = _seconds(outcome, self._device)
         return self._ran[job]
+
+
+def _times(job: Job, cheap: Job) -> float:
+    """How much more work a sample is for the job than for the cheaper one."""
+    if not job.passes:
+        return job.perturbations / SMALL_PERTURBATIONS
+    try:
+        return job.passes / cheap.passes
+    except ValueError:  # its budget does not suffice
+        return 1.0
 
 
 def _needs_of_all(job: Job) -> list[Job]:

@@ -120,13 +120,13 @@ class Job(ABC):
         return 1
 
     @property
-    def budget(self) -> int:
-        """Passes an image that an explain job may take; 0 where none are stated, and for all other jobs."""
+    def passes(self) -> int:
+        """Those for an image of an explain job with a budget, where its explainer states them; else 0."""
         return 0
 
     @property
     def asked(self) -> str:
-        """Name of all that decides what a pass of the network costs; empty for a job that explains nothing."""
+        """Name of what decides a pass's cost: the network and its images; empty for a job that explains nothing."""
         return ""
 
 

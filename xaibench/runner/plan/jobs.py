@@ -296,14 +296,15 @@ class ExplainJob(Job):
     @property
     def perturbations(self) -> int:
         """As the suite states it; of a budget so many of :data:`PASSES_OF_A_PERTURBATION`; else 1."""
-        if self.budget:
-            return -(-self.budget // PASSES_OF_A_PERTURBATION)
-        return int(self.explainer.parameters.get("n_samples", 1))
+        stated = self.explainer.parameters
+        if budget := stated.get("budget"):
+            return -(-int(budget) // PASSES_OF_A_PERTURBATION)
+        return int(stated.get("n_samples", 1))
 
     @property
-    def budget(self) -> int:
-        """See :attr:`Job.budget`."""
-        return int(self.explainer.parameters.get("budget", 0))
+    def passes(self) -> int:
+        """See :attr:`Job.passes`."""
+        return part_facts.passes_in_budget(self.explainer.use, self.explainer.parameters, self.data.image_shape)
 
     @property
     def asked(self) -> str:

@@ -82,6 +82,22 @@ def shared_fit(explainer: str, parameters: Mapping[str, Any]) -> str:
     return json.dumps([part.fit.__qualname__, stated], sort_keys=True) if deciding else ""
 
 
+@functools.cache
+def passes_in_budget(explainer: str, parameters: Frozen, shape: tuple[int, int, int]) -> int:
+    """Passes that it states for an image of that shape within its budget; 0 without a budget, or where none are stated.
+
+    Raises:
+        ValueError: If the budget does not suffice for any.
+    """
+    if "budget" not in parameters:
+        return 0
+    import torch
+
+    from xaibench.evaluation.apply import AppliedExplainer
+
+    return AppliedExplainer(explainer, parameters).passes_in_budget(torch.zeros(1, *shape)) or 0
+
+
 def metric_kind(metric: str) -> str:
     """What the metric is called with; one that says nothing of itself takes maps and masks."""
     return getattr(part_info("metric", metric), "kind", "ground-truth")

@@ -22,6 +22,7 @@ from xaibench.runner.plan.part_facts import (
     is_of_use,
     network_facts,
     part_info,
+    passes_in_budget,
     registry,
     takes_n_samples,
 )
@@ -94,13 +95,9 @@ def _check_explainer(part: NamedPart, suite: Suite) -> None:
 
 def _check_budget(part: NamedPart, dataset: str, cell: Cell, suite: Suite) -> None:
     """Refuse a budget that no image of the data set can be explained with."""
-    if "budget" not in part.parameters:
-        return
-    import torch
-
     shape = image_shape(dataset, Frozen.keywords(suite.data.parameters, cell.data))
     with _named(suite.origin.place(f"[explainers] {part.name}", "explainers", part.name), ("budget",)):
-        AppliedExplainer(part.use, part.parameters).check_budget(torch.zeros(1, *shape))
+        passes_in_budget(part.use, part.parameters, shape)
 
 
 def _check_metric(part: NamedPart, suite: Suite) -> None:
