@@ -59,7 +59,7 @@ among the methods at that budget and those whose cost is no choice. Differences 
 interval. Made by `python docs/generate/budget.py` from runs of these suites on two cores, with few samples, and where
 `--explainers` is stated with some of the methods, or without their largest budgets: a thousand passes of a network for
 photographs are half a minute of a core for each method and photograph, ten thousand some minutes. So of the photographs
-there are two runs, one with all methods at 100 passes, one with two of them at up to 1,000.
+there are two runs, one of a hundred at 100 passes, one of ten at up to 1,000; those that the network gets right count.
 """
 
 SECTION = """
