@@ -16,6 +16,7 @@ from papers import table
 
 from xaibench.report.read.run_results import RunResults, read_run
 from xaibench.runfolder.robust_rankings import AGREED, RobustRanking
+from xaibench.runfolder.tables import CELL
 
 PAGE = Path(__file__).parents[1] / "robust-rankings.md"
 WIDE = '<div class="wide" markdown>\n\n{}\n\n</div>'
@@ -42,13 +43,15 @@ and says so.
 
 *Insertion* on the baseline that *deletion* removes to is deletion in the opposite order: the least important pixels go
 first. That is how the order of the pixels is a setting below. A tau of 0 is what unrelated orders have, −1 the opposite
-order. Made by `python docs/generate/robust.py RUN`.
+order. Made by `python docs/generate/robust.py RUN`. The photographs are ten of those of
+[methods at equal cost](budget.md), the methods at 1,000 passes, or at what they cost where that is no choice.
 """
 
 
 def section(run: RunResults) -> str:
     some = next(iter(run.robustness.values()))
-    cells = f"{some.cells} cell{'s' * (some.cells != 1)}, {len(some.methods)} methods"
+    counted = run.scores[run.scores["correct"]].drop_duplicates([*CELL, "data_seed", "sample"])
+    cells = f"{some.cells} cell{'s' * (some.cells != 1)}, {len(counted)} images, {len(some.methods)} methods"
     parts = [f"\n## {run.title}\n\n{cells}.\n"]
     rows = [row for name, found in run.robustness.items() for row in rows_of(run.metrics[name].label, found)]
     heads = ["metric", "what differs", "the two settings that agree least", "tau", "95 % interval", "one order"]
