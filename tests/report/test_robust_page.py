@@ -20,7 +20,8 @@ def robust(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    sys.modules.pop("papers", None)
+    for name in ("papers", "page_sections"):
+        sys.modules.pop(name, None)
 
 
 def test_the_page_has_the_least_tau_of_each_parameter_and_who_is_first(robust, small_run):
@@ -28,10 +29,19 @@ def test_the_page_has_the_least_tau_of_each_parameter_and_who_is_first(robust, s
     found = rank_robustness(read_run(small_run), "emd_perf", settings)
     write_robust(small_run, found)
     run = read_run(small_run)
-    page = robust.page([run])
+    page = robust.section(run)
     tau = f"{found.tau[0, 1]:.2f}"
     assert f"| power | power=1 · power=2 | {'**' + tau + '**' if found.tau[0, 1] < 0.8 else tau} |" in page
     assert f"{found.low[1, 0]:.2f} to {found.high[1, 0]:.2f}" in page
     best = found.mean_ranks[1].argsort(kind="stable")[0]
     assert f"| power=2 | {run.explainers[found.methods[best]].label} ({found.mean_ranks[1].min():.1f})," in page
     assert "left out: guided_gradcam." in page
+
+
+def test_what_is_not_made_anew_stays(robust, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(robust.renewed(page, "# Title\n\nOld words.\n", ["\n## A\n\none\n", "\n## B\n\ntwo\n"]))
+    again = robust.renewed(page, "# Title\n\nNew words.\n", ["\n## C\n\nfour\n", "\n## A\n\nthree\n"])
+    assert again == "# Title\n\nNew words.\n\n## A\n\nthree\n\n## B\n\ntwo\n\n## C\n\nfour\n"
+    with pytest.raises(ValueError, match="the same heading: ## A, ## A"):
+        robust.renewed(page, "# Title\n", ["## A\n", "## A\n\nagain\n"])
