@@ -10,7 +10,9 @@ PACKAGES = ("xaibench", "xaibench.data", "xaibench.explainers", "xaibench.hub", 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_there(package):
     module = importlib.import_module(package)
-    assert all(getattr(module, name) is not None for name in module.__all__)
+    for name in module.__all__:
+        called = getattr(getattr(module, name), "__name__", name).rpartition(".")[2]
+        assert called in (name, "Literal"), "an entry that leads to something else"
     assert set(module.__all__) <= set(dir(module))
 
 

@@ -310,9 +310,6 @@ def test_unknown_names_and_parameters(cnn, images, targets):
         explain("lime", cnn, images, targets, n_sampls=10)
     with pytest.raises(TypeError, match=r"blend has no parameter 'depth'. Known: strength"):
         explain(blend, cnn, images, targets, depth=1)
-    with pytest.raises(AttributeError, match="has no attribute 'Salincy'") as caught:
-        _ = xaibench.explainers.Salincy
-    assert caught.value.name == "Salincy"
     with pytest.raises(TypeError, match="explainer: got int, expected a name"):
         explain(3, cnn, images, targets)
 

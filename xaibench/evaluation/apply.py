@@ -112,8 +112,6 @@ class AppliedExplainer:
         """The passes for such an image ``[1, C, H, W]``, where stated; a ValueError where its budget does not do."""
         from xaibench.explainers.budgets import passes_of, shares
 
-        if "budget" not in self._settings:
-            return None
         return passes_of(shares(self._part, self._settings["budget"], image)[0][1], image)
 
     def meet(self, model: nn.Module) -> None:

@@ -22,8 +22,10 @@ from xaibench.explainers.shared.interface import (
 )
 
 #: Class name -> where it lives, so that ``xaibench.explainers.RISE`` is imported when it is asked for.
-_TARGETS = (EXPLAINERS.target(name).removeprefix(f"{__name__}.").partition(":") for name in (*EXPLAINERS, "reliance"))
-_CLASSES = {name: module for module, _, name in _TARGETS}
+_CLASSES = {
+    name: module.removeprefix(f"{__name__}.")
+    for module, name in (EXPLAINERS.target(one).split(":") for one in (*EXPLAINERS, "reliance"))
+}
 
 __all__ = [
     "EXPLAINERS",

@@ -239,6 +239,13 @@ def test_a_damaged_result_is_left_out_with_its_reason(one, what, reason):
     assert set(board.results) == set(board.run.explainers) == {"saliency", "sobel"}
 
 
+def test_an_empty_file_of_images_is_damaged_also_beside_a_missing_one(one):
+    (one / "lime" / "tiny@00c0ffee" / "images.parquet").unlink()
+    (one / "saliency" / "tiny@00c0ffee" / "images.parquet").write_bytes(b"")
+    ((name, reason),) = [(found.name, found.reason) for found in read_results(one)[1]]
+    assert (name, "cannot be read" in reason) == ("saliency/tiny@00c0ffee", True)
+
+
 def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_path):
     xb.hub.write_board(one, tmp_path / "site")
     before = text(tmp_path / "site" / "index.html")

@@ -334,10 +334,3 @@ def test_bad_maps_are_refused(metric, maps, error, message):
         metric(maps)
     with pytest.raises(ValueError, match="reduction must be 'mean' or 'none', got 'max'"):
         metric(np.ones((2, 2)), reduction="max")
-
-
-def test_a_name_that_is_not_there_is_told_the_nearest():
-    with pytest.raises(AttributeError, match=r"module 'xaibench\.metrics' has no attribute 'preciison'") as caught:
-        _ = metrics.preciison
-    # From these two the interpreter adds: Did you mean: 'precision'?
-    assert (caught.value.name, caught.value.obj) == ("preciison", metrics)

@@ -248,11 +248,8 @@ class _Baselines:
         shared: One ``[1, C, H, W]`` where it is the same for all samples, however many there are; else None.
     """
 
-    def __init__(self, given: Tensor | None, images: Tensor) -> None:
-        self._images = images
-        self._given = None if given is None else given.expand(images.shape)
-        alike = given is not None and (given.ndim < images.ndim or len(given) == 1)
-        self.shared = self._given[:1] if alike and self._given is not None else None
+    def __init__(self, given: Tensor | None, images: Tensor, shared: Tensor | None = None) -> None:
+        self._given, self._images, self.shared = given, images, shared
 
     def __call__(self, group: slice) -> Tensor:
         return blurred(self._images[group]) if self._given is None else self._given[group]
@@ -277,7 +274,7 @@ def baselines_of(baseline: Baseline, images: Tensor) -> _Baselines:
         )
     given = torch.as_tensor(baseline).detach().to(images)
     try:
-        given.expand(images.shape)
+        expanded = given.expand(images.shape)
     except RuntimeError:
         raise ValueError(
             f"baseline must broadcast to the images, got {list(given.shape)} for images {list(images.shape)}. "
@@ -285,4 +282,5 @@ def baselines_of(baseline: Baseline, images: Tensor) -> _Baselines:
         ) from None
     if not given.isfinite().all():
         raise ValueError("baseline must be finite, got NaN or infinity.")
-    return _Baselines(given, images)
+    alike = given.ndim < images.ndim or len(given) == 1
+    return _Baselines(expanded, images, expanded[:1] if alike else None)

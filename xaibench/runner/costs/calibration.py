@@ -158,7 +158,7 @@ class _Calibration:
                     continue
             # What a score costs depends on the map: look at some of different explainers.
             some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if job.stage == "score" else jobs[:1]
-            found = [cost for job in some if (cost := self._cost(job)) is not None]
+            found = [cost for one in some if (cost := self._cost(one)) is not None]
             if not found:
                 continue
             fixed, each, units = (

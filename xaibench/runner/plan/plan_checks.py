@@ -95,6 +95,8 @@ def _check_explainer(part: NamedPart, suite: Suite) -> None:
 
 def _check_budget(part: NamedPart, dataset: str, cell: Cell, suite: Suite) -> None:
     """Refuse a budget that no image of the data set can be explained with."""
+    if "budget" not in part.parameters:
+        return
     shape = image_shape(dataset, Frozen.keywords(suite.data.parameters, cell.data))
     with _named(suite.origin.place(f"[explainers] {part.name}", "explainers", part.name), ("budget",)):
         passes_in_budget(part.use, part.parameters, shape)
