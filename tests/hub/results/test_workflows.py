@@ -46,6 +46,7 @@ def xaibench(tmp_path_factory, monkeypatch):
     (folder / "xaibench").write_text(f'#!/bin/sh\necho "$@" >> {said}\ncase "$*" in *bad*) exit 1;; esac\n')
     (folder / "xaibench").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("RUNNER_TEMP", "/temporary")
     return lambda: said.read_text().splitlines() if said.exists() else []
 
 
@@ -69,7 +70,9 @@ def test_results_of_one_method_are_found_and_checked(repository, xaibench):
     assert (repository / "folders.txt").read_text() == "results/rise/big@2\nresults/rise/tiny@1\n"
     subprocess.run(script(CHECK, "Check and verify"), cwd=repository, check=True)
     assert xaibench() == [
-        f"results {word} results/rise/{suite}" for suite in ("big@2", "tiny@1") for word in ("check", "verify")
+        f"results {said}"
+        for place in ("results/rise/big@2", "results/rise/tiny@1")
+        for said in (f"check {place}", f"verify {place} --work /temporary/again")
     ]
 
 
@@ -121,7 +124,9 @@ def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
         "mkdir verdicts", "mkdir verdicts; mv later results/rise/tiny@1/verification.json"
     )
     subprocess.run(["bash", "-e", "-c", text], cwd=repository, check=True)
-    assert xaibench() == ["results verify results/bad/tiny@1/", "results verify results/rise/tiny@1/"]
+    assert xaibench() == [
+        f"results verify results/{name}/tiny@1/ --work /temporary/again" for name in ("bad", "rise")
+    ]
     kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
     assert [str(path) for path in kept] == ["results/rise/tiny@1/verification.json"]
 
@@ -135,3 +140,11 @@ def test_what_runs_code_of_others_may_not_write():
         assert "secrets." not in yaml.safe_dump(steps)
     on = checks.get("on", checks.get(True))  # YAML 1.1 reads `on` as true
     assert list(on) == ["pull_request"]  # and not pull_request_target, which has secrets
+
+
+def test_trained_networks_are_kept_by_the_main_branch_and_serve_pull_requests():
+    (kept,) = [step for step in SITE["verify"]["steps"] if step.get("uses") == "actions/cache@v4"]
+    (taken,) = [step for step in CHECK if step.get("uses") == "actions/cache/restore@v4"]  # which saves nothing
+    assert kept["with"] == taken["with"]
+    assert kept["with"]["path"] == "${{ runner.temp }}/again/store/train"
+    assert not [step for step in CHECK if step.get("uses", "").startswith("actions/cache@")]
