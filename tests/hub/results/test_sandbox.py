@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from xaibench.hub.results import sandbox as module
+from xaibench.hub.results import sandbox_worker
 from xaibench.hub.results.sandbox import RefusedError, Sandbox, SandboxedProcess, SandboxError, bubblewrap
+from xaibench.hub.results.sandbox_worker import Watch
 
 #: What it does is said by the first pixel of the first image.
 METHOD = """
@@ -26,6 +28,10 @@ def acts(model, images, targets):
             open(SECRET).read()
         if what == 4:
             open("/usr/written-by-a-method", "w")
+        if what == 9:
+            os.rename(SECRET, SECRET + "2")
+        if what == 10:
+            os.symlink(SECRET, "/usr/linked-by-a-method")
     if what == 5:
         print("said aloud")
         return torch.full_like(images[:, 0], float("HF_TOKEN" in os.environ or "secret" in str(os.environ)))
@@ -92,11 +98,26 @@ def test_an_error_of_its_own_is_told(process):
         (2, "it loads the data set xai-tris/lin-white-8x8, whose masks are the answer"),
         (3, "it opens masks.safetensors of the run or the results"),
         (4, "it writes to /usr/written-by-a-method"),
+        (9, "it writes to .*masks.safetensors; only .* is its own"),
+        (10, "it writes to /usr/linked-by-a-method"),
     ],
 )
 def test_what_it_may_not_do_is_refused_though_it_hides_the_error(what, said, process):
     with pytest.raises(RefusedError, match=said):  # what was refused once stays refused
         _ask(process, what)
+
+
+def test_a_folder_is_not_another_whose_name_begins_alike(tmp_path):
+    watch = Watch([str(tmp_path / "run")], processes=False)
+    watch.on, watch.free = True, [str(tmp_path / "own")]
+    for allowed, mode in (("run-of-another/file", "r"), ("own/file", "w")):
+        watch("open", (str(tmp_path / allowed), mode, 0))
+    for refused, mode in (("run/file", "r"), ("own-of-another/file", "w")):
+        with pytest.raises(sandbox_worker.RefusedError):
+            watch("open", (str(tmp_path / refused), mode, 0))
+    with pytest.raises(sandbox_worker.RefusedError, match="writes to"):
+        watch("os.rename", (str(tmp_path / "own/file"), str(tmp_path / "elsewhere"), -1, -1))
+    watch("os.symlink", (str(tmp_path / "elsewhere"), str(tmp_path / "own/file"), -1))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,12 @@ from typing import Any, BinaryIO
 #: Events of Python's audit that a method has no business with, and what to say of each.
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty")
+#: Events of what is changed without being opened, and which of their arguments are the paths.
+_CHANGES = {
+    **dict.fromkeys(("os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), slice(1)),
+    **dict.fromkeys(("os.rename", "os.link"), slice(2)),
+    "os.symlink": slice(1, 2),
+}
 
 _READS_MASKS = "it reads the masks of the training samples, which are the answer"
 
@@ -52,8 +58,8 @@ class Watch:
     """
 
     def __init__(self, hidden: list[str], processes: bool) -> None:
-        self.hidden = tuple(str(Path(one).resolve()) for one in hidden)
-        self.free = (tempfile.gettempdir(), os.devnull)
+        self.hidden = [str(Path(one).resolve()) for one in hidden]
+        self.free = [os.path.realpath(tempfile.gettempdir()), os.devnull]
         self.processes = processes
         self.refused: list[str] = []
         self.on = False
@@ -80,16 +86,27 @@ class Watch:
             self.refuse(f"it loads the data set {arguments[0]}, whose masks are the answer")
         if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
             self._check_file(os.fsdecode(arguments[0]), arguments[1], arguments[2])
+        for changed in arguments[_CHANGES.get(event, slice(0))]:
+            if isinstance(changed, str | bytes | os.PathLike):
+                self._check_change(os.path.realpath(os.fsdecode(changed)))
 
     def _check_file(self, name: str, mode: Any, flags: Any) -> None:
         path = os.path.realpath(name)
-        if path.startswith(self.hidden):
+        if _within(path, self.hidden):
             self.refuse(f"it opens {Path(path).name} of the run or the results, which hold the answers")
         writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
             isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         )
-        if writes and not path.startswith(self.free):
+        if writes:
+            self._check_change(path)
+
+    def _check_change(self, path: str) -> None:
+        if _within(path, self.hidden) or not _within(path, self.free):
             self.refuse(f"it writes to {path}; only {self.free[0]} is its own")
+
+
+def _within(path: str, folders: list[str]) -> bool:
+    return any(path == one or path.startswith(one + os.sep) for one in folders)
 
 
 class Worker:

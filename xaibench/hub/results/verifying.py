@@ -177,6 +177,7 @@ def scores_again(
     entry = tomllib.loads(text)["explainers"][manifest.method.name]
     parameters = {name: value for name, value in entry.items() if name != "use"}
     output = tomllib.loads(text).get("explaining", {}).get("output", "")
+    store = run_settings.get("store")  # which holds the masks, and need not lie in the run
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
         code = ""
         if (folder / METHOD).is_dir():  # out of what is hidden: its own code is its to read
@@ -187,7 +188,7 @@ def scores_again(
             json.dumps(parameters),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
-            hidden=tuple(str(one.resolve()) for one in (folder.parent.parent, base)),
+            hidden=tuple(str(Path(one).resolve()) for one in (folder.parent.parent, base, store) if one),
             **limits,
         )
         settings = json.dumps(asdict(sandbox))
