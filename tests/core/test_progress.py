@@ -1,6 +1,7 @@
 """What is said of how far something has come: to whom, when, and what to do where it takes long."""
 
 import io
+import re
 import sys
 import time
 import warnings
@@ -117,6 +118,36 @@ def test_the_first_of_many_steps_promise_nothing(capsys, at_once):
     assert second == "score: 13 of 156 jobs, about 9 min 32 s left"
 
 
+def test_what_is_left_goes_by_the_work_where_steps_are_not_alike(capsys, at_once):
+    clock = [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic", lambda: clock[0])
+        with Progress("train", 30, "job") as progress:
+            for seconds, steps, share in [(1.0, 6, 0.0), (60.0, 1, 0.01), (600.0, 3, 0.5), (1200.0, 20, 1.0)]:
+                clock[0] = seconds
+                progress.advance(steps, share)
+    assert capsys.readouterr().err.splitlines() == [
+        "train: 6 of 30 jobs in 1 s",  # found, as an earlier run had left them
+        "train: 7 of 30 jobs, about 1 h 39 min left",
+        "train: 10 of 30 jobs, about 10 min 0 s left",
+        "train: 30 jobs in 20 min 0 s",
+    ]
+
+
+def test_so_does_a_bar(at_once, monkeypatch):
+    terminal = at_a_terminal(monkeypatch)
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with Progress("train", 30, "job", options={"mininterval": 0, "miniters": 1}) as progress:
+        for seconds, steps, share in [(60.0, 6, 0.0), (120.0, 1, 0.25), (480.0, 23, 1.0)]:
+            clock[0] = seconds
+            progress.advance(steps, share)
+    drawn = terminal.getvalue()
+    assert re.search(r" 6/30 \[\d\d:\d\d<\?\]", drawn)  # what went by is of tqdm's own clock
+    assert re.search(r" 7/30 \[\d\d:\d\d<06:00\]", drawn)
+    assert "30/30" in drawn
+
+
 def test_what_nobody_can_count_is_still_shown(capsys, at_once):
     with Progress("mine", None, "row") as progress:
         progress.advance(7)
@@ -137,7 +168,7 @@ def test_the_time_of_a_stage_is_its_own(monkeypatch, capsys):
         ]:
             clock[0] += seconds
             if stage:
-                show(stage, done, 2)
+                show(stage, done, 2, done / 2)
     said = capsys.readouterr().err.splitlines()
     assert "data: 2 jobs in 1 min 20 s" in said
     assert "train: 2 jobs in 3 min 40 s" in said

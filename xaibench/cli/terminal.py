@@ -52,20 +52,20 @@ def print_table(table: pd.DataFrame) -> None:
 
 
 @contextlib.contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar a stage, on a terminal; a line now and then elsewhere.
+def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
+    """One bar a stage, on a terminal; a line now and then elsewhere. Called as :func:`xaibench.runner.run` does.
 
     A stage's time runs from when the stage before it had its first result, which its own first job needs, to its last.
     """
     bars: dict[str, Progress] = {}
     begun = time.monotonic()
 
-    def show(stage: str, done: int, total: int) -> None:
+    def show(stage: str, done: int, total: int, share: float) -> None:
         nonlocal begun
         if stage not in bars:
             bars[stage] = Progress(f"{stage:>8}", total, "job", since=begun, line=len(bars), stays=True)
             begun = time.monotonic()
-        bars[stage].advance(done - bars[stage].done)
+        bars[stage].advance(done - bars[stage].done, share)
         if done == total:
             bars[stage].close()
 

@@ -75,6 +75,7 @@ class Progress:
         options: dict[str, Any] | None = None,
     ) -> None:
         self.what, self.unit, self.done = what, unit, 0
+        self._share: float | None = None
         self._total, self._advice = total, advice
         self._shown = shown and os.environ.get("TQDM_DISABLE", "") in ("", "0")
         self._bar: tqdm[Any] | None = None
@@ -84,9 +85,16 @@ class Progress:
         self._lock, self._timer = threading.RLock(), threading.Timer(SOON, self.advance, (0,))
         self._timer.daemon = True
 
-    def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+    def advance(self, count: int = 1, share: float | None = None) -> None:
+        """So many more are done.
+
+        Args:
+            count: How many.
+            share: Of the work, where steps are not alike: what is done of it by now, 0 to 1. Of a share of 0 nothing
+                is said of the time left.
+        """
         self.done += count
+        self._share = share
         now = time.monotonic()
         if not self._shown or now - self._start < SOON:
             return
@@ -117,17 +125,28 @@ class Progress:
 
             self._bar = tqdm(total=self.total, desc=self.what, **self._options)
             self._bar.start_t -= now - self._start
+        if self._share is not None:  # tqdm reckons by count
+            left = self._left(now - self._start, self.total)
+            said = "?" if left is None else self._bar.format_interval(left)
+            self._bar.bar_format = f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} [{{elapsed}}<{said}]"
         self._bar.update(self.done - self._bar.n)
 
     def _line(self, seconds: float, total: int | None) -> None:
         self._said = True
-        if total and max(1, min(total // 20, FEWEST)) <= self.done < total:
-            left = duration(seconds / self.done * (total - self.done))
-            said = f"{self.done} of {total} {self.unit}s, about {left} left"
+        if (left := self._left(seconds, total)) is not None:
+            said = f"{self.done} of {total} {self.unit}s, about {duration(left)} left"
         else:
             of = f" of {total}" if total and self.done < total else ""
             said = f"{self.done}{of} {self.unit}s in {duration(seconds)}"
         print(f"{self.what.strip()}: {said}", file=sys.stderr, flush=True)
+
+    def _left(self, seconds: float, total: int | None) -> float | None:
+        """Seconds that the others will take; None where there is no saying, or nothing left."""
+        if not total or self.done >= total:
+            return None
+        if self._share is not None:
+            return seconds * (1 - self._share) / self._share if self._share else None
+        return seconds / self.done * (total - self.done) if self.done >= max(1, min(total // 20, FEWEST)) else None
 
     def _warn(self, seconds: float, total: int | None) -> None:
         if self._warned or not self._advice or not total or seconds < 2 * SOON or seconds / self.done * total < LONG:

@@ -17,7 +17,8 @@ from xaibench.core.compute.host_work import available_cpus
 from xaibench.core.messages import unknown
 from xaibench.core.rich_results import html_table
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
-from xaibench.runner.costs.calibration import learn
+from xaibench.runner.costs.calibration import known_costs, learn
+from xaibench.runner.costs.work_done import WorkDone
 from xaibench.runner.engines.local_engines import Engine, Outcome, Processes, Serial
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.job_base import STAGES, Job, Stage
@@ -37,8 +38,9 @@ ENGINES = ("serial", "processes", "ray")
 
 _GET_RAY = 'pip install "xaibench[ray]".'
 
-#: Called with a stage, how many of its jobs are done, and how many there are.
-Progress = Callable[[Stage, int, int], None]
+#: Called with a stage, how many of its jobs are done, how many there are, and the share of its work that is done:
+#: between 0 and 1, by what jobs of the kind took in this run and earlier ones.
+Progress = Callable[[Stage, int, int, float], None]
 
 
 class ArgumentError(ValueError):
@@ -181,10 +183,18 @@ def run(
     with asked.opened() as opened, _sole_use(opened.folder):
         write_atomic(opened.folder / SUITE, opened.text.encode())
         with _engine(engine, opened.store, asked, address) as runner, Records(opened.folder) as records:
-            count = _counted(opened.plan, progress)
-            done = _compute(opened.plan, opened.store, opened.folder, runner, count, records.add)
-        if engine != "ray":  # whose machines are others
-            learn(records.outcomes, devices_of(asked.device)[0].partition(":")[0])
+            here = engine != "ray"  # whose machines are others: of them nothing is remembered
+            on = devices_of(asked.device)[0].partition(":")[0] if here else "ray"
+            work = WorkDone(opened.plan.jobs if progress else (), on, known_costs() if here else {})
+
+            def ended(outcome: Outcome) -> None:
+                work.ran(outcome)
+                records.add(outcome)
+
+            count = _counted(opened.plan, progress, work)
+            done = _compute(opened.plan, opened.store, opened.folder, runner, count, ended)
+        if here:
+            learn(records.outcomes, on)
         seconds = time.monotonic() - start
         if opened.published is not None:
             add_published(opened.published, opened.plan, opened.folder)
@@ -247,7 +257,7 @@ def _compute(
     return schedule
 
 
-def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:
+def _counted(plan: Plan, progress: Progress | None, work: WorkDone) -> Callable[[Job], None]:
     total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
     done: dict[Stage, int] = dict.fromkeys(STAGES, 0)
 
@@ -259,7 +269,8 @@ def _counted(plan: Plan, progress: Progress | None) -> Callable[[Job], None]:
         seen.add(job)
         done[job.stage] += 1
         if progress is not None:
-            progress(job.stage, done[job.stage], total[job.stage])
+            work.ended(job)
+            progress(job.stage, done[job.stage], total[job.stage], work.share(job.stage))
 
     return count
 

@@ -124,9 +124,7 @@ def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
         "mkdir verdicts", "mkdir verdicts; mv later results/rise/tiny@1/verification.json"
     )
     subprocess.run(["bash", "-e", "-c", text], cwd=repository, check=True)
-    assert xaibench() == [
-        f"results verify results/{name}/tiny@1/ --work /temporary/again" for name in ("bad", "rise")
-    ]
+    assert xaibench() == [f"results verify results/{name}/tiny@1/ --work /temporary/again" for name in ("bad", "rise")]
     kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
     assert [str(path) for path in kept] == ["results/rise/tiny@1/verification.json"]
 

@@ -129,7 +129,7 @@ def test_a_node_and_a_worker_lost_in_mid_run(parts, quiet_run, cluster, tmp_path
     done = []
     result = run(
         parts / "ray.toml", folder, engine="ray", address=cluster.address, device="cpu",
-        progress=lambda stage, count, total: done.append((stage, count, total)),
+        progress=lambda stage, count, total, share: done.append((stage, count, total)),
     )  # fmt: skip
     thread.join()
     assert result.failures == {}
