@@ -37,6 +37,7 @@ xaibench report runs/xai-tris-8x8   # tables, figures and page anew; nothing is 
     "results": """
 xaibench results check results                       # whole, unchanged, and possible?
 xaibench results verify results/mine/xai-tris-8x8@4bb02552   # run again in a sandbox, and compared
+xaibench results verify results --install --work again   # all of them, with what they import; networks are trained once
 xaibench results add runs/xai-tris-8x8 --out results   # a result for each method of a run
 xaibench results commit results winter --suite xai-tris-8x8 --deadline 2026-12-31 --secret ~/winter.json
 xaibench results reveal results ~/winter.json        # on the day after

@@ -30,6 +30,12 @@ _Work = Annotated[
 ]
 
 
+_Install = Annotated[
+    bool,
+    typer.Option("--install", help="Get the packages that a method needs, as wheels, for its sandbox alone."),
+]
+
+
 def _engine(workers: int | None) -> dict[str, Any]:
     """One worker is this process, which is warm after the first of many methods."""
     return {"engine": "serial"} if workers == 1 else {"workers": workers}
@@ -69,13 +75,14 @@ def verify(
     ] = False,
     workers: _Workers = None,
     device: _Device = "cpu",
+    install: _Install = False,
     work: _Work = None,
 ) -> None:
     """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
     with clear_errors(goes_on=work is not None):
         from xaibench.hub.results.pinned_code import check_commit
         from xaibench.hub.results.result_manifest import ResultError, find_results, read_manifest
-        from xaibench.hub.results.sandbox import kind_of_sandbox
+        from xaibench.hub.results.sandboxing.sandbox import kind_of_sandbox
         from xaibench.hub.results.verifying import verify
 
         if kind_of_sandbox() != "bubblewrap":
@@ -98,6 +105,7 @@ def verify(
                         datasets=names(datasets),
                         work=own,
                         device=device,
+                        install=install,
                         progress=progress,
                         **_engine(workers),
                         **store,
@@ -182,6 +190,7 @@ def fresh(
     memory: _Memory = 8,
     workers: _Workers = None,
     device: _Device = "cpu",
+    install: _Install = False,
     work: _Work = None,
 ) -> None:
     """Run every method on the fresh data of a round, each in its sandbox."""
@@ -189,4 +198,6 @@ def fresh(
         from xaibench.hub.results.fresh_runs import run_round
 
         limits = {"seconds": seconds, "memory_gb": memory}
-        run_round(folder, name, work=work, said=typer.echo, device=device, **limits, **_engine(workers))
+        run_round(
+            folder, name, work=work, said=typer.echo, device=device, install=install, **limits, **_engine(workers)
+        )

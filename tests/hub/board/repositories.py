@@ -29,6 +29,7 @@ def write_repository(
     about=None,
     drop=0.0,
     pictures=True,
+    codes=None,
 ) -> Path:
     """A result of each method on one suite, its metrics of two kinds of truth; ``drop`` is taken from every score."""
     scores = make_scores(samples, cells, seed=seed).assign(truth=lambda rows: rows["metric"].map(TRUTHS))
@@ -45,7 +46,9 @@ def write_repository(
             **{"name": name, "label": words["label"], "entry": name, **known, **(about or {}).get(name, {})}
         )
         of = SuiteVersion(suite, "Tiny suite", version)
-        manifest = Manifest(method, of, f"2026-0{1 + bool(round_name)}-01", {}, Code(), round_name)
+        manifest = Manifest(
+            method, of, f"2026-0{1 + bool(round_name)}-01", {}, (codes or {}).get(name, Code()), round_name
+        )
         mine = scores[scores["explainer"] == name].assign(explainer=method.name)
         cells_of = [dataclasses.replace(cell, explainers=(method.name,)) for cell in drawn.values()]
         write_result(folder, manifest, mine, parts, cells_of)

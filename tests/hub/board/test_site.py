@@ -16,7 +16,7 @@ from xaibench.hub import BoardError
 from xaibench.hub.board.result_reading import by_suite, read_results
 from xaibench.hub.board.site_writing import _entries
 from xaibench.hub.board.suite_boards import suite_board
-from xaibench.hub.results.result_manifest import ResultError, sum_of_manifest
+from xaibench.hub.results.result_manifest import Code, ResultError, sum_of_manifest
 from xaibench.report.numbers.suite_tests import pairs_over_cells
 
 VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96, "sandbox": "bubblewrap"}
@@ -25,9 +25,10 @@ VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 9
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """Two versions of a suite, and fresh seeds of the second, on which every score is lower."""
-    folder = write_repository(tmp_path_factory.mktemp("repository") / "results")
+    codes = {"lime": Code("0" * 64, "https://example.org/lime", "0123456", ("limes==1.0",))}
+    folder = write_repository(tmp_path_factory.mktemp("repository") / "results", codes=codes)
     write_repository(folder, version="01d01d00", methods=METHODS[:3], pictures=False)
-    write_repository(folder, round_name="spring", seed=1, drop=0.2, pictures=False)
+    write_repository(folder, round_name="spring", seed=1, drop=0.2, pictures=False, codes=codes)
     for name, newest in (("lime", True), ("saliency", False)):  # the second verdict is of another state of the result
         place = folder / name / "tiny@00c0ffee"
         words = VERIFIED | {"result": sum_of_manifest(place) if newest else "0" * 64}
@@ -106,6 +107,15 @@ def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
     card = text(site / "methods" / "lime.html")
     assert "bit-equal, 2026-02-02, 96 scores made again, in bubblewrap" in card
     assert re.search(r"<dt>Verified</dt><dd>1 of 7</dd>", text(site / "index.html"))
+
+
+def test_the_page_of_a_method_says_where_its_code_is_and_what_it_needs(site):
+    card = text(site / "methods" / "lime.html").partition('id="card"')[2]
+    assert "<dt>Source</dt><dd><code>https://example.org/lime</code> at <code>0123456</code></dd>" in card
+    assert "<dt>Needs</dt><dd><code>limes==1.0</code></dd>" in card
+    assert "<dt>Needs</dt>" not in text(site / "methods" / "saliency.html")
+    results = pd.read_parquet(site / "downloads" / "results.parquet")
+    assert set(results[results["method"] == "lime"]["requires"]) == {"limes==1.0", ""}
 
 
 def test_cost_is_said_in_passes_and_seconds(site, repository):

@@ -12,7 +12,7 @@ from hub.results.forging import rewritten
 from xaibench.hub.results import verifying
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import VERIFICATION, ResultError, read_verification
-from xaibench.hub.results.sandboxed_method import FittedSandboxedMethod
+from xaibench.hub.results.sandboxing.sandboxed_method import FittedSandboxedMethod
 from xaibench.hub.results.verifying import compared, verify
 from xaibench.runfolder.tables import SCORES
 

@@ -72,7 +72,7 @@ def test_results_of_one_method_are_found_and_checked(repository, xaibench):
     assert xaibench() == [
         f"results {said}"
         for place in ("results/rise/big@2", "results/rise/tiny@1")
-        for said in (f"check {place}", f"verify {place} --work /temporary/again")
+        for said in (f"check {place}", f"verify {place} --install --work /temporary/again")
     ]
 
 
@@ -124,7 +124,9 @@ def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
         "mkdir verdicts", "mkdir verdicts; mv later results/rise/tiny@1/verification.json"
     )
     subprocess.run(["bash", "-e", "-c", text], cwd=repository, check=True)
-    assert xaibench() == [f"results verify results/{name}/tiny@1/ --work /temporary/again" for name in ("bad", "rise")]
+    assert xaibench() == [
+        f"results verify results/{name}/tiny@1/ --install --work /temporary/again" for name in ("bad", "rise")
+    ]
     kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
     assert [str(path) for path in kept] == ["results/rise/tiny@1/verification.json"]
 

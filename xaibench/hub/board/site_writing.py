@@ -225,5 +225,5 @@ def _facts(result: Result) -> dict[str, object]:
         **{"submitted": manifest.submitted, "licence": method.licence, "authors": ", ".join(method.authors)},
         **{"homepage": method.homepage, "passes": method.passes, "citation": method.citation},
         **{"repository": manifest.code.repository, "commit": manifest.code.commit, "sha256": manifest.code.sha256},
-        **{"verified": result.verdict},
+        **{"requires": " ".join(manifest.code.requires), "verified": result.verdict},
     }

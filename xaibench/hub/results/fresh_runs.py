@@ -26,6 +26,7 @@ def run_round(
     seconds: float = 600.0,
     memory_gb: float = 8.0,
     work: str | Path | None = None,
+    install: bool = False,
     said: Callable[[str], None] = lambda line: None,
     **run_settings: Any,
 ) -> list[Path]:
@@ -37,6 +38,8 @@ def run_round(
         seconds: The longest that a method may take for one batch of images.
         memory_gb: The most memory that it may hold.
         work: Where the runs lie, one below the other's networks; default a temporary folder.
+        install: Whether packages that a method needs are installed for its sandbox, as in
+            :func:`xaibench.hub.results.verifying.verify`.
         said: Called with a line for each method.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -70,7 +73,7 @@ def run_round(
             try:
                 # One store for all: the data and networks of the round are made once.
                 shared = {"store": base / "store"} | run_settings
-                scores_again(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
+                scores_again(folder, manifest, own, limits=limits, suite_text=fresh, install=install, **shared)
             except ResultError as error:
                 said(str(error))
                 continue

@@ -21,7 +21,7 @@ def card_of(manifest: Manifest, folder: Path) -> str:
     head = {"pretty_name": f"{method.label} on {suite.title}", "tags": ["xaibench", suite.name]}
     if method.licence:
         head["license"] = method.licence
-    ran = read_environment(folder)
+    ran, needed = read_environment(folder), ", ".join(f"`{one}`" for one in manifest.code.requires)
     made = ", ".join(
         f"{name} {found}" for name, found in {"xaibench": ran.get("xaibench"), **ran.get("versions", {})}.items()
     )
@@ -35,8 +35,9 @@ def card_of(manifest: Manifest, folder: Path) -> str:
         + ". Means over the samples that the networks classify correctly, each cell counting once:",
         table(["metric", "better", "mean", "cells"], _means(folder)),
         f"Made with {made}, on {escape(str(ran.get('machine', {}).get('processor', 'a machine that is not known')))}.",
+        f"The method needs {needed}." if needed else "",
         "Whether the scores are those of the method is checked by running it again:",
-        fenced(f"xaibench results verify {manifest.folder}", "sh"),
+        fenced(f"xaibench results verify {manifest.folder}{' --install' * bool(needed)}", "sh"),
         "To cite it:",
         fenced(citation_of(manifest), "bibtex"),
     ]

@@ -88,11 +88,13 @@ class Code:
         sha256: Of the files below ``method``; empty for a listed explainer.
         repository: Where the source is developed.
         commit: Which state of it this is.
+        requires: Packages that it imports beside the library and what that needs, as ``name==version``.
     """
 
     sha256: str = ""
     repository: str = ""
     commit: str = ""
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def read_manifest(folder: Path) -> Manifest:
         SuiteVersion(**content["suite"]),
         content["submitted"],
         content["files"],
-        Code(**content["code"]),
+        Code(**content["code"] | {"requires": tuple(content["code"].get("requires", ()))}),
         content["round"],
     )
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 
+from xaibench.core.messages import listed
 from xaibench.evaluation.apply import AppliedExplainer, is_inapplicable
 from xaibench.hub.results.method_source import Source, importable, staged
 from xaibench.hub.results.result_manifest import Code, ResultError
 from xaibench.hub.results.run_splitting import results_of_run, slug
+from xaibench.hub.results.sandboxing.method_packages import imported_packages
 from xaibench.hub.results.suite_text import with_explainers
 from xaibench.runner.running import Progress, run
 from xaibench.runner.suites.suite_files import load_suite
@@ -81,6 +83,11 @@ def try_method(source: Source, parameters: Mapping[str, Any] | None = None, *, l
                 continue
             asked += 2 * len(images) + 1
             remarks += _remarks(source.entry, name, maps, again, alone)
+    if source.folder and (elsewhere := imported_packages(source.folder).elsewhere):
+        remarks.append(
+            f"it imports {listed(elsewhere)}, installed from a folder, a repository or a file, which others may not "
+            "get; what is part of the method belongs into its package"
+        )
     if not asked:
         raise ResultError(f"{source.entry} can treat no network: {'; '.join(refused.values())}")
     return Trial((time.monotonic() - start) / asked, refused, tuple(dict.fromkeys(remarks)))
@@ -191,7 +198,8 @@ def submit(
     }
     if not own:  # what the library says of its own stands, where nobody says otherwise
         about = {key: value for key, value in about.items() if value and (key != "label" or said.label)}
-    code = Code(repository=said.repository, commit=said.commit)
+    needed = imported_packages(source.folder).pinned if source.folder else ()
+    code = Code(repository=said.repository, commit=said.commit, requires=needed)
     with importable(source.folder):
         (folder,) = results_of_run(
             done.folder, repository, methods=[name], about={name: about}, source=source.folder, code=code

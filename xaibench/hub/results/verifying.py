@@ -17,7 +17,6 @@ import numpy as np
 from xaibench._version import __version__
 from xaibench.core.atomic_files import whole_file
 from xaibench.core.compute.device import resolve_device
-from xaibench.hub.results import sandboxed_method
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import (
     METHOD,
@@ -28,7 +27,9 @@ from xaibench.hub.results.result_manifest import (
     read_manifest,
     sum_of_manifest,
 )
-from xaibench.hub.results.sandbox import Sandbox, SandboxError, kind_of_sandbox
+from xaibench.hub.results.sandboxing import sandboxed_method
+from xaibench.hub.results.sandboxing.method_packages import provide
+from xaibench.hub.results.sandboxing.sandbox import Sandbox, SandboxError, kind_of_sandbox
 from xaibench.hub.results.submitting import without_secrets
 from xaibench.hub.results.suite_text import with_explainers
 from xaibench.runfolder.descriptions import SUITE
@@ -95,6 +96,7 @@ def verify(
     datasets: Sequence[str] | None = None,
     work: str | Path | None = None,
     device: str = "cpu",
+    install: bool = False,
     progress: Progress | None = None,
     **run_settings: Any,
 ) -> Verification:
@@ -110,6 +112,8 @@ def verify(
             temporary folder.
         device: Where networks learn and the method computes in its sandbox: ``"cpu"``, ``"auto"``, ``"cuda"``, ... What
             was made on a CPU is equal to the bit on a CPU alone.
+        install: Whether packages that the method needs and that are not here, or are in another version, are installed
+            for its sandbox alone; of wheels, which run nothing while they are. Needs the network.
         progress: Called as jobs end.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -134,6 +138,7 @@ def verify(
             datasets=datasets,
             limits={"seconds": seconds, "memory_gb": memory_gb},
             device=device,
+            install=install,
             progress=progress,
             **run_settings,
         )
@@ -152,6 +157,7 @@ def scores_again(
     limits: Mapping[str, Any],
     suite_text: str | None = None,
     device: str = "cpu",
+    install: bool = False,
     progress: Progress | None = None,
     **run_settings: Any,
 ) -> pd.DataFrame:
@@ -164,6 +170,7 @@ def scores_again(
         limits: ``seconds`` and ``memory_gb`` of the sandbox.
         suite_text: The suite as TOML; default the result's own.
         device: Where networks learn, and the method computes in its sandbox.
+        install: As in :func:`verify`.
         progress: Called as jobs end.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -185,6 +192,7 @@ def scores_again(
         sandbox = Sandbox(
             manifest.method.entry,
             code,
+            _packages(manifest, Path(apart) / "packages", install),
             json.dumps(parameters),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
@@ -205,6 +213,13 @@ def scores_again(
         raise ResultError(f"{manifest.method.name} is refused: {_reason(why)} (in {job}).")
     rows = SCORES.read(base / "run")
     return rows[rows["explainer"] == manifest.method.name]
+
+
+def _packages(manifest: Manifest, folder: Path, install: bool) -> str:
+    try:
+        return provide(manifest.code.requires, folder, install=install)
+    except ResultError as error:
+        raise ResultError(f"{manifest.method.name} is refused: {error}") from error
 
 
 def _fits(manifest: Manifest, settings: str) -> bool:

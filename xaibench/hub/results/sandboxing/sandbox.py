@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 #: The longest answer that is read: maps of a batch.
 _MOST_BYTES = 4 << 30
-#: Where the source of the method lies inside.
-_INSIDE = "/method"
+#: Where the source of the method lies inside, and what it imports beside.
+_INSIDE = ("/method", "/packages")
 
 
 class SandboxError(RuntimeError):
@@ -50,6 +50,7 @@ class Sandbox:
     Attributes:
         entry: The method: a listed explainer, or ``module:name``.
         source: The folder that ``module`` lies in; empty for what is installed.
+        packages: A folder with what it imports beside that, before what is installed; empty for none.
         parameters: Its own, as JSON.
         output: What of the model is explained; empty leaves it to the method.
         device: Where it computes; what it is asked about lies on the CPU on its way.
@@ -60,6 +61,7 @@ class Sandbox:
 
     entry: str
     source: str = ""
+    packages: str = ""
     parameters: str = "{}"
     output: str = ""
     device: str = "cpu"
@@ -94,15 +96,15 @@ class SandboxedProcess:
         self._killed = ""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         shut_in = bool(bubblewrap())
-        source = _INSIDE if shut_in and sandbox.source else sandbox.source
+        paths = [inside if shut_in else folder for folder, inside in _own_folders(sandbox)]
         settings = {
             **{name: asdict(sandbox)[name] for name in ("entry", "device", "hidden")},
-            "source": source or None,
+            "paths": paths,
             "parameters": json.loads(sandbox.parameters),
             "output": sandbox.output or None,
             "shut_in": shut_in,
         }
-        python = [sys.executable, "-P", "-m", "xaibench.hub.results.sandbox_worker", json.dumps(settings)]
+        python = [sys.executable, "-P", "-m", "xaibench.hub.results.sandboxing.sandbox_worker", json.dumps(settings)]
         command = [*_walls(sandbox, shut_in), *python]
         # A session of its own, so that it can be ended with all that it started.
         self._process = subprocess.Popen(
@@ -125,7 +127,7 @@ class SandboxedProcess:
         """Send a request, and wait for the answer.
 
         Args:
-            call: A method of :class:`xaibench.hub.results.sandbox_worker.Worker`.
+            call: A method of :class:`xaibench.hub.results.sandboxing.sandbox_worker.Worker`.
             **arguments: Its arguments.
 
         Returns:
@@ -248,11 +250,16 @@ def _walls(sandbox: Sandbox, shut_in: bool) -> Iterator[str]:
         yield from ("--ro-bind", folder, folder)
     package = str(Path(_packages()[0], "xaibench"))
     yield from ("--ro-bind", package, package)
-    if sandbox.source:
-        yield from ("--ro-bind", str(Path(sandbox.source).resolve()), _INSIDE)
+    for folder, inside in _own_folders(sandbox):
+        yield from ("--ro-bind", str(Path(folder).resolve()), inside)
     if sandbox.device != "cpu":
         for device in sorted(Path("/dev").glob("nvidia*")):
             yield from ("--dev-bind-try", str(device), str(device))
+
+
+def _own_folders(sandbox: Sandbox) -> list[tuple[str, str]]:
+    """What the method brings along, here and inside."""
+    return [pair for pair in zip((sandbox.source, sandbox.packages), _INSIDE, strict=True) if pair[0]]
 
 
 def _python() -> list[str]:

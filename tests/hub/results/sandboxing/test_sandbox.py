@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from xaibench.hub.results import sandbox as module
-from xaibench.hub.results import sandbox_worker
-from xaibench.hub.results.sandbox import RefusedError, Sandbox, SandboxedProcess, SandboxError, bubblewrap
-from xaibench.hub.results.sandbox_worker import Watch
+from xaibench.hub.results.sandboxing import sandbox as module
+from xaibench.hub.results.sandboxing import sandbox_worker
+from xaibench.hub.results.sandboxing.sandbox import RefusedError, Sandbox, SandboxedProcess, SandboxError, bubblewrap
+from xaibench.hub.results.sandboxing.sandbox_worker import Watch
 
 #: What it does is said by the first pixel of the first image.
 METHOD = """

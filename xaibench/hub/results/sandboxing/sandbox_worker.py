@@ -1,7 +1,7 @@
 """The other side of the sandbox: a process that holds a method and knows images, targets and networks, but no masks.
 
 It reads requests from its standard input and answers on what was its standard output; whatever the method prints goes
-to the log. Run as ``python -m xaibench.hub.results.sandbox_worker SETTINGS``.
+to the log. Run as ``python -m xaibench.hub.results.sandboxing.sandbox_worker SETTINGS``.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def main(settings: dict[str, Any]) -> None:
     """Answer requests until there are no more.
 
     Args:
-        settings: ``source`` (a folder on the path, or None), ``entry``, ``parameters``, ``output``, ``device``,
+        settings: ``paths`` (folders in front of the path), ``entry``, ``parameters``, ``output``, ``device``,
             ``hidden`` folders and whether this is ``shut_in``.
     """
     import torch
@@ -178,8 +178,7 @@ def main(settings: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     watch = Watch(settings["hidden"], processes=settings["shut_in"])
     sys.addaudithook(watch)
-    if settings["source"]:
-        sys.path.insert(0, settings["source"])
+    sys.path[:0] = settings["paths"]
     worker = Worker(settings, watch)
     for request in _requests(sys.stdin.buffer):
         call = getattr(worker, request.pop("call"))

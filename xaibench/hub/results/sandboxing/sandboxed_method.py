@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.hub.results.sandbox import Sandbox, SandboxedProcess, SandboxError
+from xaibench.hub.results.sandboxing.sandbox import Sandbox, SandboxedProcess, SandboxError
 
 #: The sandboxes of this process; one that was ended is started anew.
 _running: dict[str, SandboxedProcess] = {}
@@ -24,7 +24,7 @@ class SandboxedMethod:
     """Asks a method in its sandbox for maps.
 
     Attributes:
-        settings: The fields of a :class:`~xaibench.hub.results.sandbox.Sandbox`, as JSON.
+        settings: The fields of a :class:`~xaibench.hub.results.sandboxing.sandbox.Sandbox`, as JSON.
         seed: Handed on.
         number: Of a fit that lies in the sandbox; 0 for none.
     """

@@ -1,0 +1,169 @@
+"""What a method imports beside the library is found, stated, and there for its sandbox alone."""
+
+import importlib
+import shutil
+import sys
+import zipfile
+from importlib import metadata
+
+import pytest
+from hub.results.forging import rewritten
+
+from xaibench.hub.results.checking import check_result
+from xaibench.hub.results.result_manifest import ResultError, read_manifest
+from xaibench.hub.results.sandboxing import method_packages
+from xaibench.hub.results.sandboxing.method_packages import Packages, imported_packages, provide
+from xaibench.hub.results.submitting import Words, submit
+from xaibench.hub.results.verifying import verify
+
+CODE = """
+import json, os.path
+import torch, numpy.linalg
+import helper_of_mine
+from . import sibling
+from helping.inner import doubled
+try:
+    import not_there_at_all
+except ImportError:
+    pass
+
+
+def gxi(model, images, targets):
+    "Gradient times input, doubled."
+    images = images.clone().requires_grad_()
+    model(images).gather(1, targets[:, None]).sum().backward()
+    return doubled((images.grad * images).sum(1).detach())
+"""
+
+
+def wheel(folder, name, version, needs=""):
+    """A package of one module, as the index would have it."""
+    module = name.replace("-", "_")
+    info = f"{module}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{module}/__init__.py", f"version = {version!r}\n{f'import {needs}' if needs else ''}")
+        file.writestr(f"{module}/inner.py", "def doubled(maps):\n    return 2 * maps\n")
+        depends = f"Requires-Dist: {needs}\n" if needs else ""
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{depends}")
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "".join(f"{each},,\n" for each in file.namelist()))
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """A folder of wheels: `helping` in two versions, which needs `further`; and one that wants another torch."""
+    folder = tmp_path_factory.mktemp("index")
+    wheel(folder, "helping", "1.0", needs="further")
+    wheel(folder, "helping", "2.0", needs="further")
+    wheel(folder, "further", "3.0")
+    wheel(folder, "clashing", "1.0", needs="torch<1")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def alone(index, monkeypatch):
+    """No index but that one."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+
+
+@pytest.fixture
+def installed(index, tmp_path, monkeypatch):
+    """`helping` 1.0 and what it needs, as if they had been installed."""
+    place = tmp_path / "site"
+    for name in ("helping-1.0", "further-3.0"):
+        with zipfile.ZipFile(index / f"{name}-py3-none-any.whl") as file:
+            file.extractall(place)
+    monkeypatch.syspath_prepend(str(place))
+    importlib.invalidate_caches()
+    yield place
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("helping", "further")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def code(tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "mine.py").write_text(CODE)
+    (folder / "helper_of_mine.py").write_text("import broken (")  # says so when it is run
+    return folder
+
+
+def test_what_a_method_imports_is_found(code, installed):
+    assert imported_packages(code) == Packages(("helping==1.0",))
+    (installed / "helping-1.0.dist-info" / "direct_url.json").write_text('{"url": "file:///home/me/helping"}')
+    assert imported_packages(code) == Packages((), ("helping",)), "nobody else may get it"
+
+
+def test_what_the_library_needs_is_not_named():
+    brought = method_packages._brought_along()
+    assert {"xaibench", "torch", "numpy", "captum", "pot", "scipy"} <= brought
+    assert "pytest" not in brought, "of an extra"
+    assert "sympy" in brought, "which torch needs"
+
+
+def test_what_is_here_needs_no_folder(installed, tmp_path):
+    torch = metadata.version("torch").partition("+")[0]
+    assert provide(["helping==1.0", f"torch=={torch}", "torch==0.1"], tmp_path / "packages", install=False) == ""
+
+
+def test_what_is_not_here_is_an_error_and_another_version_a_warning(installed, tmp_path):
+    with pytest.raises(ResultError, match=r"^absent==1.0 is not installed here, .* --install gets the wheels"):
+        provide(["absent==1.0", "helping==2.0"], tmp_path / "packages", install=False)
+    with pytest.warns(UserWarning, match="made with helping==2.0; here is helping 1.0"):
+        assert provide(["helping==2.0"], tmp_path / "packages", install=False) == ""
+
+
+def test_wheels_are_unpacked_into_the_folder_and_nothing_that_is_here(tmp_path):
+    folder = provide(["helping==2.0"], tmp_path / "packages", install=True)
+    assert folder == str(tmp_path / "packages")
+    assert "version = '2.0'" in (tmp_path / "packages/helping/__init__.py").read_text()
+    assert (tmp_path / "packages/further/__init__.py").is_file(), "what it needs, too"
+    assert "helping" not in {one.name for one in metadata.distributions()}
+
+
+@pytest.mark.parametrize(
+    ("pin", "said"), [("absent==1.0", "absent==1.0"), ("clashing==1.0", "torch<1")], ids=["absent", "clashing"]
+)
+def test_what_cannot_be_installed_is_said(pin, said, tmp_path):
+    with pytest.raises(ResultError, match=rf"^{pin} cannot be installed beside what is here: ERROR") as told:
+        provide([pin], tmp_path / "packages", install=True)
+    assert said in str(told.value)
+
+
+def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, tmp_path, monkeypatch):
+    shutil.rmtree(code / "__pycache__", ignore_errors=True)
+    mine = tmp_path / "mine.py"
+    mine.write_text(CODE.replace("import helper_of_mine\n", "").replace("from . import sibling\n", ""))
+    settings = {"store": tmp_path / "store", "engine": "serial"}
+    result = submit(
+        f"{mine}:gxi", tiny, tmp_path / "results", words=Words(licence="mit"), work=tmp_path / "work", **settings
+    )
+    assert read_manifest(result).code.requires == ("helping==1.0",)
+    card = (result / "README.md").read_text()
+    assert "The method needs `helping==1.0`." in card
+    assert "--install" in card
+    assert check_result(result) == []
+    # As on a machine that has never heard of it.
+    shutil.rmtree(installed)
+    importlib.invalidate_caches()
+    with pytest.raises(ResultError, match=r"gxi is refused: helping==1.0 is not installed here"):
+        verify(result, work=tmp_path / "again", **settings)
+    found = verify(result, work=tmp_path / "again", install=True, **settings)
+    assert found.verdict == "bit-equal"
+
+
+def test_a_result_names_packages_by_name_and_version_alone(result):
+    manifest = result / "result.json"
+    for bad in ("evil @ https://example.org/evil.whl", "--index-url=https://example.org", "evil", "../evil==1"):
+        text = manifest.read_text()
+        manifest.write_text(text.replace('"requires": []', f'"requires": ["{bad}"]'))
+        (fault,) = check_result(result)
+        assert f"entry 0 of code.requires is '{bad}'" in fault
+        manifest.write_text(text)
+    manifest.write_text(manifest.read_text().replace('"requires": []', '"requires": ["good-one==1.0.post1"]'))
+    assert check_result(rewritten(result)) == []
