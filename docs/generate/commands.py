@@ -13,6 +13,7 @@ Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments
 EXAMPLES = {
     "board": """
 xaibench board results --out site          # the leaderboard of a results repository, as a static site
+xaibench board hf://ann/results            # of one that lies on the Hub
 xaibench board results --strict            # stops at a result that cannot be shown
 """,
     "compare": """

@@ -13,7 +13,10 @@ from xaibench.cli.terminal import clear_errors, hint
 
 @app.command()
 def board(
-    folder: Annotated[Path, typer.Argument(help="A results repository: METHOD/SUITE@VERSION below it.", metavar="DIR")],
+    folder: Annotated[
+        str,
+        typer.Argument(help="A results repository: METHOD/SUITE@VERSION below it; or hf://OWNER/NAME.", metavar="DIR"),
+    ],
     out: Annotated[Path, typer.Option(help="The site: a new folder, or one from before, which is replaced.")] = Path(
         "site"
     ),

@@ -42,19 +42,23 @@ def _engine(workers: int | None) -> dict[str, Any]:
 
 
 @results.command()
-def check(folder: Annotated[Path, typer.Argument(help="A results repository, or one result.")]) -> None:
+def check(
+    folder: Annotated[str, typer.Argument(help="A results repository, or one result; or hf://OWNER/NAME.")],
+) -> None:
     """See without running anything whether results are whole, unchanged, and could be what they say they are."""
     with clear_errors():
         from xaibench.hub.results.checking import check_result
         from xaibench.hub.results.result_manifest import find_results
+        from xaibench.hub.results.results_address import results_at
 
         bad = 0
-        for place in find_results(folder):
-            faults = check_result(place)
-            bad += bool(faults)
-            typer.echo(f"{alarm('refused') if faults else 'ok':7}  {place}")
-            for fault in faults:
-                typer.echo(f"         {fault}")
+        with results_at(folder) as repository:
+            for place in find_results(repository):
+                faults = check_result(place)
+                bad += bool(faults)
+                typer.echo(f"{alarm('refused') if faults else 'ok':7}  {place}")
+                for fault in faults:
+                    typer.echo(f"         {fault}")
         if bad:
             raise typer.Exit(1)
 

@@ -1,10 +1,16 @@
 """A tiny suite, a method that is not the library's, and its result."""
 
+import functools
 import shutil
 
 import pytest
+from generators.hub import hub  # noqa: F401
+from typer.testing import CliRunner
 
+from xaibench.cli import app
+from xaibench.hub.results import submitting
 from xaibench.hub.results.submitting import Words, submit
+from xaibench.runner.running import run
 
 SUITE = """
 name = "tiny"
@@ -69,3 +75,11 @@ def result(submitted, tmp_path):
     repository = submitted.parent.parent
     shutil.copytree(repository, tmp_path / "results")
     return tmp_path / "results" / submitted.relative_to(repository)
+
+
+@pytest.fixture
+def typed(monkeypatch, tmp_path):
+    """Types a command in an empty folder; its output and exit code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(submitting, "run", functools.partial(run, engine="serial"))
+    return functools.partial(CliRunner().invoke, app)

@@ -1,26 +1,14 @@
 """``xaibench submit`` and ``xaibench results``, as one types them."""
 
-import functools
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from xaibench.cli import app
-from xaibench.hub.results import submitting, verifying
+from xaibench.hub.results import verifying
 from xaibench.hub.results.result_manifest import find_results, read_manifest
 from xaibench.hub.results.verifying import Verification
-from xaibench.runner.running import run
 
 METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
-
-
-@pytest.fixture
-def typed(monkeypatch, tmp_path):
-    """Types a command in an empty folder; its output and exit code."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(submitting, "run", functools.partial(run, engine="serial"))
-    return functools.partial(CliRunner().invoke, app)
 
 
 def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, monkeypatch):

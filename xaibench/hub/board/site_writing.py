@@ -19,6 +19,7 @@ from xaibench.hub.board.result_reading import LeftOut, Result, SuiteKey, by_suit
 from xaibench.hub.board.site_files import BoardError, Site, SuiteEntry, whole_folder
 from xaibench.hub.board.suite_boards import SuiteBoard, suite_board
 from xaibench.hub.board.suite_page import CHOICE, OVERVIEW, TruthRow, extras, render_suite, truth_rows, write_tables
+from xaibench.hub.results.results_address import results_at
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.page_writing import file_names
 from xaibench.runfolder.sample_file import read_samples
@@ -56,7 +57,7 @@ def write_board(
     The same results make the same files. A site that is not built to its end leaves the earlier one as it was.
 
     Args:
-        repository: A folder with ``METHOD/SUITE@VERSION`` below it.
+        repository: A folder with ``METHOD/SUITE@VERSION`` below it, or ``"hf://owner/name"`` where one lies on the Hub.
         out: A new folder, or a site from before, which is replaced whole.
         strict: Whether a result that cannot be shown is an error; else it is left out, and named on the pages.
         title: Of the site.
@@ -68,21 +69,23 @@ def write_board(
 
     Raises:
         ResultError: If there are no results.
+        MissingDataError: If there is no such repository on the Hub, or the Hub cannot be reached.
         BoardError: If none of them can be shown, or ``strict`` and one of them cannot, or none is of the suite
             ``first``, or ``out`` is something else.
         OSError: If ``out`` cannot be written.
     """
-    repository, out = Path(repository), Path(out)
-    results, left_out = read_results(repository)
-    _complain(left_out, strict=strict)
-    if not results:
-        raise BoardError(f"{repository}: none of its results can be shown; the first: {left_out[0].reason}")
-    entries = _entries(results, first)
-    with whole_folder(out) as folder:
-        builder = _Builder(Site(folder, title, entries, _addresses(results), left_out), strict)
-        for group in _versions(results):
-            builder.add(group, progress)
-        builder.finish(results)
+    out = Path(out)
+    with results_at(repository) as place:
+        results, left_out = read_results(place)
+        _complain(left_out, strict=strict)
+        if not results:
+            raise BoardError(f"{repository}: none of its results can be shown; the first: {left_out[0].reason}")
+        entries = _entries(results, first)
+        with whole_folder(out) as folder:
+            builder = _Builder(Site(folder, title, entries, _addresses(results), left_out), strict)
+            for group in _versions(results):
+                builder.add(group, progress)
+            builder.finish(results)
     shown = builder.site
     return BuiltSite(out / "index.html", len(shown.suites), len(builder.methods), tuple(shown.left_out))
 

@@ -263,6 +263,11 @@ def find_results(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(file.parent for file in folder.glob(f"*/*/{MANIFEST}"))
     if not found:
+        if str(folder).startswith("hf:"):
+            raise ResultError(
+                f"{folder} lies on the Hub; expected a folder, as a verdict is written beside its result. Get it by "
+                "`hf download OWNER/NAME --repo-type dataset --local-dir results`."
+            )
         there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{MANIFEST} below it"
         raise ResultError(
             f"{folder} holds no results: {there}. `xaibench submit` and `xaibench results add` make them."
