@@ -99,6 +99,21 @@ def test_what_a_method_imports_is_found(code, installed):
     assert imported_packages(code) == Packages((), ("helping",)), "nobody else may get it"
 
 
+def test_of_packages_that_share_a_name_the_imported_one_is_found(code, tmp_path, monkeypatch):
+    for name in ("shared-one", "shared-other"):
+        info, inner = (
+            tmp_path / "site" / f"{name.replace('-', '_')}-1.0.dist-info",
+            f"shared/{name.partition('-')[2]}/__init__.py",
+        )
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "RECORD").write_text(f"{inner},,\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    for line in ("import shared.other.deep", "from shared import other", "from shared.other import some_function"):
+        (code / "mine.py").write_text(line)
+        assert imported_packages(code).pinned == ("shared-other==1.0",), line
+
+
 def test_what_the_library_needs_is_not_named():
     brought = method_packages._brought_along()
     assert {"xaibench", "torch", "numpy", "captum", "pot", "scipy"} <= brought

@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -48,11 +48,9 @@ def imported_packages(code: Path) -> Packages:
     Returns:
         Those that must be there beside the library.
     """
-    own = {path.stem for path in code.iterdir()}
-    modules = set(_imports(code)) - own - set(sys.stdlib_module_names) - {_SELF}
-    of_module = metadata.packages_distributions()
-    names = {_plain(name) for module in modules for name in of_module.get(module, ())[:1]} - _brought_along()
-    found = {name: metadata.distribution(name) for name in sorted(names)}
+    known = {path.stem for path in code.iterdir()} | set(sys.stdlib_module_names) | {_SELF}
+    modules = {module for module in _imports(code) if module.partition(".")[0] not in known}
+    found = {name: metadata.distribution(name) for name in sorted(_distributions(modules) - _brought_along())}
     direct = {name for name, one in found.items() if one.read_text(_DIRECT)}
     # What follows a plus is of one build, which the index need not have.
     pinned = (f"{name}=={one.version.partition('+')[0]}" for name, one in found.items() if name not in direct)
@@ -90,7 +88,7 @@ def provide(pinned: Sequence[str], folder: Path, *, install: bool) -> str:
 
 
 def _imports(code: Path) -> Iterator[str]:
-    """Names of the topmost packages; what is no Python says so when it is run."""
+    """Names of modules, and of what may be one; what is no Python says so when it is run."""
     for file in code.rglob("*.py"):
         try:
             tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -98,9 +96,26 @@ def _imports(code: Path) -> Iterator[str]:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
+                yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.module.partition(".")[0]
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _distributions(modules: Collection[str]) -> set[str]:
+    """The distributions that modules come from; several may share a topmost package, such as ``google``."""
+    of_package = {name: sorted(set(there)) for name, there in metadata.packages_distributions().items()}
+    found: set[str] = set()
+    for module in modules:
+        there = of_package.get(module.partition(".")[0], [])
+        found |= {_plain(name) for name in there if len(there) == 1 or _holds(name, module)}
+    return found
+
+
+def _holds(distribution: str, module: str) -> bool:
+    """Whether a module, or the one that it is a name of, is a file or folder of the distribution."""
+    folders = [module.replace(".", "/"), module.rpartition(".")[0].replace(".", "/")]
+    starts = tuple(start for folder in folders if "/" in folder for start in (f"{folder}/", f"{folder}.py"))
+    return any(file.as_posix().startswith(starts) for file in metadata.files(distribution) or ())
 
 
 @cache
