@@ -134,6 +134,18 @@ def test_what_is_left_goes_by_the_work_where_steps_are_not_alike(capsys, at_once
     ]
 
 
+def test_a_bar_that_is_drawn_again_keeps_the_share(monkeypatch):
+    terminal = at_a_terminal(monkeypatch)
+    monkeypatch.setattr(module, "SOON", 0.05)
+    with Progress("train", 30, "job", options={"mininterval": 0, "miniters": 1}) as progress:
+        progress.advance(6, 0.0)
+        end = time.monotonic() + 5
+        while "6/30" not in terminal.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    assert "6/30" in terminal.getvalue()
+    assert "job/s" not in terminal.getvalue().partition("6/30")[2]
+
+
 def test_so_does_a_bar(at_once, monkeypatch):
     terminal = at_a_terminal(monkeypatch)
     clock = [0.0]

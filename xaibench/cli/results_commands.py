@@ -43,7 +43,7 @@ def _engine(workers: int | None) -> dict[str, Any]:
 
 @results.command()
 def check(
-    folder: Annotated[str, typer.Argument(help="A results repository, or one result; or hf://OWNER/NAME.")],
+    folder: Annotated[str, typer.Argument(help="A results repository, or one result in it; or hf://OWNER/NAME.")],
 ) -> None:
     """See without running anything whether results are whole, unchanged, and could be what they say they are."""
     with clear_errors():
@@ -56,7 +56,7 @@ def check(
             for place in find_results(repository):
                 faults = check_result(place)
                 bad += bool(faults)
-                typer.echo(f"{alarm('refused') if faults else 'ok':7}  {place}")
+                typer.echo(f"{alarm('refused') if faults else 'ok':7}  {Path(folder) / place.relative_to(repository)}")
                 for fault in faults:
                     typer.echo(f"         {fault}")
         if bad:
@@ -94,7 +94,9 @@ def verify(
                 hint("Without bubblewrap (bwrap) the sandbox stops accidents, not adversaries: apt install bubblewrap.")
             )
         bad = 0
-        for place in find_results(folder):
+        places = find_results(folder)
+        runs = [] if work is None else [work / place.parent.name for place in places]
+        for place in places:
             own = None if work is None else work / place.parent.name / place.name
             store = {} if work is None else {"store": work / "store"}
             try:
@@ -110,6 +112,7 @@ def verify(
                         work=own,
                         device=device,
                         install=install,
+                        hidden=runs,
                         progress=progress,
                         **_engine(workers),
                         **store,

@@ -94,7 +94,7 @@ class Progress:
                 is said of the time left.
         """
         self.done += count
-        self._share = share
+        self._share = self._share if share is None else share
         now = time.monotonic()
         if not self._shown or now - self._start < SOON:
             return

@@ -1,5 +1,7 @@
 """A results repository on the Hub is looked at, and made into a site, as one in a folder is."""
 
+import re
+
 import pytest
 from generators.hub import Repo
 
@@ -34,14 +36,22 @@ def test_a_folder_is_itself_and_one_on_the_hub_a_copy(published, submitted, tmp_
 def test_it_is_checked_and_made_into_a_site(published, typed, tmp_path):
     said = typed(["results", "check", published])
     assert said.exit_code == 0, said.output
-    assert "ok       " in said.output
+    assert re.search(r"ok +hf:/+ann/results/gxi/tiny@\w{8}\n", said.output)
     said = typed(["board", published, "--out", "site"])
     assert said.exit_code == 0, said.output
     assert "1 method on 1 suite" in said.output
     assert (tmp_path / "site" / "methods" / "gxi.html").is_file()
 
 
+def test_one_without_results_is_called_by_its_address(hub, typed):
+    hub.repos["ann/empty"] = Repo(private=False)
+    for command in (["results", "check"], ["board"]):
+        said = typed([*command, "hf://ann/empty"])
+        assert said.exit_code == 2
+        assert "hf://ann/empty holds no results" in said.output
+
+
 def test_a_verdict_is_not_written_to_a_copy(published, typed):
     said = typed(["results", "verify", published])
     assert said.exit_code == 2
-    assert "hf download OWNER/NAME --repo-type dataset --local-dir results" in said.output
+    assert "hf download ann/results --repo-type dataset --local-dir results" in " ".join(said.output.split())

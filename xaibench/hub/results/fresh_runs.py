@@ -56,6 +56,7 @@ def run_round(
     drawn, found = rounds[name], list[Path]()
     with tempfile.TemporaryDirectory(prefix="xaibench-round-") as temporary, without_secrets():
         base = Path(work) if work else Path(temporary)
+        runs = [base / folder.parent.name for folder in find_results(place)]
         for folder in find_results(place):
             manifest = read_manifest(folder)
             if manifest.suite.name != drawn.suite or manifest.round:
@@ -72,8 +73,8 @@ def run_round(
             limits = {"seconds": seconds, "memory_gb": memory_gb}
             try:
                 # One store for all: the data and networks of the round are made once.
-                shared = {"store": base / "store"} | run_settings
-                scores_again(folder, manifest, own, limits=limits, suite_text=fresh, install=install, **shared)
+                shared: dict[str, Any] = {"store": base / "store", "install": install, "hidden": runs} | run_settings
+                scores_again(folder, manifest, own, limits=limits, suite_text=fresh, **shared)
             except ResultError as error:
                 said(str(error))
                 continue

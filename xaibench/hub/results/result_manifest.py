@@ -264,9 +264,10 @@ def find_results(folder: Path) -> list[Path]:
     found = sorted(file.parent for file in folder.glob(f"*/*/{MANIFEST}"))
     if not found:
         if str(folder).startswith("hf:"):
+            repository = "/".join(folder.parts[1:3])  # a path has one slash where the address has two
             raise ResultError(
-                f"{folder} lies on the Hub; expected a folder, as a verdict is written beside its result. Get it by "
-                "`hf download OWNER/NAME --repo-type dataset --local-dir results`."
+                f"{repository} lies on the Hub; expected a folder, as a verdict is written beside its result. Get it "
+                f"by `hf download {repository} --repo-type dataset --local-dir results`."
             )
         there = "no such folder" if not folder.is_dir() else f"no METHOD/SUITE@VERSION/{MANIFEST} below it"
         raise ResultError(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xaibench.data.exchange.hub_sets import HubAddress, download
+from xaibench.hub.results.result_manifest import ResultError
 
 
 @contextlib.contextmanager
@@ -33,4 +34,8 @@ def results_at(address: str | os.PathLike[str]) -> Iterator[Path]:
     kept = download(HubAddress.parse(str(address)), ["*"])
     with tempfile.TemporaryDirectory(prefix="xaibench-results-") as place:
         # Its files are links into a cache, and a result has none.
-        yield Path(shutil.copytree(kept, Path(place) / "results"))
+        copy = Path(shutil.copytree(kept, Path(place) / "results"))
+        try:
+            yield copy
+        except ResultError as error:  # who gave an address knows no copy
+            raise ResultError(str(error).replace(str(copy), str(address))) from error

@@ -97,6 +97,7 @@ def verify(
     work: str | Path | None = None,
     device: str = "cpu",
     install: bool = False,
+    hidden: Sequence[str | Path] = (),
     progress: Progress | None = None,
     **run_settings: Any,
 ) -> Verification:
@@ -114,6 +115,7 @@ def verify(
             was made on a CPU is equal to the bit on a CPU alone.
         install: Whether packages that the method needs and that are not here, or are in another version, are installed
             for its sandbox alone; of wheels, which run nothing while they are. Needs the network.
+        hidden: Folders whose files the method must not read, beside the results, ``work`` and the store: of other runs.
         progress: Called as jobs end.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -139,6 +141,7 @@ def verify(
             limits={"seconds": seconds, "memory_gb": memory_gb},
             device=device,
             install=install,
+            hidden=hidden,
             progress=progress,
             **run_settings,
         )
@@ -158,6 +161,7 @@ def scores_again(
     suite_text: str | None = None,
     device: str = "cpu",
     install: bool = False,
+    hidden: Sequence[str | Path] = (),
     progress: Progress | None = None,
     **run_settings: Any,
 ) -> pd.DataFrame:
@@ -171,6 +175,7 @@ def scores_again(
         suite_text: The suite as TOML; default the result's own.
         device: Where networks learn, and the method computes in its sandbox.
         install: As in :func:`verify`.
+        hidden: Likewise.
         progress: Called as jobs end.
         **run_settings: As :func:`xaibench.runner.run` takes them.
 
@@ -196,7 +201,7 @@ def scores_again(
             json.dumps(parameters),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
-            hidden=tuple(str(Path(one).resolve()) for one in (folder.parent.parent, base, store) if one),
+            hidden=tuple(str(Path(one).resolve()) for one in (folder.parent.parent, base, store, *hidden) if one),
             **limits,
         )
         settings = json.dumps(asdict(sandbox))

@@ -97,21 +97,34 @@ def test_what_a_method_imports_is_found(code, installed):
     assert imported_packages(code) == Packages(("helping==1.0",))
     (installed / "helping-1.0.dist-info" / "direct_url.json").write_text('{"url": "file:///home/me/helping"}')
     assert imported_packages(code) == Packages((), ("helping",)), "nobody else may get it"
+    (installed / "helping-1.0.dist-info" / "INSTALLER").write_text("conda\n")
+    assert imported_packages(code) == Packages(("helping==1.0",)), "which leaves that file in every package"
+
+
+def install_as_if(site, name, version, *files):
+    """What an installer leaves of a package."""
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
 
 
 def test_of_packages_that_share_a_name_the_imported_one_is_found(code, tmp_path, monkeypatch):
-    for name in ("shared-one", "shared-other"):
-        info, inner = (
-            tmp_path / "site" / f"{name.replace('-', '_')}-1.0.dist-info",
-            f"shared/{name.partition('-')[2]}/__init__.py",
-        )
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "RECORD").write_text(f"{inner},,\n")
+    for name in ("one", "other", "others"):
+        install_as_if(tmp_path / "site", f"shared-{name}", "1.0", f"shared/of/{name}/__init__.py")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    for line in ("import shared.other.deep", "from shared import other", "from shared.other import some_function"):
+    for line in ("import shared.of.other.deep", "from shared.of import other", "from shared.of.other import some"):
         (code / "mine.py").write_text(line)
         assert imported_packages(code).pinned == ("shared-other==1.0",), line
+
+
+def test_of_packages_that_are_the_same_both_are_found(code, tmp_path, monkeypatch):
+    for name in ("seen", "seen-headless"):
+        install_as_if(tmp_path / "site", name, "1.0", "seen/__init__.py", "seen/dark.so")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    for line in ("import seen", "from seen import dark", "from seen import what_is_made_on_import"):
+        (code / "mine.py").write_text(line)
+        assert imported_packages(code).pinned == ("seen==1.0", "seen-headless==1.0"), line
 
 
 def test_what_the_library_needs_is_not_named():
@@ -119,6 +132,7 @@ def test_what_the_library_needs_is_not_named():
     assert {"xaibench", "torch", "numpy", "captum", "pot", "scipy"} <= brought
     assert "pytest" not in brought, "of an extra"
     assert "sympy" in brought, "which torch needs"
+    assert "exceptiongroup" not in brought, "of older Pythons"
 
 
 def test_what_is_here_needs_no_folder(installed, tmp_path):
@@ -148,6 +162,22 @@ def test_what_cannot_be_installed_is_said(pin, said, tmp_path):
     with pytest.raises(ResultError, match=rf"^{pin} cannot be installed beside what is here: ERROR") as told:
         provide([pin], tmp_path / "packages", install=True)
     assert said in str(told.value)
+
+
+def test_what_lies_in_the_present_folder_is_not_taken_for_pip(tmp_path, monkeypatch):
+    (tmp_path / "here" / "pip").mkdir(parents=True)
+    (tmp_path / "here" / "pip" / "__init__.py").write_text("")
+    (tmp_path / "here" / "pip" / "__main__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ResultError, match="No matching distribution"):
+        provide(["absent==1.0"], tmp_path / "packages", install=True)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_search_without_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(method_packages, "_MOST_SECONDS", 0.01)
+    with pytest.raises(ResultError, match=r"helping==2.0 cannot be installed .* it took more than 0.01 s"):
+        provide(["helping==2.0"], tmp_path / "packages", install=True)
 
 
 def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A method in its sandbox: what it may not do is refused with its reason, even if it hides the error."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from xaibench.hub.results.sandboxing.sandbox_worker import Watch
 
 #: What it does is said by the first pixel of the first image.
 METHOD = """
-import contextlib, os, socket, subprocess, sys, time
+import contextlib, os, shutil, socket, subprocess, sys, tempfile, time
 import torch
 
 def acts(model, images, targets):
@@ -41,6 +42,14 @@ def acts(model, images, targets):
         hoard = [torch.ones(1 << 28) for _ in range(64)]
     if what == 8:
         time.sleep(600)
+    if what == 11:
+        with tempfile.TemporaryDirectory() as own:
+            os.mkdir(os.path.join(own, "inner"))
+            for name in ("inner/file", "file"):
+                with open(os.path.join(own, name), "w") as stream:
+                    stream.write("its own")
+    if what == 12:
+        shutil.rmtree(os.path.dirname(SECRET), ignore_errors=True)
     return images[:, 0] + 0 * len(model(images))
 """
 
@@ -84,6 +93,7 @@ def _ask(process, what, seconds=120.0):
 def test_maps_are_those_of_explain(process):
     assert torch.from_numpy(_ask(process, 0)).equal(torch.zeros(2, 2, 2))
     assert _ask(process, 5).max() == 0, "it sees no token"
+    assert len(_ask(process, 11)) == 2, "folders of its own come and go"
 
 
 def test_an_error_of_its_own_is_told(process):
@@ -100,6 +110,7 @@ def test_an_error_of_its_own_is_told(process):
         (4, "it writes to /usr/written-by-a-method"),
         (9, "it writes to .*masks.safetensors; only .* is its own"),
         (10, "it writes to /usr/linked-by-a-method"),
+        (12, "it writes to .*hidden; only .* is its own"),
     ],
 )
 def test_what_it_may_not_do_is_refused_though_it_hides_the_error(what, said, process):
@@ -118,6 +129,25 @@ def test_a_folder_is_not_another_whose_name_begins_alike(tmp_path):
     with pytest.raises(sandbox_worker.RefusedError, match="writes to"):
         watch("os.rename", (str(tmp_path / "own/file"), str(tmp_path / "elsewhere"), -1, -1))
     watch("os.symlink", (str(tmp_path / "elsewhere"), str(tmp_path / "own/file"), -1))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not say which folder is open")
+def test_a_name_below_an_open_folder_is_of_that_folder(tmp_path):
+    """So does shutil.rmtree remove what is in a folder."""
+    watch = Watch([], processes=False)
+    watch.on, watch.free = True, [str(tmp_path / "own")]
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+    own, other = (os.open(tmp_path / name, os.O_RDONLY) for name in ("own", "other"))
+    try:
+        watch("os.remove", ("file", own))
+        with pytest.raises(sandbox_worker.RefusedError, match="other/file"):
+            watch("os.remove", ("file", other))
+        with pytest.raises(sandbox_worker.RefusedError, match="other/file"):
+            watch("os.rename", ("file", "file", own, other))
+    finally:
+        os.close(own)
+        os.close(other)
 
 
 @pytest.mark.parametrize(

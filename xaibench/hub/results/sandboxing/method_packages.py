@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -16,12 +15,18 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from xaibench.core.messages import listed, warn_caller
 from xaibench.hub.results.result_manifest import ResultError
 
-#: Where a package comes from that the index of packages need not have: a folder, a repository, a file.
+#: Where a package comes from that the index of packages need not have: a folder, a repository, a file. Conda leaves it
+#: in every package that it has built.
 _DIRECT = "direct_url.json"
 _SELF = "xaibench"
+#: How long pip may look for packages, and load them.
+_MOST_SECONDS = 1800
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def imported_packages(code: Path) -> Packages:
     known = {path.stem for path in code.iterdir()} | set(sys.stdlib_module_names) | {_SELF}
     modules = {module for module in _imports(code) if module.partition(".")[0] not in known}
     found = {name: metadata.distribution(name) for name in sorted(_distributions(modules) - _brought_along())}
-    direct = {name for name, one in found.items() if one.read_text(_DIRECT)}
+    direct = {name for name, one in found.items() if one.read_text(_DIRECT) and _installer(one) != "conda"}
     # What follows a plus is of one build, which the index need not have.
     pinned = (f"{name}=={one.version.partition('+')[0]}" for name, one in found.items() if name not in direct)
     return Packages(tuple(pinned), tuple(sorted(direct)))
@@ -107,14 +112,20 @@ def _distributions(modules: Collection[str]) -> set[str]:
     found: set[str] = set()
     for module in modules:
         there = of_package.get(module.partition(".")[0], [])
-        found |= {_plain(name) for name in there if len(there) == 1 or _holds(name, module)}
+        found |= {_plain(name) for name in (_holders(module, there) if len(there) > 1 else there)}
     return found
 
 
-def _holds(distribution: str, module: str) -> bool:
-    """Whether a module, or the one that it is a name of, is a file or folder of the distribution."""
-    folders = [module.replace(".", "/"), module.rpartition(".")[0].replace(".", "/")]
-    starts = tuple(start for folder in folders if "/" in folder for start in (f"{folder}/", f"{folder}.py"))
+def _holders(module: str, distributions: Sequence[str]) -> list[str]:
+    """Those with the module, or else with what it is a name of, or else with its topmost package."""
+    for name in (module, module.rpartition(".")[0], module.partition(".")[0]):
+        place = name.replace(".", "/")
+        if found := [one for one in distributions if name and _has(one, (f"{place}/", f"{place}."))]:
+            return found
+    return []
+
+
+def _has(distribution: str, starts: tuple[str, str]) -> bool:
     return any(file.as_posix().startswith(starts) for file in metadata.files(distribution) or ())
 
 
@@ -132,19 +143,23 @@ def _brought_along() -> frozenset[str]:
             needed = metadata.requires(name) or ()
         except metadata.PackageNotFoundError:  # of another system or Python; or the library as a bare folder
             continue
-        left += [_plain(one) for one in needed if "extra ==" not in one.replace("'", '"')]
+        wanted = [Requirement(one) for one in needed]
+        left += [_plain(one.name) for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
     return frozenset(found)
 
 
-def _plain(requirement: str) -> str:
-    """The name in a requirement, as the index writes it.
+def _plain(name: str) -> str:
+    """A name as the index writes it.
 
     Example:
-        >>> _plain("Efficient.Net_Lite>=0.1; python_version<'3.13'")
+        >>> _plain("Efficient.Net_Lite")
         'efficient-net-lite'
     """
-    name = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
+    return str(canonicalize_name(name))
+
+
+def _installer(distribution: metadata.Distribution) -> str:
+    return (distribution.read_text("INSTALLER") or "").strip()
 
 
 def _version(name: str) -> str | None:
@@ -168,21 +183,33 @@ def _installed(pins: Sequence[str], folder: Path) -> str:
     # What is here stays as it is: torch in a second version would be gigabytes, and other scores.
     kept, plan = folder.with_suffix(".constraints"), folder.with_suffix(".json")
     kept.write_text("".join(f"{name}=={version}\n" for name, version in here.items() if name not in names))
-    _pip(pins, "--dry-run", "--report", str(plan), "--constraint", str(kept))
+    _pip(pins, folder, "--dry-run", "--report", str(plan), "--constraint", str(kept))
     found = [one["metadata"] for one in json.loads(plan.read_text())["install"]]
     new = [f"{one['name']}=={one['version']}" for one in found]
-    _pip(new, "--no-deps", "--target", str(folder))
+    _pip(new, folder, "--no-deps", "--target", str(folder))
     return str(folder)
 
 
-def _pip(wanted: Sequence[str], *words: str) -> None:
+def _pip(wanted: Sequence[str], place: Path, *words: str) -> None:
     """``pip install`` of wheels alone: what is built from source runs code of its own, outside of the sandbox."""
-    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    done = subprocess.run(
-        [*command, "--only-binary", ":all:", *words, *wanted], capture_output=True, text=True, timeout=1800, check=False
-    )
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR") or "No module" in line]
-        clash = " ".join(done.stdout.partition("The conflict is caused by:")[2].partition("\n\n")[0].split())
-        said = " ".join([*errors[:2], clash]).strip() or f"pip ended with {done.returncode}"
-        raise ResultError(f"{listed(wanted)} cannot be installed beside what is here: {said}")
+    # With -P, as what lies in the present folder, of a results repository say, is not to be imported in pip's place.
+    command = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    failed = f"{listed(wanted, 5)} cannot be installed beside what is here: "
+    try:
+        done = subprocess.run(
+            [*command, "--only-binary", ":all:", *words, *wanted],
+            capture_output=True,
+            text=True,
+            timeout=_MOST_SECONDS,
+            check=False,
+            cwd=place,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ResultError(f"{failed}it took more than {_MOST_SECONDS} s.") from error
+    if not done.returncode:
+        return
+    if "No module named pip" in done.stderr:
+        raise ResultError(f"{failed}this Python has no pip; `python -m ensurepip` brings it.")
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    clash = " ".join(done.stdout.partition("The conflict is caused by:")[2].partition("\n\n")[0].split())
+    raise ResultError(f"{failed}{' '.join([*errors[:2], clash]).strip() or f'pip ended with {done.returncode}'}")

@@ -114,6 +114,7 @@ class SandboxedProcess:
             stderr=self._log,
             env=_environment(sandbox, shut_in),
             start_new_session=True,
+            cwd=None if shut_in else tempfile.gettempdir(),  # as inside the walls
         )
         threading.Thread(target=self._watch_memory, daemon=True).start()
 

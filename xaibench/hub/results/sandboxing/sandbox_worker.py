@@ -20,11 +20,15 @@ from typing import Any, BinaryIO
 #: Events of Python's audit that a method has no business with, and what to say of each.
 _NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty")
-#: Events of what is changed without being opened, and which of their arguments are the paths.
-_CHANGES = {
-    **dict.fromkeys(("os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), slice(1)),
-    **dict.fromkeys(("os.rename", "os.link"), slice(2)),
-    "os.symlink": slice(1, 2),
+#: Events of what is changed without being opened: which of their arguments are paths, and which the open folder that a
+#: path is below, where there is one.
+_CHANGES: dict[str, tuple[tuple[int, int | None], ...]] = {
+    **dict.fromkeys(("os.remove", "os.rmdir", "shutil.rmtree"), ((0, 1),)),
+    **dict.fromkeys(("os.mkdir", "os.chmod"), ((0, 2),)),
+    **dict.fromkeys(("os.chown", "os.utime"), ((0, 3),)),
+    **dict.fromkeys(("os.rename", "os.link"), ((0, 2), (1, 3))),
+    "os.truncate": ((0, None),),
+    "os.symlink": ((1, 2),),
 }
 
 _READS_MASKS = "it reads the masks of the training samples, which are the answer"
@@ -86,9 +90,11 @@ class Watch:
             self.refuse(f"it loads the data set {arguments[0]}, whose masks are the answer")
         if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
             self._check_file(os.fsdecode(arguments[0]), arguments[1], arguments[2])
-        for changed in arguments[_CHANGES.get(event, slice(0))]:
-            if isinstance(changed, str | bytes | os.PathLike):
-                self._check_change(os.path.realpath(os.fsdecode(changed)))
+        for name, folder in _CHANGES.get(event, ()):
+            if isinstance(arguments[name], str | bytes | os.PathLike):
+                below = arguments[folder] if folder is not None and folder < len(arguments) else None
+                if (changed := _below(os.fsdecode(arguments[name]), below)) is not None:
+                    self._check_change(os.path.realpath(changed))
 
     def _check_file(self, name: str, mode: Any, flags: Any) -> None:
         path = os.path.realpath(name)
@@ -103,6 +109,16 @@ class Watch:
     def _check_change(self, path: str) -> None:
         if _within(path, self.hidden) or not _within(path, self.free):
             self.refuse(f"it writes to {path}; only {self.free[0]} is its own")
+
+
+def _below(name: str, folder: int | None) -> str | None:
+    """A path that may be below an open folder; None where the system does not say which that is."""
+    if folder is None or folder < 0 or os.path.isabs(name):
+        return name
+    try:
+        return os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
+    except OSError:
+        return None
 
 
 def _within(path: str, folders: list[str]) -> bool:
