@@ -103,16 +103,17 @@ def test_a_long_time_is_said_beforehand_once_with_what_to_do(at_once, monkeypatc
             progress.advance(40)
 
 
-def test_the_first_of_many_steps_promise_nothing(capsys, at_once):
+@pytest.mark.parametrize("share", [None, 0.1])
+def test_the_first_of_many_steps_promise_nothing(capsys, at_once, share):
     """A stage whose first jobs wait for another one has no pace yet; without advice there is no warning."""
     clock = [0.0]
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="error"):
         patch.setattr(module.time, "monotonic", lambda: clock[0])
         with Progress("score", 156, "job") as progress:
             clock[0] = 42.0
-            progress.advance(2)
+            progress.advance(2, share)
             clock[0] = 52.0
-            progress.advance(11)
+            progress.advance(11, share and 13 / 156)
     first, second, _ = capsys.readouterr().err.splitlines()
     assert first == "score: 2 of 156 jobs in 42 s"
     assert second == "score: 13 of 156 jobs, about 9 min 32 s left"

@@ -55,8 +55,10 @@ def check(
         with results_at(folder) as repository:
             for place in find_results(repository):
                 faults = check_result(place)
-                bad += bool(faults)
-                typer.echo(f"{alarm('refused') if faults else 'ok':7}  {Path(folder) / place.relative_to(repository)}")
+                earlier = bool(faults) and not check_result(place, earlier=True)
+                bad += bool(faults) and not earlier
+                said = "earlier" if earlier else alarm("refused") if faults else "ok"
+                typer.echo(f"{said:7}  {Path(folder) / place.relative_to(repository)}")
                 for fault in faults:
                     typer.echo(f"         {fault}")
         if bad:

@@ -142,11 +142,10 @@ class Progress:
 
     def _left(self, seconds: float, total: int | None) -> float | None:
         """Seconds that the others will take; None where there is no saying, or nothing left."""
-        if not total or self.done >= total:
+        if not total or not max(1, min(total // 20, FEWEST)) <= self.done < total:
             return None
-        if self._share is not None:
-            return seconds * (1 - self._share) / self._share if self._share else None
-        return seconds / self.done * (total - self.done) if self.done >= max(1, min(total // 20, FEWEST)) else None
+        share = self.done / total if self._share is None else self._share
+        return seconds * (1 - share) / share if share else None
 
     def _warn(self, seconds: float, total: int | None) -> None:
         if self._warned or not self._advice or not total or seconds < 2 * SOON or seconds / self.done * total < LONG:

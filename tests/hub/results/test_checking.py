@@ -9,9 +9,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hub.results.forging import rewritten
+from typer.testing import CliRunner
 
+from xaibench.cli import app
 from xaibench.hub.results.checking import check_result
-from xaibench.hub.results.result_manifest import MANIFEST, SuiteVersion, read_manifest
+from xaibench.hub.results.result_manifest import (
+    MANIFEST,
+    VERIFICATION,
+    SuiteVersion,
+    read_manifest,
+    sum_of_manifest,
+)
 
 
 def _change_scores(folder, change):
@@ -130,3 +138,19 @@ def test_another_version_is_another_suite(result):
     (fault,) = check_result(place)
     assert f"is version {manifest.suite.version} of tiny with this xaibench, not 00000000" in fault
     assert isinstance(manifest.suite, SuiteVersion)
+    assert check_result(place, earlier=True) == [fault], "nobody has verified it"
+
+    # As it was verified when that was the version: it stays, for the history of its method.
+    known = {"schema": 1, "result": sum_of_manifest(place), "verdict": "within bounds"}
+    (place / VERIFICATION).write_text(json.dumps(known))
+    assert check_result(place) == [fault]
+    assert check_result(place, earlier=True) == []
+    said = CliRunner().invoke(app, ["results", "check", str(place.parent.parent)])
+    assert (said.exit_code, said.output.split()[0]) == (0, "earlier")
+    assert fault in said.output
+
+    (place / VERIFICATION).write_text(json.dumps(known | {"verdict": "differs"}))
+    assert check_result(place, earlier=True) == [fault]
+    (place / VERIFICATION).write_text(json.dumps(known))
+    (place / "README.md").write_text("changed")
+    assert "README.md was changed" in check_result(place, earlier=True)[0]

@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from xaibench.hub.results.result_manifest import Manifest, ResultError, find_results, read_manifest, read_verification
+from xaibench.hub.results.result_manifest import (
+    VERDICTS,
+    Manifest,
+    ResultError,
+    find_results,
+    read_manifest,
+    read_verification,
+)
 from xaibench.runfolder.descriptions import Environment, RunParts, read_environment, read_parts
 from xaibench.runfolder.legible_text import all_legible
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
-
-#: What a verification may say, from the surest on.
-VERDICTS = ("bit-equal", "within bounds", "differs")
 
 
 @dataclass(frozen=True)

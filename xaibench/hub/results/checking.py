@@ -18,6 +18,7 @@ from xaibench.hub.results.result_manifest import (
     LICENCE,
     MANIFEST,
     METHOD,
+    VERDICTS,
     VERIFICATION,
     Manifest,
     ResultError,
@@ -53,13 +54,17 @@ _IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SCHEMES = DATASETS.schemes | MODELS.schemes
 
 
-def check_result(folder: str | Path, *, in_repository: bool = True, verdict: bool = True) -> list[str]:
+def check_result(
+    folder: str | Path, *, in_repository: bool = True, verdict: bool = True, earlier: bool = False
+) -> list[str]:
     """What is wrong with a result.
 
     Args:
         folder: Of the result.
         in_repository: Whether it lies at its place in a results repository.
         verdict: Whether a verdict that lies there must be of the result as it is.
+        earlier: Whether one may be of an earlier version of its suite that was verified while that was the version: it
+            cannot be run again, and stays as it was, for the history of its method.
 
     Returns:
         A sentence for each fault; none where it can be taken.
@@ -79,6 +84,8 @@ def check_result(folder: str | Path, *, in_repository: bool = True, verdict: boo
         found += _foreign_parts(place)
     if not found:
         found += _faults_of_suite(place, manifest)
+        if found and earlier and read_verification(place).get("verdict") in VERDICTS[:-1]:
+            return []
     if not found:
         found += _faults_of_scores(place, manifest)
     return found

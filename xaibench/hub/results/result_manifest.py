@@ -28,6 +28,9 @@ MANIFEST, VERIFICATION, CARD, CITATION, LICENCE, METHOD = (
     "method",
 )
 
+#: What a verification may say, from the surest on; the last one refuses the result.
+VERDICTS = ("bit-equal", "within bounds", "differs")
+
 #: The version of the schema that is written. A reader takes this one alone.
 SCHEMA = 1
 
