@@ -55,7 +55,7 @@ def forward(x: Floats, member: Ints, w: Floats, b: Floats, rows: Ints, out: Floa
     zero = np.float32(0)
     sums = np.empty((4, lanes), np.float32)
     best = np.empty((4, lanes), np.float32)
-    which = np.empty((4, lanes), np.uint8)
+    which = np.empty((4, lanes), np.int32)  # as wide as what it is chosen with: bytes beside floats are taken singly
     for n in range(x.shape[0]):
         m = member[n]
         for q in range(windows):
@@ -73,12 +73,13 @@ def forward(x: Floats, member: Ints, w: Floats, b: Floats, rows: Ints, out: Floa
                             sums[1, l] += r1 * xr + s1 * xs
                             sums[2, l] += r2 * xr + s2 * xs
                             sums[3, l] += r3 * xr + s3 * xs
+                    pixel = np.int32(v)
                     for i in range(4):
                         for l in range(lanes):
                             value = sums[i, l]
-                            if v == 0 or value > best[i, l] or value != value:
-                                best[i, l] = value
-                                which[i, l] = v
+                            larger = v == 0 or value > best[i, l] or value != value
+                            best[i, l] = value if larger else best[i, l]
+                            which[i, l] = pixel if larger else which[i, l]
                 for i in range(4):
                     row = (o + i) * windows + q
                     for l in range(lanes):
