@@ -58,7 +58,7 @@ def check(
                 earlier = bool(faults) and not check_result(place, earlier=True)
                 bad += bool(faults) and not earlier
                 said = "earlier" if earlier else alarm("refused") if faults else "ok"
-                typer.echo(f"{said:7}  {Path(folder) / place.relative_to(repository)}")
+                typer.echo(f"{said:7}  {str(place).replace(str(repository), folder.rstrip('/'), 1)}")
                 for fault in faults:
                     typer.echo(f"         {fault}")
         if bad:

@@ -54,6 +54,7 @@ def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, ver
     typed(["results", "verify", str(submitted)])
     assert [one.get("engine", one.get("workers")) for one in asked] == ["serial", None]
     assert str(asked[0]["store"]) == "again/store"
+    assert [[str(run) for run in one["hidden"]] for one in asked] == [["again/gxi"], []]
 
 
 def test_what_is_wrong_is_said_in_a_line(typed, tmp_path):

@@ -47,7 +47,9 @@ class WorkDone:
         self._open: dict[Job, _Kind] = {}
         for job in jobs:
             name = job.kind(device)
-            kind = self._kinds.setdefault(name, _Kind(job.stage, known.get(name), _passes(job)))
+            if name not in self._kinds:
+                self._kinds[name] = _Kind(job.stage, known.get(name), _passes(job))
+            kind = self._kinds[name]
             kind.open_jobs += 1
             kind.open_amount += job.amount
             self._open[job] = kind

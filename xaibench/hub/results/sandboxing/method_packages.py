@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from xaibench.core.messages import listed, warn_caller
 from xaibench.hub.results.result_manifest import ResultError
@@ -57,8 +57,7 @@ def imported_packages(code: Path) -> Packages:
     modules = {module for module in _imports(code) if module.partition(".")[0] not in known}
     found = {name: metadata.distribution(name) for name in sorted(_distributions(modules) - _brought_along())}
     direct = {name for name, one in found.items() if one.read_text(_DIRECT) and _installer(one) != "conda"}
-    # What follows a plus is of one build, which the index need not have.
-    pinned = (f"{name}=={one.version.partition('+')[0]}" for name, one in found.items() if name not in direct)
+    pinned = (f"{name}=={_published(one.version)}" for name, one in found.items() if name not in direct)
     return Packages(tuple(pinned), tuple(sorted(direct)))
 
 
@@ -158,6 +157,16 @@ def _plain(name: str) -> str:
     return str(canonicalize_name(name))
 
 
+def _published(version: str) -> str:
+    """A version as the index writes it; what follows a plus is of one build, which the index need not have.
+
+    Example:
+        >>> _published("1.0-RC1+cu130")
+        '1.0rc1'
+    """
+    return str(canonicalize_version(version.partition("+")[0], strip_trailing_zero=False))
+
+
 def _installer(distribution: metadata.Distribution) -> str:
     return (distribution.read_text("INSTALLER") or "").strip()
 
@@ -173,7 +182,7 @@ def _is_here(pin: str) -> bool:
     name, _, version = pin.partition("==")
     here = _version(name)
     # Of what the library needs, the version is this machine's, as everything else of the library is.
-    return here is not None and (here.partition("+")[0] == version or name in _brought_along())
+    return here is not None and (_published(here) == version or name in _brought_along())
 
 
 def _installed(pins: Sequence[str], folder: Path) -> str:
