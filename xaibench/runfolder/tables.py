@@ -203,7 +203,9 @@ def _parsed(texts: pd.Series, kind: Kind) -> pd.Series:
 
 
 def _unparsed(texts: pd.Series, parsed: pd.Series) -> pd.Series:
-    return parsed.isna() & ~texts.str.strip().str.lower().isin(("", "nan"))
+    missing = parsed.isna()
+    # Most columns are whole, and looking at texts takes longer than all else.
+    return missing & ~texts.str.strip().str.lower().isin(("", "nan")) if missing.any() else missing
 
 
 def _fits(there: pa.DataType, kind: Kind) -> bool:

@@ -102,6 +102,8 @@ def write_pairs(site: Site, entry: SuiteEntry, board: SuiteBoard) -> None:
     text = [name for name in table if not pd.api.types.is_numeric_dtype(table[name].dtype)]
     table = table.astype(dict.fromkeys(text, "category") | dict.fromkeys(_WRITTEN, "float32"))
     table.to_parquet(folder / "pairs.parquet", index=False, compression="zstd")
+    columns = pa.Table.from_pandas(table, preserve_index=False)
+    kinds = [pa.field(one.name, pa.string() if one.name in text else one.type) for one in columns.schema]
     content = io.BytesIO()
-    pyarrow.csv.write_csv(pa.Table.from_pandas(table.astype(dict.fromkeys(text, str)), preserve_index=False), content)
+    pyarrow.csv.write_csv(columns.cast(pa.schema(kinds)), content)
     site.write(f"downloads/{entry.slug}/pairs.csv.gz", gzip.compress(content.getvalue(), compresslevel=1, mtime=0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,23 +34,24 @@ def pair_tests(
         ``of_controls``: whether it is in the family that says who beats the controls.
     """
     every = len(methods) <= ALL_PAIRS
-    pairs = [
-        (i, j) for i, j in itertools.combinations(range(len(methods)), 2) if every or not (control[i] and control[j])
-    ]
-    if not pairs:
+    known, names = np.array(control, dtype=bool), np.array(methods, dtype=object)
+    i, j = np.triu_indices(len(methods), 1)
+    if not every:
+        wanted = ~(known[i] & known[j])
+        i, j = i[wanted], j[wanted]
+    if not len(i):
         return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
-    firsts, seconds = (values[:, list(side)] for side in zip(*pairs, strict=True))
-    difference = paired_differences(firsts, seconds)
+    difference = paired_differences(values[:, i], values[:, j])
     found = nested_means(difference, drawn, alike=True)
     p, intervals = found.p_values(), found.intervals()
-    of_controls = np.array([every or control[i] != control[j] for i, j in pairs])
+    of_controls = known[i] != known[j] if not every else np.ones(len(i), dtype=bool)
     corrected = np.full(len(p), np.nan)
     for family in (of_controls, ~of_controls):
         corrected[family] = holm(p[family])
     return pd.DataFrame(
         {
-            "first": [methods[i] for i, _ in pairs],
-            "second": [methods[j] for _, j in pairs],
+            "first": names[i],
+            "second": names[j],
             "difference": found.mean,
             "low": intervals[:, 0],
             "high": intervals[:, 1],
