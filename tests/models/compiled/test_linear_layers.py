@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from xaibench.models.compiled import linear_layers as module
-from xaibench.models.compiled.linear_layers import LARGE, linear, product
+from xaibench.models.compiled.linear_layers import LARGE, linear, perceptron, product
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -52,3 +53,39 @@ def test_odd_sizes():
     gradients = [torch.autograd.grad(each.square().sum(), given) for each in (got, expected)]
     for found, wanted in zip(*gradients, strict=True):
         assert torch.allclose(found, wanted, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("widths", [(64, 32, 16, 8, 2), (12, 7, 5, 3), (12, 3, 6), (64, 2), (256, 128, 4), (8, 300, 2)])
+def test_layers_with_relu_between_are_equal_to_one_after_another(widths, learns):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(3, 50, widths[0], generator=generator).requires_grad_(learns)
+    layers = [
+        (
+            torch.randn(3, after, before, generator=generator).requires_grad_(),
+            torch.randn(3, after, generator=generator).requires_grad_() if after % 2 == 0 else None,
+        )
+        for before, after in itertools.pairwise(widths)
+    ]
+    one = images
+    for number, (weight, bias) in enumerate(layers):
+        one = linear(one.relu() if number else one, weight, bias)
+    got = perceptron(images, layers)
+    assert torch.equal(got, one)
+    assert len(layers) == 1 or not torch.equal(got, got.relu())  # ReLU stands between layers, and not behind the last
+    upstream = torch.randn(got.shape, generator=generator)
+    given = [each for each in (images, *itertools.chain(*layers)) if each is not None and each.requires_grad]
+    found, wanted = (torch.autograd.grad((each * upstream).sum(), given) for each in (got, one))
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_nan_goes_through_relu_as_in_torch():
+    images = torch.ones(1, 4, 6)
+    images[0, 1, 2] = torch.nan
+    weights = [torch.ones(1, 5, 6).requires_grad_(), torch.ones(1, 2, 5).requires_grad_()]
+    got = perceptron(images, [(weight, None) for weight in weights])
+    assert got.isnan().any(2)[0].tolist() == [False, True, False, False]
+    found = torch.autograd.grad(got.sum(), weights)
+    one = linear(linear(images, weights[0], None).relu(), weights[1], None)
+    wanted = torch.autograd.grad(one.sum(), weights)
+    assert all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(found, wanted, strict=True))

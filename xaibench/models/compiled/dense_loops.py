@@ -22,9 +22,10 @@ Floats = npt.NDArray[np.float32]
 
 
 @partial(kernel, freedom=SUMS)
-def forward(x: Floats, w: Floats, b: Floats, out: Floats) -> None:
-    """Fill ``out [M, O, L]``."""
+def forward(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
+    """Fill ``out [M, O, L]``; with ``relu``, what is below zero becomes zero."""
     lanes = x.shape[2]
+    zero = np.float32(0)
     for m in range(x.shape[0]):
         for o in range(0, w.shape[1], 4):
             for i in range(4):
@@ -39,13 +40,17 @@ def forward(x: Floats, w: Floats, b: Floats, out: Floats) -> None:
                     out[m, o + 1, l] += r1 * xr + s1 * xs
                     out[m, o + 2, l] += r2 * xr + s2 * xs
                     out[m, o + 3, l] += r3 * xr + s3 * xs
+            if relu:
+                for i in range(4):
+                    for l in range(lanes):
+                        out[m, o + i, l] = zero if out[m, o + i, l] <= zero else out[m, o + i, l]
 
 
 @partial(kernel, freedom=SUMS)
-def backward(x: Floats, w: Floats, g: Floats, gw: Floats, gb: Floats, gx: Floats) -> None:
+def backward(x: Floats, w: Floats, g: Floats, gw: Floats, gb: Floats, gx: Floats, relu: bool) -> None:
     """Fill the gradients ``gw [M, O, I]`` and ``gb [M, O]``, and ``gx`` (as ``x``, or without rows: not wanted).
 
-    ``g [M, O, L]`` is the gradient of ``out``.
+    ``g [M, O, L]`` is the gradient of ``out``. With ``relu``, ``x`` came out of one, and ``gx`` is of what went in.
     """
     lanes = x.shape[2]
     zero = np.float32(0)
@@ -78,11 +83,14 @@ def backward(x: Floats, w: Floats, g: Floats, gw: Floats, gb: Floats, gx: Floats
                 w0, w1, w2, w3 = w[m, o, t], w[m, o + 1, t], w[m, o + 2, t], w[m, o + 3, t]
                 for l in range(lanes):
                     gx[m, t, l] += w0 * g[m, o, l] + w1 * g[m, o + 1, l] + w2 * g[m, o + 2, l] + w3 * g[m, o + 3, l]
+            if relu:
+                for l in range(lanes):
+                    gx[m, t, l] = zero if x[m, t, l] <= zero else gx[m, t, l]
 
 
 @partial(kernel, freedom=SUMS)
-def forward_of_rows(x: Floats, w: Floats, b: Floats, out: Floats) -> None:
-    """Fill ``out [M, O, L]``, from ``x [M, L, I]``."""
+def forward_of_rows(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
+    """Fill ``out [M, O, L]``, from ``x [M, L, I]``; with ``relu``, what is below zero becomes zero."""
     zero = np.float32(0)
     for m in range(x.shape[0]):
         for l in range(x.shape[1]):
@@ -95,6 +103,9 @@ def forward_of_rows(x: Floats, w: Floats, b: Floats, out: Floats) -> None:
                     s3 += w[m, o + 3, t] * x[m, l, t]
                 out[m, o, l], out[m, o + 1, l] = b[m, o] + s0, b[m, o + 1] + s1
                 out[m, o + 2, l], out[m, o + 3, l] = b[m, o + 2] + s2, b[m, o + 3] + s3
+                if relu:
+                    for i in range(4):
+                        out[m, o + i, l] = zero if out[m, o + i, l] <= zero else out[m, o + i, l]
 
 
 @partial(kernel, freedom=SUMS)

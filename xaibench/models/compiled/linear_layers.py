@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,44 +38,72 @@ def linear(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out + bias[:, None]
 
 
+def perceptron(images: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
+    """Linear layers with ReLU between them: ``[M, B, ...] -> [M, B, O]``, equal to one after another to the bit.
+
+    Small ones are one node of autograd: what torch does around each takes longer than its loops.
+
+    Args:
+        images: ``[M, B, ...]``.
+        layers: Weight ``[M, O, I]`` and bias ``[M, O]`` of each.
+    """
+    weight = layers[0][0]
+    small = all(each[0].numel() < LARGE for each, _ in layers) and not torch.is_autocast_enabled("cpu")
+    if small and weight.device.type == "cpu" and weight.dtype == torch.float32:
+        out: Tensor = _Small.apply(images.flatten(2), *itertools.chain(*layers))
+        return out
+    for number, (weight, bias) in enumerate(layers):
+        images = linear(images.relu() if number else images, weight, bias)
+    return images
+
+
 class _Small(torch.autograd.Function):
     """The compiled loops (:mod:`xaibench.models.compiled.dense_loops`) over samples that lie side by side."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """``[M, B, I], [M, O, I], [M, O] -> [M, B, O]``."""
+    def forward(ctx: Any, rows: Tensor, *given: Tensor | None) -> Tensor:
+        """``[M, B, I], [M, O, I], [M, O] -> [M, B, O]``; of several layers, weight and bias of each."""
         from xaibench.models.compiled import dense_loops as loops  # loads numba
 
-        members, outputs, inputs = weight.shape
-        as_rows = outputs <= FEW and rows.stride(2) == 1 and not ctx.needs_input_grad[0]
-        x = rows.contiguous().numpy() if as_rows else _padded(rows.mT, -(-inputs // 2) * 2)
-        w = np.zeros((members, -(-outputs // 4) * 4, x.shape[2 if as_rows else 1]), np.float32)
-        w[:, :outputs, :inputs] = weight.numpy()
-        b = np.zeros(w.shape[:2], np.float32)
-        if bias is not None:
-            b[:, :outputs] = bias.numpy()
-        out = np.empty((members, w.shape[1], rows.shape[1]), np.float32)
-        (loops.forward_of_rows if as_rows else loops.forward)(x, w, b, out)
-        ctx.saved = x, w, weight.shape, as_rows
-        return torch.from_numpy(out)[:, :outputs].mT
+        layers: list[Any] = list(zip(given[::2], given[1::2], strict=True))
+        ctx.saved, ctx.shapes = [], [weight.shape for weight, _ in layers]
+        x: Any = None
+        for (weight, bias), (members, outputs, inputs) in zip(layers, ctx.shapes, strict=True):
+            as_rows = x is None and outputs <= FEW and rows.stride(2) == 1 and not ctx.needs_input_grad[0]
+            if x is None:
+                x = rows.contiguous().numpy() if as_rows else _padded(rows.mT, -(-inputs // 2) * 2)
+            w = np.zeros((members, -(-outputs // 4) * 4, x.shape[2 if as_rows else 1]), np.float32)
+            w[:, :outputs, :inputs] = weight.numpy()
+            b = np.zeros(w.shape[:2], np.float32)
+            if bias is not None:
+                b[:, :outputs] = bias.numpy()
+            out = np.empty((members, w.shape[1], rows.shape[1]), np.float32)
+            ctx.saved.append((x, w, as_rows))
+            (loops.forward_of_rows if as_rows else loops.forward)(x, w, b, out, len(ctx.saved) < len(layers))
+            x = out
+        return torch.from_numpy(x)[:, : ctx.shapes[-1][1]].mT
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of rows (where needed), weight and bias."""
+        """Gradients of rows (where needed), and of weight and bias of each layer."""
         from xaibench.models.compiled import dense_loops as loops
 
-        x, w, (_, outputs, inputs), as_rows = ctx.saved
-        g = _padded(gradients[0].mT, w.shape[1])
-        gw, gb = np.zeros_like(w), np.zeros(w.shape[:2], np.float32)
-        gx = np.empty((len(w), x.shape[1] if ctx.needs_input_grad[0] else 0, g.shape[2]), np.float32)
-        if as_rows:
-            loops.backward_of_rows(x, g, gw, gb)
-        else:
-            loops.backward(x, w, g, gw, gb, gx)
-        of_rows = torch.from_numpy(gx)[:, :inputs].mT if ctx.needs_input_grad[0] else None
-        of_bias = torch.from_numpy(gb)[:, :outputs] if ctx.needs_input_grad[2] else None
-        return of_rows, torch.from_numpy(gw)[:, :outputs, :inputs], of_bias
+        found: list[Tensor | None] = []
+        g = _padded(gradients[0].mT, ctx.saved[-1][1].shape[1])
+        for number in reversed(range(len(ctx.saved))):
+            (x, w, as_rows), (_, outputs, inputs) = ctx.saved[number], ctx.shapes[number]
+            gw, gb = np.zeros_like(w), np.zeros(w.shape[:2], np.float32)
+            wanted = number > 0 or ctx.needs_input_grad[0]
+            gx = np.empty((len(w), x.shape[1] if wanted else 0, g.shape[2]), np.float32)
+            if as_rows:
+                loops.backward_of_rows(x, g, gw, gb)
+            else:
+                loops.backward(x, w, g, gw, gb, gx, number > 0)
+            of_bias = torch.from_numpy(gb)[:, :outputs] if ctx.needs_input_grad[2 + 2 * number] else None
+            found = [torch.from_numpy(gw)[:, :outputs, :inputs], of_bias, *found]
+            g = gx
+        return torch.from_numpy(gx)[:, :inputs].mT if ctx.needs_input_grad[0] else None, *found
 
 
 def _padded(columns: Tensor, height: int) -> Any:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from xaibench.models.compiled.dense_blocks import DenseBlock
-from xaibench.models.compiled.linear_layers import linear
+from xaibench.models.compiled.linear_layers import perceptron
 from xaibench.models.networks.xai_tris_networks import Network
 
 #: One or more layers of all members: their weights by name, ``[M, ...]``, and images ``[M, B, ...]`` to the same. Or
@@ -234,7 +234,8 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
             steps.append(_weighted(names[0], block))
             done, in_shape = 3, block.out_shape
         elif isinstance(layers[0], nn.Linear):
-            steps.append(_weighted(names[0], linear))
+            done = _perceptron(layers)
+            steps.append(_chained(names[:done:2]))
         elif isinstance(layers[0], nn.ReLU):
             steps.append(_relu)
         elif type(layers[0]) is nn.Dropout:
@@ -253,6 +254,21 @@ def _unchanged(images: Tensor) -> Tensor:
 
 def _weighted(name: str, layer: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> Step:
     return lambda named, images: layer(images, named[f"{name}.weight"], named.get(f"{name}.bias"))
+
+
+def _perceptron(layers: Sequence[nn.Module]) -> int:
+    """How many of the layers are linear ones with ReLU between them."""
+    last = 0
+    while [type(layer) for layer in layers[last + 1 : last + 3]] == [nn.ReLU, nn.Linear]:
+        last += 2
+    return last + 1
+
+
+def _chained(names: Sequence[str]) -> Step:
+    def step(named: dict[str, Tensor], images: Tensor) -> Tensor:
+        return perceptron(images, [(named[f"{name}.weight"], named.get(f"{name}.bias")) for name in names])
+
+    return step
 
 
 def _relu(named: dict[str, Tensor], images: Tensor) -> Tensor:
