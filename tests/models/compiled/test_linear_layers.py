@@ -79,10 +79,11 @@ def test_layers_with_relu_between_are_equal_to_one_after_another(widths, learns)
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
-def test_nan_goes_through_relu_as_in_torch():
+@pytest.mark.parametrize("hidden", [5, 12])  # images as they are, and turned into columns
+def test_nan_goes_through_relu_as_in_torch(hidden):
     images = torch.ones(1, 4, 6)
     images[0, 1, 2] = torch.nan
-    weights = [torch.ones(1, 5, 6).requires_grad_(), torch.ones(1, 2, 5).requires_grad_()]
+    weights = [torch.ones(1, hidden, 6).requires_grad_(), torch.ones(1, 2, hidden).requires_grad_()]
     got = perceptron(images, [(weight, None) for weight in weights])
     assert got.isnan().any(2)[0].tolist() == [False, True, False, False]
     found = torch.autograd.grad(got.sum(), weights)

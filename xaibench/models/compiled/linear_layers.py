@@ -39,9 +39,10 @@ def linear(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def perceptron(images: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor:
-    """Linear layers with ReLU between them: ``[M, B, ...] -> [M, B, O]``, equal to one after another to the bit.
+    """Linear layers with ReLU between them: ``[M, B, ...] -> [M, B, O]``.
 
-    Small ones are one node of autograd: what torch does around each takes longer than its loops.
+    Small ones are one node of autograd: what torch does around each takes longer than its loops. Of two samples or
+    more the numbers are those of one layer after another, to the bit; of a single one, up to rounding.
 
     Args:
         images: ``[M, B, ...]``.

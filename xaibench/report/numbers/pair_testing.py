@@ -34,17 +34,16 @@ def pair_tests(
         ``of_controls``: whether it is in the family that says who beats the controls.
     """
     every = len(methods) <= ALL_PAIRS
-    known, names = np.array(control, dtype=bool), np.array(methods, dtype=object)
+    controls, names = np.array(control, dtype=bool), np.array(methods, dtype=object)
     i, j = np.triu_indices(len(methods), 1)
-    if not every:
-        wanted = ~(known[i] & known[j])
-        i, j = i[wanted], j[wanted]
+    tested = every | ~(controls[i] & controls[j])
+    i, j = i[tested], j[tested]
     if not len(i):
         return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
     difference = paired_differences(values[:, i], values[:, j])
     found = nested_means(difference, drawn, alike=True)
     p, intervals = found.p_values(), found.intervals()
-    of_controls = known[i] != known[j] if not every else np.ones(len(i), dtype=bool)
+    of_controls = every | (controls[i] != controls[j])
     corrected = np.full(len(p), np.nan)
     for family in (of_controls, ~of_controls):
         corrected[family] = holm(p[family])
