@@ -19,7 +19,7 @@ _Seconds = Annotated[float, typer.Option(min=1, help="The longest that a method 
 _Memory = Annotated[float, typer.Option(min=0.5, help="The most memory that a method may hold, in GiB.")]
 _Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes; 1 is none beside this, quick for many methods. [default: one a CPU]"),
+    typer.Option(min=1, help="Processes; 1 is none beside this. [default: one a CPU]"),
 ]
 _Device = Annotated[
     str, typer.Option(help="cpu, auto, cuda, ...; what was made on a CPU is equal to the bit on a CPU alone.")
@@ -76,6 +76,7 @@ def verify(
     datasets: Annotated[
         str | None, typer.Option(help="Only these sets: quicker, and not written down.", show_default=False)
     ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Only results that have no verdict yet.")] = False,
     clone: Annotated[
         bool, typer.Option("--clone", help="Fetch the commit that a result names, and compare its code first.")
     ] = False,
@@ -86,46 +87,40 @@ def verify(
 ) -> None:
     """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
     with clear_errors(goes_on=work is not None):
-        from xaibench.hub.results.pinned_code import check_commit
-        from xaibench.hub.results.result_manifest import ResultError, find_results, read_manifest
+        from xaibench.hub.results.result_manifest import find_results, read_verification
         from xaibench.hub.results.sandboxing.sandbox import kind_of_sandbox
-        from xaibench.hub.results.verifying import verify
+        from xaibench.hub.results.verifying_all import verify_all
 
         if kind_of_sandbox() != "bubblewrap":
             typer.echo(
                 hint("Without bubblewrap (bwrap) the sandbox stops accidents, not adversaries: apt install bubblewrap.")
             )
         bad = 0
-        places = find_results(folder)
-        runs = [] if work is None else [work / place.parent.name for place in places]
-        for place in places:
-            own = None if work is None else work / place.parent.name / place.name
-            store = {} if work is None else {"store": work / "store"}
-            try:
-                if clone and (code := read_manifest(place).code).sha256:
-                    check_commit(place, code.repository, code.commit)
-                with progress_bars() as progress:
-                    found = verify(
-                        place,
-                        seconds=seconds,
-                        memory_gb=memory,
-                        bound=bound,
-                        datasets=names(datasets),
-                        work=own,
-                        device=device,
-                        install=install,
-                        hidden=runs,
-                        progress=progress,
-                        **_engine(workers),
-                        **store,
-                    )
-            except ResultError as error:
+        places = [place for place in find_results(folder) if not new or not read_verification(place)]
+        if not places:
+            typer.echo(f"Every result in {folder} has a verdict.")
+        for one in verify_all(
+            places,
+            work=work,
+            workers=workers,
+            clone=clone,
+            bars=progress_bars,
+            seconds=seconds,
+            memory_gb=memory,
+            bound=bound,
+            datasets=names(datasets),
+            device=device,
+            install=install,
+        ):
+            found = one.verification
+            if found is None:
                 bad += 1
-                typer.echo(f"{alarm('refused')}  {place}\n         {error}")
+                said = alarm("refused" if one.refused else "failed")
+                typer.echo(f"{said}  {one.folder}\n         {one.refused or one.failed}")
                 continue
             bad += found.verdict == "differs"
             said = alarm(found.verdict) if found.verdict == "differs" else found.verdict
-            typer.echo(f"{said}  {place}")
+            typer.echo(f"{said}  {one.folder}")
             most = "undefined" if found.largest_difference is None else f"{found.largest_difference:.2g}"
             typer.echo(
                 f"         {found.equal_rows:,} of {found.rows:,} scores equal to the bit; largest difference of a "

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xaibench.hub.results.run_splitting import results_of_run
     from xaibench.hub.results.submitting import Words, submit
     from xaibench.hub.results.verifying import Verification, verify
+    from xaibench.hub.results.verifying_all import Verified, verify_all
     from xaibench.hub.run_upload import prepare_run
     from xaibench.hub.set_upload import prepare_dataset
     from xaibench.hub.uploading import HubError, Remote, Target, look, push_dataset, push_run, upload
@@ -32,6 +33,7 @@ __all__ = [
     "Results",
     "Target",
     "Verification",
+    "Verified",
     "Words",
     "check_result",
     "load_results",
@@ -44,6 +46,7 @@ __all__ = [
     "submit",
     "upload",
     "verify",
+    "verify_all",
     "write_board",
 ]
 
@@ -59,6 +62,7 @@ _HOME = {
     "Results": "published_results",
     "Target": "uploading",
     "Verification": "results.verifying",
+    "Verified": "results.verifying_all",
     "Words": "results.submitting",
     "check_result": "results.checking",
     "load_results": "published_results",
@@ -71,6 +75,7 @@ _HOME = {
     "submit": "results.submitting",
     "upload": "uploading",
     "verify": "results.verifying",
+    "verify_all": "results.verifying_all",
     "write_board": "board.site_writing",
 }
 

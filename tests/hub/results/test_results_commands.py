@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from hub.results.forging import rewritten
 
-from xaibench.hub.results import verifying
-from xaibench.hub.results.result_manifest import find_results, read_manifest
+from xaibench.hub.results import verifying_all
+from xaibench.hub.results.result_manifest import VERIFICATION, find_results, read_manifest, sum_of_manifest
 from xaibench.hub.results.verifying import Verification
 
 METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
@@ -44,7 +45,7 @@ def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, ver
         asked.append(settings)
         return Verification("", verdict, 1200, 1100, 0.25, "lin-white mlp", 0.02, "process", "0.1", "2026-12-31")
 
-    monkeypatch.setattr(verifying, "verify", verified)
+    monkeypatch.setattr(verifying_all, "verify", verified)
     said = typed(["results", "verify", str(submitted), "--workers", "1", "--work", "again"])
     assert said.exit_code == code, said.output
     assert f"{verdict}  {find_results(submitted)[0]}" in said.output
@@ -54,7 +55,23 @@ def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, ver
     typed(["results", "verify", str(submitted)])
     assert [one.get("engine", one.get("workers")) for one in asked] == ["serial", None]
     assert str(asked[0]["store"]) == "again/store"
-    assert [[str(run) for run in one["hidden"]] for one in asked] == [["again/gxi"], []]
+    assert [run.name for one in asked for run in one["hidden"]] == ["gxi", "gxi"]
+    assert asked[1]["store"].parent == asked[1]["hidden"][0].parent != asked[0]["store"].parent
+
+
+def test_only_what_has_no_verdict_is_verified_when_asked_so(typed, result, monkeypatch):
+    def verified(folder, **settings):
+        (folder / VERIFICATION).write_text(json.dumps({"result": sum_of_manifest(folder)}))
+        return Verification("", "bit-equal", 9, 9, 0.0, "", 0.02, "process", "0.1", "2026-12-31")
+
+    monkeypatch.setattr(verifying_all, "verify", verified)
+    new = ["results", "verify", str(result), "--new", "--workers", "1"]
+    assert "bit-equal" in typed(new).output
+    again = typed(new)
+    assert (again.exit_code, "Every result in" in again.output, "bit-equal" in again.output) == (0, True, False)
+    assert "bit-equal" in typed(new[:3] + new[4:]).output, "else all are"
+    rewritten(result, submitted="2026-12-30")
+    assert "bit-equal" in typed(new).output, "a verdict of another state is none"
 
 
 def test_what_is_wrong_is_said_in_a_line(typed, tmp_path):

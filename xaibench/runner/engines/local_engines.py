@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-import multiprocessing
 import os
 import platform
 import sys
-import threading
 import time
 import traceback
 from collections import deque
@@ -24,7 +22,7 @@ from typing import Any, Protocol
 
 from xaibench.core.compute.device import devices_of, memory_of
 from xaibench.core.compute.host_work import available_cpus
-from xaibench.runner.engines.freed_memory import keep_freed_memory
+from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -214,12 +212,7 @@ class _Pool:
         self._executor = self._start()
 
     def _start(self) -> concurrent.futures.ProcessPoolExecutor:
-        # The fork server imports torch once and forks a clean process for each worker; a plain fork of a process that
-        # already runs torch's threads can hang.
-        methods = multiprocessing.get_all_start_methods()
-        context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        if "forkserver" in methods:
-            context.set_forkserver_preload(["xaibench.runner.engines.warm_imports"])
+        context = worker_context()
         devices: Any = context.SimpleQueue()  # each worker takes one as it starts
         for i in range(self._workers):
             devices.put(self._devices[i % len(self._devices)])
@@ -251,11 +244,7 @@ class _Pool:
             return Outcome(job, "a worker process died (killed, or out of memory)", died=True)
 
     def close(self, interrupted: bool) -> None:
-        processes = list((getattr(self._executor, "_processes", None) or {}).values())
-        self._executor.shutdown(wait=not interrupted, cancel_futures=True)
-        if interrupted:  # do not wait for a training to end
-            for process in processes:
-                process.terminate()
+        end_workers(self._executor, at_once=interrupted)  # which does not wait for a training to end
 
 
 #: The most processes that share a GPU, and the GiB of its memory that each of them should find.
@@ -293,18 +282,7 @@ def _run_here(job: Job, store: Store) -> Outcome:
 
 
 def _start_worker(devices: Any) -> None:
-    """A worker keeps to one thread and one device, and ends with the run, even when that was killed outright."""
-    import torch
-
+    """A worker keeps to one device, too."""
     global _my_device
     _my_device = devices.get()
-    keep_freed_memory()
-    torch.set_num_threads(1)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    become_worker()
