@@ -39,16 +39,31 @@ def test_what_is_written_is_read_back(tmp_path):
         assert found.cell == ("lin", "white", "mlp")
 
 
-def test_the_first_samples_are_a_whole_cell(tmp_path):
-    cut = replace(CELL, classes=("0", "1", "0"), predicted=("0", "0", "0"), probabilities=(0.9, 0.8, 0.7)).first(1)
-    assert (cut.samples, cut.labels, cut.browsed, cut.sheet, cut.example) == ((5,), ("a",), 1, (0,), None)
-    assert (cut.classes, cut.predicted, cut.probabilities) == (("0",), ("0",), (0.9,))
-    assert np.array_equal(cut.maps, CELL.maps[:1])
-    assert np.array_equal(cut.means, CELL.means)
-    (tmp_path / PICTURES).write_bytes(to_safetensors([cut]))
-    assert read_samples(tmp_path)[0].samples == (5,)
-    assert CELL.first(2).example == 1
-    assert CELL.first(9).samples == CELL.samples
+def test_the_first_samples_of_the_test_split_are_a_whole_cell(tmp_path):
+    words = {"classes": ("0", "1", "2"), "predicted": ("0", "0", "1"), "probabilities": (0.9, 0.8, 0.7)}
+    cut = replace(CELL, **words).lowest(2)
+    assert (cut.samples, cut.labels, cut.browsed, cut.sheet, cut.example) == ((5, 3), ("a", "ü"), 2, (0,), 1)
+    assert (cut.classes, cut.predicted, cut.probabilities) == (("0", "1"), ("0", "0"), (0.9, 0.8))
+    one = CELL.lowest(1)
+    assert (one.samples, one.browsed, one.sheet, one.example, one.classes) == ((3,), 1, (), 0, ())
+    assert np.array_equal(one.maps, CELL.maps[1:2])
+    assert np.array_equal(one.means, CELL.means)
+    (tmp_path / PICTURES).write_bytes(to_safetensors([one]))
+    assert read_samples(tmp_path)[0].samples == (3,)
+    assert CELL.lowest(9).samples == CELL.samples
+    late = replace(CELL, samples=(3, 9, 5)).lowest(2)
+    assert (late.samples, late.browsed, late.sheet, late.example) == ((3, 5), 1, (1, 0), None)
+
+
+def test_images_without_colours_take_a_third_of_the_room(tmp_path):
+    grey = replace(CELL, images=np.repeat(CELL.images[..., :1], 3, axis=-1))
+    content = to_safetensors([grey, CELL])
+    assert len(to_safetensors([CELL, CELL])) - len(content) == pytest.approx(2 * CELL.images.size / 3, abs=16)
+    (tmp_path / PICTURES).write_bytes(content)
+    for found, cell in zip(read_samples(tmp_path), (grey, CELL), strict=True):
+        assert np.array_equal(found.images, cell.images)
+    (tmp_path / PICTURES).write_bytes(to_safetensors([grey.lowest(0)]))
+    assert read_samples(tmp_path)[0].images.shape == (0, 4, 6, 3)
 
 
 def test_no_cell_and_no_file_are_no_samples(tmp_path):
@@ -78,7 +93,7 @@ def test_a_file_that_does_not_say_what_it_holds_is_named(tmp_path):
     [
         ("maps", CELL.maps[:, :1]),
         ("masks", CELL.masks[:2]),
-        ("images", CELL.images[..., :1]),
+        ("images", CELL.images[..., :2]),
         ("means", CELL.means[:1]),
     ],
 )

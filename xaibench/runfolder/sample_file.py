@@ -72,15 +72,22 @@ class SampleCell:
         """Scenario, background and model."""
         return self.scenario, self.background, self.model
 
-    def first(self, count: int) -> SampleCell:
-        """The same cell with so many of its samples at most; what is of all samples, the means, stays."""
-        each = ("samples", "labels", "images", "masks", "maps", *_OPTIONAL)
+    def lowest(self, count: int) -> SampleCell:
+        """The same cell with so many of its samples at most: the lowest numbers, of which every run keeps some.
+
+        What is of all samples, the means, stays.
+        """
+        kept = sorted(np.argsort(self.samples, kind="stable")[:count].tolist())
+        changed: dict[str, Any] = {name: getattr(self, name)[kept] for name in ("images", "masks", "maps")}
+        for name in ("samples", "labels", *_OPTIONAL):
+            each = getattr(self, name)
+            changed[name] = tuple(each[number] for number in kept) if each else each
         return replace(
             self,
-            **{name: getattr(self, name)[:count] for name in each},
-            browsed=min(self.browsed, count),
-            sheet=tuple(number for number in self.sheet if number < count),
-            example=None if self.example is None or self.example >= count else self.example,
+            **changed,
+            browsed=sum(number < self.browsed for number in kept),
+            sheet=tuple(kept.index(number) for number in self.sheet if number in kept),
+            example=kept.index(self.example) if self.example in kept else None,
         )
 
 
@@ -90,7 +97,10 @@ _OPTIONAL = ("classes", "predicted", "probabilities")
 
 
 def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
-    """The content of the file: arrays ``CELL/images`` and so on; what each cell is stands as JSON in the metadata."""
+    """The content of the file: arrays ``CELL/images`` and so on; what each cell is stands as JSON in the metadata.
+
+    Images without colours have one channel in the file.
+    """
     from safetensors.numpy import save
 
     arrays = {
@@ -98,6 +108,9 @@ def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
         for number, cell in enumerate(cells)
         for name, dtype in _DTYPES.items()
     }
+    for name, array in arrays.items():
+        if name.endswith("/images") and (array == array[..., :1]).all():
+            arrays[name] = np.ascontiguousarray(array[..., :1])
     words = [{name: getattr(cell, name) for name in _WORDS} for cell in cells]
     return save(arrays, metadata={"cells": json.dumps(words, ensure_ascii=False)})
 
@@ -131,6 +144,8 @@ def _metadata(content: bytes) -> dict[str, str]:
 
 def _cell(arrays: Mapping[str, Any], number: int, words: dict[str, Any]) -> SampleCell:
     found: dict[str, Any] = {name: arrays[f"{number}/{name}"] for name in _DTYPES}
+    if found["images"].shape[-1:] == (1,):
+        found["images"] = np.repeat(found["images"], 3, axis=-1)
     known = {name: words[name] for name in _WORDS if name in words or name not in _OPTIONAL}
     found |= {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
     cell = SampleCell(**found)

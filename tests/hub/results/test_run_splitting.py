@@ -46,7 +46,9 @@ def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
     (whole,) = results_of_run(finished, tmp_path / "whole", methods=["saliency"])
     cell = read_samples(whole)[0]
     assert len(cell.samples) > 2
-    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", len(to_safetensors([c.first(2) for c in read_samples(whole)])))
+    monkeypatch.setattr(
+        run_splitting, "_MOST_PICTURES", len(to_safetensors([c.lowest(2) for c in read_samples(whole)]))
+    )
     (cut,) = results_of_run(finished, tmp_path / "cut", methods=["saliency"])
     assert read_samples(cut)[0].samples == cell.samples[:2]
     assert check_result(cut) == []

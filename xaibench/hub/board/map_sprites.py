@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from xaibench.hub.board.site_files import Site
 from xaibench.report.draw.sample_figures import palette
 from xaibench.report.page.sample_browser import levels
-from xaibench.runfolder.sample_file import SampleCell
+from xaibench.runfolder.sample_file import SampleCell, read_samples
+from xaibench.runfolder.tables import RunFolderError
 
 #: Samples of a cell that are shown.
 SHOWN = 4
 #: Longest side in pixels of a map on the site; larger ones are made smaller.
 SIDE = 64
-Colours = NDArray[np.uint8]
+Colours: TypeAlias = NDArray[np.uint8]
+#: Scenario, background and model.
+Cell: TypeAlias = tuple[str, str, str]
+#: Seed of the data, seed of the training, number in the test split.
+Sample: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -26,79 +35,140 @@ class Shown:
     """Which samples of a suite the site shows.
 
     Attributes:
-        cells: Scenario, background and model of each row of a picture.
-        names: ``{cell: numbers of its samples}``, what each column of a row is of.
-        labels: ``{cell: what its samples are}``.
+        samples: ``{cell: its samples}``: each row of a picture, what each column is of.
+        tiles: Of each of them the image and the ground truth, ``[H, W, 3]``.
         side: Of a tile, in pixels.
     """
 
-    cells: tuple[tuple[str, str, str], ...]
-    names: Mapping[tuple[str, str, str], tuple[tuple[int, int, int], ...]]
-    labels: Mapping[tuple[str, str, str], tuple[str, ...]]
+    samples: Mapping[Cell, tuple[Sample, ...]]
+    tiles: Mapping[tuple[Cell, Sample], tuple[Colours, Colours]]
     side: int
 
     @property
     def columns(self) -> int:
         """Tiles in a row of a method's picture."""
-        return max((len(numbers) for numbers in self.names.values()), default=0)
+        return max((len(those) for those in self.samples.values()), default=0)
 
 
-def shown_samples(cells: Iterable[SampleCell]) -> Shown:
-    """The first samples of each cell.
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures of a suite on the site.
+
+    Attributes:
+        shown: What they show; None where no result has any.
+        samples: The address of the picture of the samples.
+        maps: Method to the address of the picture of its maps.
+        rows: Method to the rows of its picture that have any.
+    """
+
+    shown: Shown | None
+    samples: str
+    maps: Mapping[str, str]
+    rows: Mapping[str, tuple[int, ...]]
+
+
+def write_pictures(site: Site, slug: str, results: Mapping[str, Path], order: Sequence[Cell]) -> Pictures:
+    """Write the pictures of a suite: of the samples, and of each method's maps of them.
 
     Args:
-        cells: Of one result; the others are looked up in it.
+        site: The site.
+        slug: The suite's part of an address.
+        results: Method to the folder of its result; one whose samples cannot be read goes without.
+        order: Of the cells.
     """
-    some = {cell.cell: cell for cell in cells if len(cell.samples)}
-    names = {place: _names(cell)[:SHOWN] for place, cell in some.items()}
-    labels = {place: cell.labels[:SHOWN] for place, cell in some.items()}
-    side = min(max((max(cell.images.shape[1:3]) for cell in some.values()), default=1), SIDE)
-    return Shown(tuple(some), names, labels, side)
+    shown = shown_samples((_samples(folder) for folder in results.values()), order)
+    if shown is None:
+        return Pictures(None, "", {}, {})
+    samples = f"data/{slug}/samples.webp"
+    site.write(samples, sample_sprite(shown))
+    maps, rows = {}, {}
+    for name, folder in results.items():
+        picture, has = map_sprite(shown, _samples(folder))
+        if has:
+            maps[name], rows[name] = f"data/{slug}/maps-{site.methods[name]}.webp", has
+            site.write(maps[name], picture)
+    return Pictures(shown, samples, maps, rows)
 
 
-def _names(cell: SampleCell) -> tuple[tuple[int, int, int], ...]:
-    return tuple((cell.data_seed, cell.seed, sample) for sample in cell.samples)
+def _samples(folder: Path) -> list[SampleCell]:
+    try:
+        return read_samples(folder)
+    except RunFolderError:
+        return []  # the scores stand without their pictures
 
 
-def sample_sprite(shown: Shown, cells: Iterable[SampleCell]) -> bytes:
-    """The samples themselves as WebP: in each row the images, then the ground truths.
+def shown_samples(results: Iterable[Iterable[SampleCell]], order: Sequence[Cell]) -> Shown | None:
+    """Of each cell the samples that most methods have a map of, the first of the test split where as many have.
+
+    Every run keeps some of the first samples of a cell, and beside them those on which its own methods fail, which
+    other runs need not have. What fewer than half of the methods have is not shown.
 
     Args:
-        shown: Which.
-        cells: Of the result that they were taken from.
+        results: The cells of each result.
+        order: Of the cells.
+
+    Returns:
+        Them; None where there are none.
     """
-    some = {cell.cell: cell for cell in cells}
+    counts: dict[Cell, Counter[Sample]] = {}
+    methods = Counter[Cell]()
+    tiles: dict[tuple[Cell, Sample], tuple[Colours, Colours]] = {}
+    for cells in results:
+        for cell in (one for one in cells if one.maps.shape[1]):
+            counts.setdefault(cell.cell, Counter()).update(_names(cell))
+            methods[cell.cell] += 1
+            for number, name in enumerate(_names(cell)):
+                if (cell.cell, name) not in tiles:
+                    truth = np.repeat(255 * cell.masks[number][..., None], 3, axis=2)
+                    tiles[cell.cell, name] = cell.images[number], truth
+    places = sorted(counts, key=lambda place: order.index(place) if place in order else len(order))
+    samples = {place: _most_common(counts[place], methods[place]) for place in places if counts[place]}
+    tiles = {key: tiles[key] for key in ((place, name) for place, names in samples.items() for name in names)}
+    side = min(max((max(image.shape[:2]) for image, _ in tiles.values()), default=1), SIDE)
+    return Shown(samples, tiles, side) if samples else None
+
+
+def _most_common(counts: Counter[Sample], methods: int) -> tuple[Sample, ...]:
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    common = [name for name in ranked[:SHOWN] if 2 * counts[name] >= methods]
+    return tuple(sorted(common or ranked[:1]))
+
+
+def sample_sprite(shown: Shown) -> bytes:
+    """The samples themselves as WebP: in each row the images, then the ground truths."""
     sheet = _sheet(shown, 2 * shown.columns)
-    for row, place in enumerate(shown.cells):
-        for column in range(len(shown.names[place])):
-            _put(shown, sheet, row, column, some[place].images[column])
-            truth = np.repeat(255 * some[place].masks[column][..., None], 3, axis=2)
+    for row, (place, names) in enumerate(shown.samples.items()):
+        for column, name in enumerate(names):
+            image, truth = shown.tiles[place, name]
+            _put(shown, sheet, row, column, image)
             _put(shown, sheet, row, shown.columns + column, truth)
     return _webp(sheet)
 
 
-def map_sprite(shown: Shown, cells: Iterable[SampleCell]) -> bytes | None:
-    """A method's maps of them as WebP; None where it has none of any.
+def map_sprite(shown: Shown, cells: Iterable[SampleCell]) -> tuple[bytes, tuple[int, ...]]:
+    """A method's maps of them as WebP, and the rows that have any.
 
     Args:
         shown: Which.
         cells: Of the method's result.
     """
     some = {cell.cell: cell for cell in cells if cell.maps.shape[1]}
-    sheet, found = _sheet(shown, shown.columns), False
-    for row, place in enumerate(shown.cells):
-        if place not in some:
-            continue
-        where = {name: number for number, name in enumerate(_names(some[place]))}
-        for column, name in enumerate(shown.names[place]):
+    sheet, found = _sheet(shown, shown.columns), set[int]()
+    for row, (place, names) in enumerate(shown.samples.items()):
+        where = {name: number for number, name in enumerate(_names(some[place]))} if place in some else {}
+        for column, name in enumerate(names):
             if name in where:
                 _put(shown, sheet, row, column, palette()[levels(some[place].maps[where[name], 0])])
-                found = True
-    return _webp(sheet) if found else None
+                found.add(row)
+    return _webp(sheet), tuple(sorted(found))
+
+
+def _names(cell: SampleCell) -> tuple[Sample, ...]:
+    return tuple((cell.data_seed, cell.seed, sample) for sample in cell.samples)
 
 
 def _sheet(shown: Shown, columns: int) -> Colours:
-    return np.full((len(shown.cells) * shown.side, max(columns, 1) * shown.side, 3), 128, dtype=np.uint8)
+    return np.full((len(shown.samples) * shown.side, max(columns, 1) * shown.side, 3), 128, dtype=np.uint8)
 
 
 def _put(shown: Shown, sheet: Colours, row: int, column: int, tile: Colours) -> None:

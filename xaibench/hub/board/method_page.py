@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.hub.board.map_sprites import Shown
+from xaibench.hub.board.map_sprites import Pictures
 from xaibench.hub.board.result_reading import Result
 from xaibench.hub.board.site_files import Site, SuiteEntry
 from xaibench.hub.board.suite_boards import SuiteBoard
@@ -50,8 +50,9 @@ class MethodRow:
         cost: Of its maps.
         sprite: The address of its picture of maps; empty without.
         samples: The address of the picture of the samples.
-        shown: What the pictures show.
-        shown_words: The cells of the pictures, in words.
+        columns: How many samples a row of it shows.
+        shown: The cells of the pictures, in words.
+        pictured: The rows that have maps of this method.
         files: What to download, below the root: words to address.
     """
 
@@ -63,13 +64,14 @@ class MethodRow:
     cost: Cost
     sprite: str = ""
     samples: str = ""
-    shown: Shown | None = None
-    shown_words: Sequence[str] = field(default_factory=list)
+    columns: int = 0
+    shown: Sequence[str] = field(default_factory=list)
+    pictured: Sequence[int] = field(default_factory=list)
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 def method_rows(
-    site: Site, entry: SuiteEntry, board: SuiteBoard, more: Extras, sprites: Mapping[str, str], shown: Shown | None
+    site: Site, entry: SuiteEntry, board: SuiteBoard, more: Extras, pictures: Pictures
 ) -> dict[str, MethodRow]:
     """What the pages of the methods say of one suite; writes the files of each method to download."""
     run = board.run
@@ -78,7 +80,8 @@ def method_rows(
     told: dict[str, list[dict[str, Any]]] = {}
     for row in records(board.summary):
         told.setdefault(row["explainer"], []).append(row)
-    words = [run.words_of(cell) for cell in shown.cells] if shown else []
+    shown = pictures.shown
+    words = [run.words_of(cell) for cell in shown.samples] if shown else []
     counted = (
         run.scores.groupby(["explainer", "metric"], observed=True).size().groupby("explainer", observed=True).max()
     )
@@ -98,10 +101,11 @@ def method_rows(
             },
             cells=cells,
             cost=_cost(result, int(counted.get(name, 0))),
-            sprite=sprites.get(name, ""),
-            samples=sprites.get("", ""),
-            shown=shown,
-            shown_words=words,
+            sprite=pictures.maps.get(name, ""),
+            samples=pictures.samples,
+            columns=shown.columns if shown else 0,
+            shown=words,
+            pictured=pictures.rows.get(name, ()),
             files=_files(site, entry, name, result, rows),
         )
     return found

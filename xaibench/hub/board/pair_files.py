@@ -6,13 +6,12 @@ import base64
 import gzip
 import io
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from xaibench.hub.board.map_sprites import Shown
+from xaibench.hub.board.map_sprites import Pictures
 from xaibench.hub.board.site_files import Site, SuiteEntry
 from xaibench.hub.board.suite_boards import SuiteBoard
 from xaibench.hub.board.suite_page import plain
@@ -28,19 +27,16 @@ _NUMBERS = ["difference", "low", "high", "p_holm"]
 _WRITTEN = [*_NUMBERS, "p"]
 
 
-def render_pairs(
-    site: Site, entry: SuiteEntry, board: SuiteBoard, sprites: Mapping[str, str], shown: Shown | None
-) -> str:
+def render_pairs(site: Site, entry: SuiteEntry, board: SuiteBoard, pictures: Pictures) -> str:
     """The page of two methods; writes the file of each method.
 
     Args:
         site: The site.
         entry: Of the suite.
         board: Its numbers.
-        sprites: Of each method that has one, and of the samples (under no name), the address of its picture.
-        shown: What these show; None without.
+        pictures: Of its samples and maps.
     """
-    run, names = board.run, list(board.run.explainers)
+    run, names, shown = board.run, list(board.run.explainers), pictures.shown
     combinations = _write_files(site, entry, board)
     order = list(dict.fromkeys(row["explainer"] for own in board.boards.values() for row in board_rows(own)))
     cells = list(dict.fromkeys(cell for cell, _ in combinations))
@@ -54,7 +50,11 @@ def render_pairs(
         "pairs": {},
         "files": {},
     }
-    data = page_values(run, {}) | {"slug": entry.slug, "sprites": [sprites.get(name, "") for name in names]}
+    data = page_values(run, {}) | {
+        "slug": entry.slug,
+        "sprites": [pictures.maps.get(name, "") for name in names],
+        "pictured": [pictures.rows.get(name, ()) for name in names],
+    }
     del data["palette"]
     return site.render(
         "site/pairs.html.j2",
@@ -63,8 +63,8 @@ def render_pairs(
         entry=entry,
         run=run,
         pairs_data=json_block(pairs),
-        sprites=sprites,
-        shown_words=[run.words_of(cell) for cell in shown.cells] if shown else [],
+        samples=pictures.samples,
+        shown=[run.words_of(cell) for cell in shown.samples] if shown else [],
         limit=ALL_PAIRS,
         columns=shown.columns if shown else 0,
     )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from xaibench.core.messages import unknown
 from xaibench.core.truths import TRUTHS
-from xaibench.hub.board.map_sprites import Shown, map_sprite, sample_sprite, shown_samples
+from xaibench.hub.board.map_sprites import write_pictures
 from xaibench.hub.board.method_page import MethodRow, bibtex, method_rows, write_method
 from xaibench.hub.board.pair_files import render_pairs, write_pairs
 from xaibench.hub.board.result_reading import LeftOut, Result, SuiteKey, by_suite, most_common, read_results
@@ -22,8 +22,7 @@ from xaibench.hub.board.suite_page import CHOICE, OVERVIEW, TruthRow, extras, re
 from xaibench.hub.results.results_address import results_at
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.page_writing import file_names
-from xaibench.runfolder.sample_file import read_samples
-from xaibench.runfolder.tables import RunFolderError
+from xaibench.runfolder.tables import CELL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,13 +154,15 @@ class _Builder:
         site = self.site
         entry = next(one for one in site.suites if one.key == board.key)
         more = extras(site, board, fresh)
-        sprites, shown = _write_sprites(site, entry, board)
+        order = list(dict.fromkeys(board.summary[list(CELL)].itertuples(index=False, name=None)))
+        folders = {name: result.folder for name, result in board.results.items()}
+        pictures = write_pictures(site, entry.slug, folders, order)
         pairs = f"pairs/{entry.slug}.html"
         self._pages[board.key] = render_suite(site, entry, board, more, pairs)
-        site.write(pairs, render_pairs(site, entry, board, sprites, shown))
+        site.write(pairs, render_pairs(site, entry, board, pictures))
         write_tables(site, entry, board, more)
         write_pairs(site, entry, board)
-        for name, row in method_rows(site, entry, board, more, sprites, shown).items():
+        for name, row in method_rows(site, entry, board, more, pictures).items():
             self.methods.setdefault(name, []).append(row)
         for truth, line in truth_rows(entry, board).items():
             self._truths.setdefault(truth, []).append(line)
@@ -199,25 +200,6 @@ class _Builder:
 
 def _by_history(row: MethodRow) -> tuple[str, str, str, str]:
     return row.entry.key.name, row.result.manifest.submitted, row.entry.key.version, row.entry.key.round
-
-
-def _write_sprites(site: Site, entry: SuiteEntry, board: SuiteBoard) -> tuple[dict[str, str], Shown | None]:
-    """The pictures of maps: method to address, and that of the samples under no name."""
-    shown, found = None, {}
-    for name, result in board.results.items():
-        try:
-            cells = read_samples(result.folder)
-        except RunFolderError:
-            continue  # the scores stand without their pictures
-        if shown is None and cells:
-            shown = shown_samples(cells)
-            found[""] = f"data/{entry.slug}/samples.webp"
-            site.write(found[""], sample_sprite(shown, cells))
-        picture = map_sprite(shown, cells) if shown else None
-        if picture:
-            found[name] = f"data/{entry.slug}/maps-{site.methods[name]}.webp"
-            site.write(found[name], picture)
-    return found, shown
 
 
 def _facts(result: Result) -> dict[str, object]:

@@ -44,7 +44,7 @@ from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, t
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
 from xaibench.runner.suites.suite_files import load_suite
 
-#: Pictures of samples are at most so large: of every cell as many of the first samples go along as that allows.
+#: Pictures of samples are at most so large: of every cell the first of the test split go along, as many as fit.
 _MOST_PICTURES = 1 << 20
 
 
@@ -225,7 +225,7 @@ def _pictures(cells: Sequence[SampleCell]) -> bytes:
     """The content of the file; nothing where one sample of each cell is too much."""
 
     def content(count: int) -> bytes:
-        return to_safetensors([cell.first(count) for cell in cells])
+        return to_safetensors([cell.lowest(count) for cell in cells])
 
     most = max((len(cell.samples) for cell in cells), default=0)
     count = bisect.bisect_right(range(1, most + 1), _MOST_PICTURES, key=lambda count: len(content(count)))

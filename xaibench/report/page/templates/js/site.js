@@ -40,6 +40,7 @@ function makeMaps(table, form) {
   listeners.push(() => {
     const chosenTwo = ["first", "second"].map((name) => page.explainers.findIndex((one) => one.name === form.elements[name].value));
     table.hidden = !chosenTwo.some((place) => page.sprites[place]);
+    Array.from(table.tBodies[0].rows).forEach((row, i) => (row.hidden = !chosenTwo.some((place) => page.pictured[place]?.includes(i))));
     const heads = table.tHead.rows[0].cells;
     chosenTwo.forEach((place, i) => (heads[3 + i].textContent = page.explainers[place]?.label ?? ""));
     table.querySelectorAll("[data-of]").forEach((tile) => {
