@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from xaibench.cli.application import app
-from xaibench.cli.terminal import alarm, clear_errors, hint, names, progress_bars
+from xaibench.cli.terminal import Images, Root, alarm, clear_errors, hint, names, progress_bars
 
 results = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Results of methods: check, verify, add.")
 app.add_typer(results, name="results")
@@ -82,6 +82,8 @@ def verify(
     ] = False,
     workers: _Workers = None,
     device: _Device = "cpu",
+    root: Root = None,
+    images: Images = None,
     install: _Install = False,
     work: _Work = None,
 ) -> None:
@@ -111,6 +113,8 @@ def verify(
             datasets=names(datasets),
             device=device,
             install=install,
+            root=root,
+            images=images,
         ):
             found = one.verification
             if found is None:

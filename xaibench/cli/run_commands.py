@@ -12,7 +12,17 @@ import typer
 from xaibench._version import __version__
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import Root, alarm, clear_errors, hint, made_folder_of, names, print_table, progress_bars
+from xaibench.cli.terminal import (
+    Images,
+    Root,
+    alarm,
+    clear_errors,
+    hint,
+    made_folder_of,
+    names,
+    print_table,
+    progress_bars,
+)
 from xaibench.core.atomic_files import written_to
 from xaibench.core.messages import listed
 from xaibench.core.progress import duration
@@ -48,10 +58,7 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     quick: Annotated[bool, typer.Option("--quick", help="A small form of the suite, to try it in a minute.")] = False,
     root: Root = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(help="The photographs that IMAGENET sets lie on. [default: $XAIBENCH_IMAGES]", show_default=False),
-    ] = None,
+    images: Images = None,
     datasets: Annotated[
         str | None,
         typer.Option(

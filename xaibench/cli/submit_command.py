@@ -10,7 +10,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
-from xaibench.cli.terminal import clear_errors, hint, progress_bars
+from xaibench.cli.terminal import Images, Root, clear_errors, hint, progress_bars
 
 if TYPE_CHECKING:
     from xaibench.hub.results.submitting import Trial
@@ -44,6 +44,8 @@ def submit(
         int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    root: Root = None,
+    images: Images = None,
     publish: Annotated[
         str, typer.Option(help="A results repository on the Hugging Face Hub, OWNER/NAME.", show_default=False)
     ] = "",
@@ -72,6 +74,8 @@ def submit(
                 tried=_say_trial,
                 workers=workers,
                 device=device,
+                root=root,
+                images=images,
             )
         card = (folder / "README.md").read_text(encoding="utf-8")
         typer.echo(f"\n{card.partition('---')[2].partition('---')[2].strip()}\n")

@@ -24,6 +24,12 @@ Root = Annotated[
     typer.Option(help="The folder below which annotated sets lie. [default: $XAIBENCH_DATA]", show_default=False),
 ]
 
+#: The option ``--images`` of all commands that run a suite.
+Images = Annotated[
+    Path | None,
+    typer.Option(help="The photographs that IMAGENET sets lie on. [default: $XAIBENCH_IMAGES]", show_default=False),
+]
+
 
 def hint(text: str) -> str:
     """What is to be noticed, in yellow."""

@@ -119,6 +119,17 @@ def test_a_check_imports_nothing_that_came_along(old, new, result, monkeypatch):
     assert "there is no method/imported_by_a_check.py" in "\n".join(check_result(rewritten(result, method=entry)))
 
 
+@pytest.mark.parametrize("name", ["folder:/etc", "parquet:/srv/sets", "photographs:$HOME", "mosaic:photographs"])
+def test_images_of_one_machine_are_refused_and_not_opened(name, result):
+    text = (result / "suite.toml").read_text()
+    (result / "suite.toml").write_text(text.replace("xai-tris/lin-white-8x8", name))
+    (fault,) = check_result(rewritten(result))
+    assert f"tiny is about images of one's own ({name})" in fault
+    (result / "suite.toml").write_text(text.replace('["xai-tris/lin-white-8x8"]', "3"))
+    (fault,) = check_result(rewritten(result))
+    assert "suite.toml cannot be run" in fault
+
+
 def test_a_result_lies_where_it_says(result, tmp_path):
     moved = tmp_path / "results" / "other" / result.name
     moved.parent.mkdir()

@@ -56,6 +56,14 @@ def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
     assert read_samples(results_of_run(finished, tmp_path / "none", methods=["saliency"])[0]) == []
 
 
+def test_a_run_on_images_of_ones_own_is_no_result(finished, tmp_path):
+    text = (finished / "suite.toml").read_text()
+    (finished / "suite.toml").write_text(text.replace("xai-tris/lin-white-8x8", "folder:mine"))
+    with pytest.raises(ResultError, match=r"about images of one's own \(folder:mine\), which others have not"):
+        results_of_run(finished, tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
 def test_sets_that_were_not_there_are_no_part_of_the_result(tiny, tmp_path, monkeypatch):
     monkeypatch.delenv("XAIBENCH_IMAGES", raising=False)
     (tmp_path / "tiny.toml").write_text(

@@ -125,3 +125,10 @@ def test_a_run_sees_no_tokens(monkeypatch):
     with without_secrets():
         assert not {"HF_TOKEN", "MY_API_KEY"} & os.environ.keys()
     assert os.environ["HF_TOKEN"] == "hf_secret"
+
+
+def test_images_of_ones_own_are_refused_before_anything_is_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path))
+    with pytest.raises(ResultError, match=r"photographs is about images of one's own \(photographs:\$XAIBENCH_DATA\)"):
+        submit("saliency", "photographs", tmp_path / "results", work=tmp_path / "work")
+    assert not (tmp_path / "work").exists()

@@ -62,14 +62,16 @@ def test_networks_and_sandbox_are_where_it_is_told(result, work, monkeypatch):
     def run(file, *_, device, **__):
         (explainer,) = tomllib.loads(file.read_text())["explainers"].values()
         settings = json.loads(explainer["settings"])
-        hidden = {str(work / name) for name in ("told", "store", "other")} | {str(result.parent.parent)}
+        hidden = {str(work / name) for name in ("told", "store", "other", "sets")} | {str(result.parent.parent)}
         assert hidden == set(settings["hidden"])
         raise ToldError(device, settings["device"])
 
     monkeypatch.setattr(verifying, "run", run)
-    for device, placed in (({}, "cpu"), ({"device": "meta"}, "meta")):
+    monkeypatch.setenv("XAIBENCH_DATA", str(work / "sets"))  # with the masks of annotated sets
+    for device, placed in (({}, "cpu"), ({"device": "meta", "root": work / "sets"}, "meta")):
         with pytest.raises(ToldError) as told:
             verify(result, work=work / "told", store=work / "store", hidden=[work / "other"], **device)
+        monkeypatch.delenv("XAIBENCH_DATA", raising=False)
         assert told.value.args == (placed, placed)
     with pytest.raises(ValueError, match="There is no device 'abacus' here"):
         verify(result, work=work / "told", device="abacus")

@@ -27,7 +27,7 @@ from xaibench.hub.results.result_manifest import (
     read_verification,
     sum_of_code,
 )
-from xaibench.hub.results.suite_text import bare_plan, suite_version
+from xaibench.hub.results.suite_text import bare_plan, check_everybody_has, suite_version
 from xaibench.models import MODELS
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
@@ -173,11 +173,12 @@ def _faults_of_suite(folder: Path, manifest: Manifest) -> Iterator[str]:
         if names != [manifest.method.name]:
             yield f"{SUITE} has the explainers {listed(names, 3)}; expected {manifest.method.name} alone."
             return
+        check_everybody_has(text, manifest.suite.name)
         if manifest.round:
             found = _round(folder, manifest)
             text = public_text(text, manifest.suite.name, found)
         version = suite_version(text)
-    except (ResultError, ValueError, KeyError, OSError) as error:
+    except (ResultError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:  # of tables that are none
         yield f"{SUITE} cannot be run: {error}"
         return
     if version != manifest.suite.version:

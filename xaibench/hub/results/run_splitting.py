@@ -38,7 +38,14 @@ from xaibench.hub.results.result_manifest import (
     files_of,
     sum_of_code,
 )
-from xaibench.hub.results.suite_text import entry_of, is_generated, suite_version, with_explainers, without_sets
+from xaibench.hub.results.suite_text import (
+    check_everybody_has,
+    entry_of,
+    is_generated,
+    suite_version,
+    with_explainers,
+    without_sets,
+)
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartWords, read_parts
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
@@ -114,6 +121,7 @@ def _version(folder: Path, drawn: Round | None) -> tuple[SuiteVersion, dict[str,
     suite, _ = load_suite(folder / SUITE)
     uses = {part.name: part.use for part in suite.explainers}
     text = _suite_that_ran(folder)
+    check_everybody_has(text, suite.name)
     if drawn is not None:
         text = public_text(text, suite.name, drawn)
     return SuiteVersion(suite.name, suite.title, suite_version(text)), uses

@@ -19,7 +19,7 @@ from xaibench.hub.results.method_source import Source, importable, staged
 from xaibench.hub.results.result_manifest import Code, ResultError
 from xaibench.hub.results.run_splitting import results_of_run, slug
 from xaibench.hub.results.sandboxing.method_packages import imported_packages
-from xaibench.hub.results.suite_text import with_explainers
+from xaibench.hub.results.suite_text import check_everybody_has, with_explainers
 from xaibench.runner.running import Progress, run
 from xaibench.runner.suites.suite_files import load_suite
 
@@ -169,10 +169,13 @@ def submit(
         The folder of the result.
 
     Raises:
-        ResultError: If the method cannot be called, fails, or is not the same twice; or a job of the suite failed.
+        ResultError: If the method cannot be called, fails, or is not the same twice; or a job of the suite failed, or
+            its images are those of a folder of one's own.
         SuiteError: If there is no such suite.
     """
     said = words or Words()
+    loaded, text = load_suite(suite, quick=quick)
+    check_everybody_has(text, loaded.name)  # before it is run
     place = Path(work) if work else Path("runs") / f"submit-{slug(said.name or Path(method).name)}"
     place.mkdir(parents=True, exist_ok=True)
     source = staged(method, place / "code")
@@ -181,7 +184,6 @@ def submit(
         tried(try_method(source, parameters))
         file = (source.folder or place) / _SUITE
         entry = {"use": source.entry} | dict(parameters or {})
-        _, text = load_suite(suite, quick=quick)
         file.write_text(with_explainers(text, {name: entry}), encoding="utf-8")
         with importable(source.folder):  # and no other module of that name, wherever this is run
             done = run(file, place / "run", progress=progress, **run_settings)

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from xaibench.core.messages import listed
+from xaibench.hub.results.result_manifest import ResultError
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runner.plan.planning import Plan, make_plan
 from xaibench.runner.published_scores import identity
@@ -19,6 +21,8 @@ from xaibench.runner.suites.toml_writing import to_toml
 
 # Sets of which every seed draws a fresh one.
 _GENERATED = ("xai-tris/", "certified:")
+# What a name may begin with that says where a set comes from; the others name a folder of one machine.
+_EVERYBODYS = {"certified", "hf"}
 
 
 def is_generated(dataset: str) -> bool:
@@ -29,6 +33,36 @@ def is_generated(dataset: str) -> bool:
         (True, True, False)
     """
     return dataset.startswith(_GENERATED)
+
+
+def folders_of_ones_own(text: str) -> list[str]:
+    """The data sets of a suite that nobody else has: which it is, only the folder of one machine says.
+
+    Args:
+        text: The suite as TOML.
+
+    Returns:
+        Their names, such as ``photographs:$XAIBENCH_DATA``.
+    """
+    names = dict.fromkeys(name for cell in _plain(text)["cells"] for name in cell["datasets"])
+    return [name for name in names if ":" in name and name.partition(":")[0] not in _EVERYBODYS]
+
+
+def check_everybody_has(text: str, suite: str) -> None:
+    """Look whether a result on a suite could be run again elsewhere.
+
+    Args:
+        text: The suite as TOML.
+        suite: Its name.
+
+    Raises:
+        ResultError: If its images are those of a folder of one's own.
+    """
+    if own := folders_of_ones_own(text):
+        raise ResultError(
+            f"{suite} is about images of one's own ({listed(own, 2)}), which others have not; results are on data sets "
+            "that are generated, annotated ones by their name, or hf://owner/name."
+        )
 
 
 def with_explainers(text: str, explainers: Mapping[str, Mapping[str, Any]], *, of: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import tomllib
@@ -189,7 +190,8 @@ def scores_again(
     entry = tomllib.loads(text)["explainers"][manifest.method.name]
     parameters = {name: value for name, value in entry.items() if name != "use"}
     output = tomllib.loads(text).get("explaining", {}).get("output", "")
-    store = run_settings.get("store")  # which holds the masks, and need not lie in the run
+    # These hold the masks, and need not lie in the run.
+    answers = [run_settings.get("store"), run_settings.get("root") or os.environ.get("XAIBENCH_DATA")]
     with tempfile.TemporaryDirectory(prefix="xaibench-method-") as apart:
         code = ""
         if (folder / METHOD).is_dir():  # out of what is hidden: its own code is its to read
@@ -201,7 +203,7 @@ def scores_again(
             json.dumps(parameters),
             "" if output == "default" else output,
             device=str(resolve_device(device)),
-            hidden=tuple(str(Path(one).resolve()) for one in (folder.parent.parent, base, store, *hidden) if one),
+            hidden=tuple(str(Path(one).resolve()) for one in (folder.parent.parent, base, *answers, *hidden) if one),
             **limits,
         )
         settings = json.dumps(asdict(sandbox))
