@@ -3,6 +3,7 @@
 import pytest
 from hub.board.repositories import METHODS, write_repository
 from report.browser import HOSTILE, axe, state, visiting
+from report.conftest import FEW_CELLS
 
 import xaibench as xb
 from xaibench.hub.board.result_reading import by_suite, read_results
@@ -138,6 +139,11 @@ def test_two_methods_are_put_beside_each_other_with_their_maps(visit, repository
     )
     assert "Maps of Saliency" in tiles[0][0]
     assert "maps-saliency.webp" in tiles[0][1]
+    rows = tab.locator("#pairs-maps tbody tr")
+    assert rows.count() == len(FEW_CELLS)
+    tab.select_option("form[data-filters] select[name=model]", FEW_CELLS[0][2])
+    shown = rows.filter(visible=True)
+    assert shown.count() == sum(model == FEW_CELLS[0][2] for _, _, model in FEW_CELLS) < rows.count()
     assert tab.evaluate("Array.from(document.images).every(one => one.complete)")
     with_maps = [url for url in tab.requests if url.endswith(".webp")]
     assert len(set(with_maps)) == 3  # the samples, and the two methods alone

@@ -54,6 +54,7 @@ def render_pairs(site: Site, entry: SuiteEntry, board: SuiteBoard, pictures: Pic
         "slug": entry.slug,
         "sprites": [pictures.maps.get(name, "") for name in names],
         "pictured": [pictures.rows.get(name, ()) for name in names],
+        "shown": [dict(zip(CELL, cell, strict=True)) for cell in shown.samples] if shown else [],
     }
     del data["palette"]
     return site.render(

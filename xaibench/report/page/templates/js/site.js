@@ -35,12 +35,16 @@ function waitFor(key) {
   return "Loading\u2026";
 }
 
-// The maps of the two methods that the reader has chosen.
+// The maps of the two methods that the reader has chosen, in the cells that the reader has chosen.
 function makeMaps(table, form) {
   listeners.push(() => {
     const chosenTwo = ["first", "second"].map((name) => page.explainers.findIndex((one) => one.name === form.elements[name].value));
-    table.hidden = !chosenTwo.some((place) => page.sprites[place]);
-    Array.from(table.tBodies[0].rows).forEach((row, i) => (row.hidden = !chosenTwo.some((place) => page.pictured[place]?.includes(i))));
+    const rows = Array.from(table.tBodies[0].rows);
+    rows.forEach((row, i) => {
+      const chosen = Object.entries(page.shown[i]).every(([kind, name]) => !choice(kind) || choice(kind) === name);
+      row.hidden = !chosen || !chosenTwo.some((place) => page.pictured[place]?.includes(i));
+    });
+    table.hidden = rows.every((row) => row.hidden);
     const heads = table.tHead.rows[0].cells;
     chosenTwo.forEach((place, i) => (heads[3 + i].textContent = page.explainers[place]?.label ?? ""));
     table.querySelectorAll("[data-of]").forEach((tile) => {
