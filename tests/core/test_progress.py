@@ -135,6 +135,21 @@ def test_what_is_left_goes_by_the_work_where_steps_are_not_alike(capsys, at_once
     ]
 
 
+def test_a_stage_that_waited_for_another_goes_by_its_own_pace(capsys, at_once):
+    clock = [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.time, "monotonic", lambda: clock[0])
+        with Progress("explain", 494, "job") as progress:
+            for seconds, steps, share in [(1900.0, 1, 0.001), (1960.0, 180, 0.101), (2260.0, 313, 1.0)]:
+                clock[0] = seconds
+                progress.advance(steps, share)
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "explain: 1 of 494 jobs in 31 min 40 s",  # most of which the trainings took
+        "explain: 181 of 494 jobs, about 8 min 59 s left",
+    ]
+
+
 def test_a_bar_that_is_drawn_again_keeps_the_share(monkeypatch):
     terminal = at_a_terminal(monkeypatch)
     monkeypatch.setattr(module, "SOON", 0.05)

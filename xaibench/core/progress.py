@@ -76,6 +76,7 @@ class Progress:
     ) -> None:
         self.what, self.unit, self.done = what, unit, 0
         self._share: float | None = None
+        self._first: tuple[float, int, float] | None = None
         self._total, self._advice = total, advice
         self._shown = shown and os.environ.get("TQDM_DISABLE", "") in ("", "0")
         self._bar: tqdm[Any] | None = None
@@ -96,6 +97,8 @@ class Progress:
         self.done += count
         self._share = self._share if share is None else share
         now = time.monotonic()
+        if count and self._first is None:
+            self._first = now - self._start, self.done, self._share or 0.0
         if not self._shown or now - self._start < SOON:
             return
         with self._lock:
@@ -145,6 +148,10 @@ class Progress:
         if not total or not max(1, min(total // 20, FEWEST)) <= self.done < total:
             return None
         share = self.done / total if self._share is None else self._share
+        if self._share is not None and self._first is not None:
+            waited, steps, had = self._first  # for what came before: the pace is that of the steps since then
+            if share > had and self.done >= steps + FEWEST:
+                return (seconds - waited) * (1 - share) / (share - had)
         return seconds * (1 - share) / share if share else None
 
     def _warn(self, seconds: float, total: int | None) -> None:
