@@ -32,6 +32,10 @@ def test_every_method_of_the_certified_networks_is_there():
     assert there("certified") == {slug(part.name) for part in load_suite("certified")[0].explainers}
 
 
+def test_every_method_of_the_suite_at_64_pixels_is_there():
+    assert there("xai-tris-64x64") >= {slug(part.name) for part in load_suite("xai-tris-64x64")[0].explainers}
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: "-".join(folder.parts[-2:]))
 def test_it_passes_the_check_and_was_equal_to_the_bit(folder):
     assert check_result(folder) == []

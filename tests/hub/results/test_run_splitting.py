@@ -44,14 +44,17 @@ def test_groups_go_along_and_names_of_files_stay(finished, tmp_path):
 
 def test_so_many_samples_go_along_as_fit(finished, tmp_path, monkeypatch):
     (whole,) = results_of_run(finished, tmp_path / "whole", methods=["saliency"])
-    cell = read_samples(whole)[0]
-    assert len(cell.samples) > 2
-    monkeypatch.setattr(
-        run_splitting, "_MOST_PICTURES", len(to_safetensors([c.lowest(2) for c in read_samples(whole)]))
-    )
+    cells = read_samples(whole)
+    assert [len(cell.samples) > 2 for cell in cells] == [True, True]
+    room = max(len(to_safetensors([cell.lowest(2)])) for cell in cells)
+    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room)  # of a suite of two cells
     (cut,) = results_of_run(finished, tmp_path / "cut", methods=["saliency"])
-    assert read_samples(cut)[0].samples == cell.samples[:2]
+    for cell, kept in zip(cells, read_samples(cut), strict=True):
+        assert sorted(kept.samples) == sorted(cell.samples)[:2]  # which others have, too
     assert check_result(cut) == []
+    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room - 2)
+    (less,) = results_of_run(finished, tmp_path / "less", methods=["saliency"])
+    assert [len(cell.samples) for cell in read_samples(less)] == [1, 1]
     monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 100)
     assert read_samples(results_of_run(finished, tmp_path / "none", methods=["saliency"])[0]) == []
 
@@ -127,3 +130,19 @@ def test_what_is_no_whole_run_is_refused(finished, tmp_path):
     (tmp_path / "failed" / FAILURES.name).write_bytes(FAILURES.to_csv([{"job": "j", "stage": "score", "error": "e"}]))
     with pytest.raises(ResultError, match="1 jobs failed"):
         results_of_run(tmp_path / "failed", tmp_path / "results")
+
+
+def test_a_method_for_some_networks_brings_the_same_samples_as_one_for_all(tiny, tmp_path, monkeypatch):
+    text = (
+        tiny.read_text().replace("saliency = {}", "saliency = {}\ngradcam = {}").replace('"llr", "mlp"', '"mlp", "cnn"')
+    )
+    (tmp_path / "tiny.toml").write_text(text)
+    folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
+    whole = read_samples(results_of_run(folder, tmp_path / "whole", methods=["saliency"])[0])
+    room = max(len(to_safetensors([cell.lowest(3)])) for cell in whole)
+    monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room)
+    both = results_of_run(folder, tmp_path / "results", methods=["saliency", "gradcam"])
+    many, few = ({cell.model: sorted(cell.samples) for cell in read_samples(place)} for place in both)
+    assert (list(many), list(few)) == (["mlp", "cnn"], ["cnn"])
+    assert few["cnn"] == many["cnn"]
+    assert len(few["cnn"]) == 3

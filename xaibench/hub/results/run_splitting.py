@@ -42,6 +42,7 @@ from xaibench.hub.results.suite_text import (
     check_everybody_has,
     entry_of,
     is_generated,
+    number_of_cells,
     suite_version,
     with_explainers,
     without_sets,
@@ -51,7 +52,8 @@ from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, t
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
 from xaibench.runner.suites.suite_files import load_suite
 
-#: Pictures of samples are at most so large: of every cell the first of the test split go along, as many as fit.
+#: Pictures of samples are at most so large. Each cell of the suite has its part, and of every cell as many of the first
+#: of the test split go along as fit into it: methods have the same ones, whichever cells they can treat.
 _MOST_PICTURES = 1 << 20
 
 
@@ -225,19 +227,20 @@ def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Tab
     rows = ({str(name): value for name, value in row.items()} for row in own[list(JOBS.columns)].to_dict("records"))
     (folder / JOBS.name).write_bytes(JOBS.to_csv(rows))
     cells = [cell for cell in read_samples(run) if name in cell.explainers and _may_be_shown(cell.dataset)]
-    if pictures := _pictures([_of_method(cell, name, shown) for cell in cells]):
+    room = _MOST_PICTURES // number_of_cells(_suite_that_ran(run))
+    if pictures := _pictures([_of_method(cell, name, shown) for cell in cells], room):
         (folder / PICTURES).write_bytes(pictures)
 
 
-def _pictures(cells: Sequence[SampleCell]) -> bytes:
-    """The content of the file; nothing where one sample of each cell is too much."""
+def _pictures(cells: Sequence[SampleCell], room: int) -> bytes:
+    """The content of the file, each cell within so many bytes; nothing where one sample of each is too much."""
 
-    def content(count: int) -> bytes:
-        return to_safetensors([cell.lowest(count) for cell in cells])
+    def largest(count: int) -> int:
+        return max(len(to_safetensors([cell.lowest(count)])) for cell in cells)
 
     most = max((len(cell.samples) for cell in cells), default=0)
-    count = bisect.bisect_right(range(1, most + 1), _MOST_PICTURES, key=lambda count: len(content(count)))
-    return content(count) if count else b""
+    count = bisect.bisect_right(range(1, most + 1), room, key=largest)
+    return to_safetensors([cell.lowest(count) for cell in cells]) if count else b""
 
 
 def _may_be_shown(dataset: str) -> bool:

@@ -111,6 +111,15 @@ def entry_of(text: str, explainer: str) -> dict[str, Any]:
     return dict(_plain(text)["explainers"][explainer])
 
 
+def number_of_cells(text: str) -> int:
+    """How many pairs of a data set and a model a suite has.
+
+    Args:
+        text: The suite as TOML.
+    """
+    return sum(len(cell["datasets"]) * len(cell["models"]) for cell in _plain(text)["cells"])
+
+
 def seeds_of(text: str) -> list[int]:
     """The seeds of a suite's data sets."""
     return list(_plain(text).get("data", {}).get("seeds", [0]))
