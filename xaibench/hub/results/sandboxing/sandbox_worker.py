@@ -126,7 +126,7 @@ def _within(path: str, folders: list[str]) -> bool:
 
 
 class Worker:
-    """The method, fitted or not, under the numbers by which the other side asks for it."""
+    """The method, and the last that was fitted, under the number by which the other side asks for it."""
 
     def __init__(self, settings: dict[str, Any], watch: Watch) -> None:
         self.settings, self.watch = settings, watch
@@ -138,7 +138,12 @@ class Worker:
         return {"fits": callable(getattr(part, "fit", None))}
 
     def fit(self, number: int, batches: list[Any], seed: int | None) -> dict[str, Any]:
-        """Keep a method that is fitted to these samples when it first meets a network."""
+        """Keep a method that is fitted to these samples when it first meets a network.
+
+        The one before is let go, with its samples: no other network is asked about before this one is done with, and the
+        training samples of a suite are gigabytes, which would count as what the method holds.
+        """
+        self.fitted.clear()
         known = [(images, HiddenMasks(self.watch.refuse), targets) for images, targets in batches]
         self.fitted[number] = self._applied(seed, lambda: iter(known))
         return {}
