@@ -1,7 +1,9 @@
 """A method in its sandbox: what it may not do is refused with its reason, even if it hides the error."""
 
+import copy
 import dataclasses
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from xaibench.hub.results.sandboxing import sandbox as module
 from xaibench.hub.results.sandboxing import sandbox_worker
 from xaibench.hub.results.sandboxing.sandbox import RefusedError, Sandbox, SandboxedProcess, SandboxError, bubblewrap
-from xaibench.hub.results.sandboxing.sandbox_worker import Watch
+from xaibench.hub.results.sandboxing.sandbox_worker import Watch, Worker
 
 #: What it does is said by the first pixel of the first image.
 METHOD = """
@@ -168,3 +170,21 @@ def test_where_the_driver_lies_is_known_on_a_gpu_alone(monkeypatch):
         found = module._environment(Sandbox("saliency", device=device), True)
         assert found.get("LD_LIBRARY_PATH") == known
         assert "HF_TOKEN" not in found
+
+
+def test_the_samples_of_an_earlier_fit_are_let_go():
+    """Else a method that is fitted to each of many networks would hold the training samples of all of them."""
+    settings = {"entry": "pattern_net", "parameters": {}, "output": None, "device": "cpu"}
+    worker = Worker(settings, Watch([], processes=False))
+    network = copy.deepcopy(NETWORK).double()
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(40, 1, 2, 2, generator=generator, dtype=torch.float64)
+    held = []
+    for number in (1, 2):
+        samples = images.clone()
+        held.append(weakref.ref(samples))
+        worker.fit(number, [(samples, torch.arange(40) % 2)], seed=0)
+        del samples
+        maps = worker.explain(number, network, images[:2], torch.zeros(2).long(), seed=0)
+        assert maps.shape == (2, 2, 2)
+    assert [one() is None for one in held] == [True, False]

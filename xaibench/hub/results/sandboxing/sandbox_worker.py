@@ -140,8 +140,8 @@ class Worker:
     def fit(self, number: int, batches: list[Any], seed: int | None) -> dict[str, Any]:
         """Keep a method that is fitted to these samples when it first meets a network.
 
-        The one before is let go, with its samples: no other network is asked about before this one is done with, and the
-        training samples of a suite are gigabytes, which would count as what the method holds.
+        The one before is let go, with its samples: nothing is asked of it any more, and the training samples of a suite
+        are gigabytes, which would count as what the method holds.
         """
         self.fitted.clear()
         known = [(images, HiddenMasks(self.watch.refuse), targets) for images, targets in batches]
