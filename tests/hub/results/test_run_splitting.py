@@ -139,10 +139,10 @@ def test_a_method_for_some_networks_brings_the_same_samples_as_one_for_all(tiny,
     (tmp_path / "tiny.toml").write_text(text)
     folder = run(tmp_path / "tiny.toml", tmp_path / "run", engine="serial").folder
     whole = read_samples(results_of_run(folder, tmp_path / "whole", methods=["saliency"])[0])
-    room = max(len(to_safetensors([cell.lowest(3)])) for cell in whole)
+    room = max(len(to_safetensors([cell.lowest(1)])) for cell in whole)
     monkeypatch.setattr(run_splitting, "_MOST_PICTURES", 2 * room)
     both = results_of_run(folder, tmp_path / "results", methods=["saliency", "gradcam"])
     many, few = ({cell.model: sorted(cell.samples) for cell in read_samples(place)} for place in both)
     assert (list(many), list(few)) == (["mlp", "cnn"], ["cnn"])
     assert few["cnn"] == many["cnn"]
-    assert len(few["cnn"]) == 3
+    assert len(few["cnn"]) == 1 < max(len(cell.samples) for cell in whole if cell.model == "cnn")
