@@ -49,7 +49,7 @@ function makeMaps(table, form) {
     chosenTwo.forEach((place, i) => (heads[3 + i].textContent = page.explainers[place]?.label ?? ""));
     table.querySelectorAll("[data-of]").forEach((tile) => {
       const place = chosenTwo[tile.dataset.of === "first" ? 0 : 1];
-      const file = page.sprites[place];
+      const file = page.pictured[place]?.includes(rows.indexOf(tile.closest("tr"))) ? page.sprites[place] : "";
       tile.style.backgroundImage = file ? 'url("' + page.root + file + '")' : "";
       tile.setAttribute("aria-label", (file ? "Maps of " : "No maps of ") + (page.explainers[place]?.label ?? "") + ", " + tile.dataset.words);
     });
