@@ -1,6 +1,9 @@
-"""A part is its file, its test and one line: one of each kind is added to a copy, and passes whatever gates there are.
+"""Adding a part takes its file, its test and one table line; then the whole test suite passes.
 
-Nothing else of the copy is touched. What is written by commands (pages, pictures, typing stubs) is made in memory.
+One part of each kind is added to a copy of the repository. Nothing else is edited by hand: ``python docs/generate`` writes
+the derived pages. The whole suite then runs in the copy, so it takes as long as the suite itself::
+
+    pytest -m slow tests/test_add_a_part.py
 """
 
 import os
@@ -14,40 +17,25 @@ import pytest
 from generators.added_parts import FILES, LINES
 
 ROOT = Path(__file__).parents[1]
-
-#: What the suites of tests over all parts say of these, and of tables as wholes.
-WHOLE = (
-    "labels_are_unique",
-    "every_metric_has_a_class",
-    "every_metric_is_a_public_name",
-    "registered_part_is_documented",
-)
-TESTS = (
-    "conformance/test_metrics.py",
-    "conformance/test_explainers.py",
-    "conformance/test_models.py",
-    "conformance/test_annotated.py",
-    "conformance/test_input_copies.py",
-    "conformance/test_one_caller.py",
-    "explainers/test_api.py",
-    "metrics/test_bad_input.py",
-    "metrics/test_fuzz.py",
-    "metrics/test_torchmetrics.py",
-    "test_import.py",
-    "test_docstrings.py",
+#: Folders and files that a clone has; a copy of an installed package would lack some of them.
+COPIED = (
+    *("xaibench", "tests", "docs", "examples", "benchmarks", ".github", ".ci"),
+    *("pyproject.toml", "conftest.py", "mkdocs.yml", "_typos.toml", ".pre-commit-config.yaml", ".gitignore"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CITATION.cff", "LICENSE"),
 )
 
-#: What a user of the parts meets, and the makers of pages: a test among those of the copy, whose process it shares.
+#: What a user of the added parts does: a test among those of the copy.
 USE = """
-import importlib.util, json, pickle, sys
+import json, pickle
 from pathlib import Path
+import importlib.util
 import pandas as pd
 from typer.testing import CliRunner
 import xaibench as xb
 from xaibench.cli import app
 from xaibench.runner import run
 
-def test_what_is_added_is_there_for_users_and_on_the_pages():
+def test_added_parts_are_public_listed_and_run_in_a_suite(tmp_path, monkeypatch):
     assert "added_share" in xb.__all__ and "added_share" in dir(xb) and callable(xb.added_share)
     assert xb.explainers.AddedGradient(factor=1.0).factor == 1.0
     try:
@@ -61,47 +49,40 @@ def test_what_is_added_is_there_for_users_and_on_the_pages():
     for name in ("added_share", "added_gradient", "added_network", "added-bars", "added-suite"):
         assert f"  {name} " in listed, listed
 
-    spec = importlib.util.spec_from_file_location("bars", "tests/data/photographs/test_added_bars.py")
+    test = Path(__file__).parent / "data/photographs/test_added_bars.py"
+    spec = importlib.util.spec_from_file_location("bars", test)
     bars = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bars)
-    bars.write(Path("data"))
-    result = run("added-suite", "run", engine="serial", device="cpu")
+    bars.write(tmp_path / "data")
+    monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path / "data"))
+    result = run("added-suite", tmp_path / "run", engine="serial", device="cpu")
     assert result.failures == {}, result.failures
-    scores = pd.read_parquet("run/scores.parquet")
+    scores = pd.read_parquet(tmp_path / "run/scores.parquet")
     assert set(scores["metric"]) == {"added_share"} and len(scores) == 8 and scores["value"].between(0, 1).all()
-    assert "Positive mass inside" in json.loads(Path("run/parts.json").read_text())["metrics"]["added_share"]["meaning"]
-
-    sys.path.insert(0, "docs/generate")
-    import data_sets, explainers, metrics, pictures, typing_stubs
-    shown = pictures.example()
-    pictures.FOLDER.mkdir(parents=True)
-    (pictures.FOLDER / "added_share.svg").write_text(pictures.drawn("added_share", shown))
-    assert "[`added_share`](#added_share)" in metrics.table()
-    assert "Only a test adds it." in metrics.entry("added_share", shown)
-    assert "### added_gradient" in explainers.page().partition("## Gradients with")[0]
-    assert "### added-bars" in data_sets.page()
-    assert all("Added" in text or "added" in text for text in typing_stubs.stubs().values())
+    parts = json.loads((tmp_path / "run/parts.json").read_text())
+    assert "Positive mass inside" in parts["metrics"]["added_share"]["meaning"]
 """
 
 
-def ran(folder, *command):
-    """A command in the copy, which alone it can import."""
-    places = {"PYTHONPATH": str(folder), "XAIBENCH_DATA": str(folder / "data"), "XAIBENCH_CACHE": str(folder / "cache")}
-    given = [sys.executable, *command]
+def run_in(folder, *command, timeout):
+    """Run a command that imports the copy only."""
+    variables = os.environ | {"PYTHONPATH": str(folder), "XAIBENCH_CACHE": str(folder / ".cache")}
     return subprocess.run(
-        given, cwd=folder, env=os.environ | places, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, *command], cwd=folder, env=variables, capture_output=True, text=True, timeout=timeout, check=False
     )
 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
-    """The package, its tests and its pages' makers, with one part of each kind more; and what was so before."""
+    """A copy of the repository with one more part of each kind."""
     folder = tmp_path_factory.mktemp("copy")
-    for name in ("xaibench", "tests", "docs/generate"):  # what is compiled comes along, which saves half of the time
-        shutil.copytree(ROOT / name, folder / name)
-    for name in ("pyproject.toml", "conftest.py"):
-        shutil.copy(ROOT / name, folder / name)
-    assert "no attribute 'added_share'" in ran(folder, "-c", "import xaibench; xaibench.added_share").stderr
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name)
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    assert "no attribute 'added_share'" in run_in(folder, "-c", "import xaibench; xaibench.added_share", timeout=60).stderr
     for name, text in FILES.items():
         assert not (folder / name).exists()
         (folder / name).write_text(text, encoding="utf-8")
@@ -113,28 +94,37 @@ def copied(tmp_path_factory):
 
 
 def test_each_part_is_its_file_its_test_and_one_line():
-    kinds = [name.split("/")[:2] for name in FILES]
-    suites = "runner"  # where the suites lie
-    assert sorted(kind for top, kind in kinds if top == "xaibench") == sorted(
-        ["metrics", "explainers", "models", "data", suites]
-    )
-    assert len(FILES) == 2 * 5 - 1  # a suite has no test of its own
-    assert len(LINES) == 4  # and no line
+    kinds = [name.split("/")[1] for name in FILES if name.startswith("xaibench/")]
+    assert sorted(kinds) == ["benchmarks", "data", "explainers", "metrics", "models"]
+    assert len(FILES) == 2 * 5 - 1  # a suite has no test of its own,
+    assert len(LINES) == 4  # and no table line
 
 
-def test_a_part_that_is_added_passes_the_tests_over_all_parts_and_is_there_for_users_and_on_the_pages(copied):
-    (copied / "tests/test_use.py").write_text(USE, encoding="utf-8")
-    own = [name for name in FILES if name.startswith("tests/")]
-    chosen = " or ".join(["added", *WHOLE])
-    options = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rA", "-k", chosen)
-    finished = ran(copied, *options, *own, *(f"tests/{name}" for name in (*TESTS, "test_use.py")))
-    assert finished.returncode == 0, finished.stdout[-6000:] + finished.stderr[-2000:]
-    assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > 80
-    assert "test_what_is_added_is_there_for_users" in finished.stdout
+@pytest.mark.slow
+def test_the_whole_suite_passes_with_one_more_part_of_each_kind(copied):
+    before = snapshot(copied)
+    made = run_in(copied, "docs/generate", timeout=600)
+    assert made.returncode == 0, made.stdout + made.stderr
+    derived = sorted(name for name, text in snapshot(copied).items() if before.get(name) != text)
+    print("by hand:", *FILES, *LINES, "by `python docs/generate`:", *derived, sep="\n  ")
+    assert all(name.startswith("docs/") for name in derived), derived
+    (copied / "tests/test_use_of_added_parts.py").write_text(USE, encoding="utf-8")
+    finished = run_in(copied, "-m", "pytest", "-p", "no:cacheprovider", timeout=3000)
+    assert finished.returncode == 0, finished.stdout[-8000:] + finished.stderr[-2000:]
+    assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > 5000
 
 
-def test_a_part_that_is_added_passes_ruff(copied):
+def snapshot(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and ".cache" not in path.parts
+    }
+
+
+def test_added_parts_pass_ruff(copied):
     pytest.importorskip("ruff")
     for command in (("check",), ("format", "--check")):
-        finished = ran(copied, "-m", "ruff", *command, *(name for name in [*FILES, *LINES] if name.endswith(".py")))
+        files = [name for name in [*FILES, *LINES] if name.endswith(".py")]
+        finished = run_in(copied, "-m", "ruff", *command, *files, timeout=60)
         assert finished.returncode == 0, finished.stdout

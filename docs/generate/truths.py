@@ -209,13 +209,20 @@ def _outline(axes: Axes, marked: np.ndarray) -> None:
                 axes.plot(*line, color=MARK, linewidth=2.0, solid_capstyle="round", clip_on=False)
 
 
+def with_tables(text: str) -> str:
+    """Replace the tables of the page that derive from the registered parts."""
+    return _with_block(_with_block(text, "kinds", kinds()), "belonging", belonging())
+
+
+def _with_block(text: str, title: str, block: str) -> str:
+    before, start, rest = text.partition(f"<!-- {title} -->\n")
+    return f"{before}{start}\n{block}\n\n{END}{rest.partition(END)[2]}"
+
+
 def main() -> None:
     found = probe()
-    text = PAGE.read_text(encoding="utf-8")
-    for title, made in (("kinds", kinds()), ("example", measured(found)), ("belonging", belonging())):
-        before, start, rest = text.partition(f"<!-- {title} -->\n")
-        text = f"{before}{start}\n{made}\n\n{END}{rest.partition(END)[2]}"
-    PAGE.write_text(text, encoding="utf-8")
+    text = with_tables(PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(_with_block(text, "example", measured(found)), encoding="utf-8")
     for theme in INK:
         picture(found, theme).savefig(DOCS / "images" / f"truths-{theme}.png", dpi=170, transparent=True)
 

@@ -1,0 +1,71 @@
+"""Write every page, picture and stub that derives from the registered parts.
+
+python docs/generate            # writes what is stale
+python docs/generate --check    # lists what is stale, and fails if anything is
+
+Pages whose numbers come from runs or trials (``findings.py``, ``metric_trials.py``, ...) have commands of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import data_sets
+import explainers
+import metrics
+import pictures
+import truths
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def derived() -> dict[Path, str]:
+    """Return the content of every derived file by its path."""
+    drawings = {pictures.FOLDER / f"{name}.svg": svg for name, svg in pictures.pictures().items()}
+    pages = {
+        metrics.PAGE: metrics.page(),
+        explainers.PAGE: explainers.page(),
+        data_sets.PAGE: data_sets.page(),
+        truths.PAGE: truths.with_tables(truths.PAGE.read_text(encoding="utf-8")),
+    }
+    return drawings | pages
+
+
+def is_stale(path: Path, text: str) -> bool:
+    """Compare a file with its new content; only the texts of a picture count, not the last digit of a coordinate."""
+    if not path.exists():
+        return True
+    contents = [path.read_text(encoding="utf-8"), text]
+    if path.suffix == ".svg":
+        return len({tuple(re.findall(r">([^<\n]+)</(?:text|title)>", content)) for content in contents}) > 1
+    return contents[0] != contents[1]
+
+
+def main() -> int:
+    """Write or list the stale files."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="list stale files instead of writing them")
+    check = parser.parse_args().check
+    wanted = derived()
+    stale = [path for path, text in wanted.items() if is_stale(path, text)]
+    unknown = [path for path in sorted(pictures.FOLDER.glob("*.svg")) if path not in wanted]
+    for path in stale:
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted[path], encoding="utf-8")
+        print(f"{'stale' if check else 'wrote'} {path.resolve().relative_to(ROOT)}")
+    for path in unknown:
+        if not check:
+            path.unlink()
+        print(f"{'no part has' if check else 'deleted'} {path.resolve().relative_to(ROOT)}")
+    if check and (stale or unknown):
+        print("Run `python docs/generate`.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
