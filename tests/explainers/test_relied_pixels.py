@@ -9,7 +9,7 @@ import xaibench as xb
 def test_reliance_gives_each_block_both_ways_with_its_error():
     data = xb.load("xai-tris/xor-corr-8x8", n_samples=100)
     model = xb.models.build("cnn", (1, 8, 8), 2, seed=0)
-    found = xb.reliance(model, data, samples=3, blocks=[1, 3, 8], n_samples=6, progress=False)
+    found = xb.reliance(model, data, samples=3, block_sizes=[1, 3, 8], n_samples=6, progress=False)
     shapes = {key: tuple(values.shape) for key, values in found.values.items()}
     sides = {1: 8, 3: 3, 8: 1}
     assert shapes == {(how, b): (3, s, s) for how in ("marginal", "conditional") for b, s in sides.items()}
@@ -25,7 +25,7 @@ def test_reliance_is_the_map_of_the_explainer():
     data = xb.load("xai-tris/lin-white-8x8", n_samples=100)
     model = xb.models.build("mlp", (1, 8, 8), 2, seed=0)
     images, _, targets = data.test[:3]
-    found = xb.reliance(model, data, samples=3, blocks=[2], n_samples=4, seed=5, output="logit", progress=False)
+    found = xb.reliance(model, data, samples=3, block_sizes=[2], n_samples=4, seed=5, output="logit", progress=False)
     how = {"distribution": data.distribution(), "n_samples": 4, "seed": 5, "block": 2, "output": "logit"}
     maps = xb.explain("reliance", model, images, targets, **how)
     assert torch.allclose(maps, found.values["marginal", 2].repeat_interleave(2, 1).repeat_interleave(2, 2) / 4)

@@ -171,7 +171,7 @@ class _Explaining:
             if not getattr(getattr(part, "info", None), "control", False):
                 raise TypeError(
                     f"{name_of(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, "
-                    "uniform, input, centre) need none."
+                    "uniform, input, center_prior) need none."
                 )
             return part(cast(nn.Module, None), images, targets)
         with unharmed(_moved(self._model, images.device, images.dtype)) as lent:

@@ -91,9 +91,9 @@ class Input(Attribution):
         return reduce_channels(images.clone(), self.channels)
 
 
-@described(ExplainerInfo("Centre prior", family="Controls", control=True, passes=0))
+@described(ExplainerInfo("Center prior", family="Controls", control=True, passes=0))
 @dataclass(frozen=True)
-class Centre:
+class CenterPrior:
     """A Gaussian about the middle of the image: photographers put things there, and so does whoever guesses.
 
     Attributes:
@@ -104,7 +104,7 @@ class Centre:
 
     def __post_init__(self) -> None:
         if not self.width > 0:
-            raise ValueError(f"Centre(width={self.width!r}): expected a number above 0.")
+            raise ValueError(f"CenterPrior(width={self.width!r}): expected a number above 0.")
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``, 1 in the middle; of the images only the shape is looked at."""

@@ -64,7 +64,7 @@ EXPLAINERS = Registry(
         "laplace": "xaibench.explainers.controls:Laplace",
         "uniform": "xaibench.explainers.controls:Uniform",
         "input": "xaibench.explainers.controls:Input",
-        "centre": "xaibench.explainers.controls:Centre",
+        "center_prior": "xaibench.explainers.controls:CenterPrior",
     },
     {
         "feature_permutation": "pfi",
@@ -114,9 +114,9 @@ EXPLAINERS = Registry(
         "laplacian": "laplace",
         "random": "uniform",
         "x": "input",
-        "center": "centre",
-        "centre_prior": "centre",
-        "center_prior": "centre",
+        "center": "center_prior",
+        "centre_prior": "center_prior",
+        "centre": "center_prior",
         # Not listed: it explains no more than images of which it is known what they came from.
         "reliance": "xaibench.explainers.forward.redrawn_pixels:Reliance",
     },

@@ -49,7 +49,7 @@ def reliance(
     data: KnownImages,
     *,
     samples: int | None = None,
-    blocks: Sequence[int] = (1, 2, 4),
+    block_sizes: Sequence[int] = (1, 2, 4),
     n_samples: int = 32,
     output: Output = "margin",
     seed: int = 0,
@@ -75,7 +75,7 @@ def reliance(
         model: Returns logits ``[N, K]``.
         data: A data set that knows what its images came from: XAI-TRIS on white or correlated noise (RIGID at 8×8).
         samples: Only the first so many of its test split; None = all.
-        blocks: Sides of the squares, in pixels; from the upper left corner on, cut off at the lower and right border.
+        block_sizes: Sides of the squares, in pixels; from the upper left corner on, cut off at the lower and right border.
         n_samples: Draws of each block, at least 2.
         output: What changes: the ``"margin"`` or ``"logit"`` of the sample's class, or its ``"probability"``, which of
             a network that is sure hardly does.
@@ -97,7 +97,7 @@ def reliance(
         >>> weights = torch.zeros(2, 64)
         >>> weights[0, 9], weights[0, 10] = 1.0, -1.0  # the difference of two neighbours
         >>> _ = model[1].weight.data.copy_(weights)
-        >>> found = xb.reliance(model, data, samples=5, blocks=[1], progress=False)
+        >>> found = xb.reliance(model, data, samples=5, block_sizes=[1], progress=False)
         >>> alone = found.values["marginal", 1].mean(0)
         >>> bool(alone[1, 1] > 0.1), float(alone[0].sum())  # the network reads it; it reads none of the first row
         (True, 0.0)
@@ -115,19 +115,19 @@ def reliance(
     values: dict[tuple[Redraw, int], Tensor] = {}
     errors: dict[tuple[Redraw, int], Tensor] = {}
     for redraw in get_args(Redraw):
-        for block in blocks:
+        for block_size in block_sizes:
             part = Reliance(
                 distribution=distribution,
                 redraw=redraw,
-                block=block,
+                block_size=block_size,
                 n_samples=n_samples,
                 seed=seed,
                 batch_size=batch_size,
             )
             asked = _Asked(part)
             explain(asked, model, images, targets, output=output, device=device, progress=progress)
-            grid = len(images), -(-images.shape[2] // block), -(-images.shape[3] // block)
-            values[redraw, block], errors[redraw, block] = (each.cpu().reshape(grid) for each in asked.found)
+            grid = len(images), -(-images.shape[2] // block_size), -(-images.shape[3] // block_size)
+            values[redraw, block_size], errors[redraw, block_size] = (each.cpu().reshape(grid) for each in asked.found)
     return ReliedOn(values, errors)
 
 

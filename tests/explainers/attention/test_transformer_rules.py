@@ -110,7 +110,7 @@ def without_constants(model):
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("libragrad", {}), ("attnlrp", {"attention": "constant"}), ("conservative_input_x_gradient", {})],
+    [("libragrad", {}), ("attnlrp", {"attention_rule": "constant"}), ("conservative_input_x_gradient", {})],
 )
 def test_the_map_sums_to_the_logit_where_nothing_else_has_a_share(method, settings):
     model, (images, targets) = without_constants(of_torchvision()), batch()

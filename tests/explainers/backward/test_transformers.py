@@ -13,19 +13,19 @@ from xaibench.explainers.backward.relevance import DeepTaylor, LRPAlphaBeta, LRP
 TARGETS = torch.tensor([0, 2])
 QUICK = {
     **{name: {"n_samples": 4, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
-    "pfi": {"feature_mask": "grid", "cell": 16},
-    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell": 16},
+    "pfi": {"feature_mask": "grid", "cell_size": 16},
+    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell_size": 16},
     "integrated_gradients": {"n_steps": 2},
     "random_baseline_ig": {"n_baselines": 1, "n_steps": 2},
     "guided_ig": {"n_steps": 2},
-    "xrai": {"n_steps": 2, "side": 32},
+    "xrai": {"n_steps": 2, "segmentation_size": 32},
     "blur_ig": {"n_steps": 2},
     **{
         name: {"n_samples": 2}
         for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients", "pattern_local")
     },
-    "rise": {"N": 4},
-    "sobol": {"n_designs": 2, "s": 2},
+    "rise": {"n_masks": 4},
+    "sobol": {"n_designs": 2, "grid_size": 2},
     "hsic": {"n_samples": 4},
     "occlusion": {"window": 16, "stride": 16},
 }

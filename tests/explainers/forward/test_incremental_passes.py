@@ -90,10 +90,10 @@ def plainly(monkeypatch, explainer, *arguments):
 
 EXPLAINERS = {
     "shapley": ShapleySampling(n_samples=3, baseline=0.2),
-    "shapley, cells": ShapleySampling(n_samples=2, feature_mask="grid", cell=2),
+    "shapley, cells": ShapleySampling(n_samples=2, feature_mask="grid", cell_size=2),
     "shapley, superpixels": ShapleySampling(n_samples=2, feature_mask="slic", n_segments=20),
-    "pfi": PFI(group=3),
-    "pfi, cells": PFI(feature_mask="grid", cell=2),
+    "pfi": PFI(group_size=3),
+    "pfi, cells": PFI(feature_mask="grid", cell_size=2),
     "occlusion": Occlusion(window=1, baseline=0.1),
     "occlusion, windows": Occlusion(window=3, stride=2),
 }

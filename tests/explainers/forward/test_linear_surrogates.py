@@ -177,11 +177,11 @@ def test_fewer_perturbations_than_features_are_said(name, mlp, images, targets):
 
 @pytest.mark.parametrize("name", ["lime", "kernel_shap"])
 def test_photographs_are_taken_in_superpixels(name, images, targets):
-    features = find_features("auto", images, cell=16, n_segments=100)
+    features = find_features("auto", images, cell_size=16, n_segments=100)
     assert features.single
     photo = torch.zeros(1, 3, 48, 48)
     photo[:, :, 10:30, 15:40] = 1
-    assert not find_features("auto", photo, cell=16, n_segments=100).single
+    assert not find_features("auto", photo, cell_size=16, n_segments=100).single
     model = torch.nn.Sequential(torch.nn.AvgPool2d(12), torch.nn.Flatten(), torch.nn.Linear(48, 2))
     settings = {"n_segments": 16, "output": "logit"}
     maps = explain(name, model, photo, targets[:1], **settings)

@@ -62,5 +62,5 @@ def test_photographs_are_explained_at_their_budgets(tmp_path, monkeypatch):
     done = run("budget-photographs", tmp_path / "run", engine="serial", device="cpu", **asked)
     assert done.failures == {}
     scores = pd.read_parquet(done.folder / "scores.parquet").pivot(index="sample", columns="explainer", values="value")
-    assert set(scores) == {"kernel_shap-25", "kernel_shap-100", "sobel", "uniform", "centre"}
+    assert set(scores) == {"kernel_shap-25", "kernel_shap-100", "sobel", "uniform", "center_prior"}
     assert not scores["kernel_shap-25"].equals(scores["kernel_shap-100"])

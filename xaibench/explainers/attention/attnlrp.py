@@ -52,20 +52,20 @@ class AttnLRP(RuledInputXGradient):
         gamma: Of linear layers. The authors tune it network by network; the default is of the values that their
             example tries, as that of convolutions is.
         gamma_convolution: Of convolutions.
-        attention: ``"uniform"``: as above. ``"constant"``: the softmax passes nothing on and the values get all, as in
+        attention_rule: ``"uniform"``: as above. ``"constant"``: the softmax passes nothing on and the values get all, as in
             Conservative Input × Gradient; what the authors' package does in vision transformers.
     """
 
     gamma: float = 0.05
     gamma_convolution: float = 0.25
-    attention: Through = "uniform"
+    attention_rule: Through = "uniform"
     name: ClassVar[str] = "attnlrp"
     #: Nothing else can be explained.
     explains_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("attention", self.attention, get_args(Through), owner="AttnLRP")
+        check_choice("attention_rule", self.attention_rule, get_args(Through), owner="AttnLRP")
         if not (self.gamma >= 0 and self.gamma_convolution >= 0):
             raise ValueError(
                 f"AttnLRP(gamma={self.gamma!r}, gamma_convolution={self.gamma_convolution!r}): expected neither to be "
@@ -78,6 +78,6 @@ class AttnLRP(RuledInputXGradient):
         Returns:
             By the name under which torch reports a call.
         """
-        through = CONSTANT_ATTENTION if self.attention == "constant" else {}
+        through = CONSTANT_ATTENTION if self.attention_rule == "constant" else {}
         gamma = favouring(self.gamma, self.gamma_convolution)
         return {**CONSTANT_DENOMINATORS, **CONSTANT_GATES, **HALVED_PRODUCTS, **through, **gamma}

@@ -37,16 +37,16 @@ class LeGrad(AttentionGradients):
     so scaled, it agrees with their package (legrad_torch 1.1, float32) to 10⁻⁴.
 
     Attributes:
-        layers: How many of the last layers are summed; ``None``: all. The authors' package takes two unless it is told.
+        n_layers: How many of the last layers are summed; ``None``: all. The authors' package takes two unless it is told.
     """
 
-    layers: int | None = None
+    n_layers: int | None = None
     name: ClassVar[str] = "legrad"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layers is not None:
-            check_count("layers", self.layers, owner="LeGrad")
+        if self.n_layers is not None:
+            check_count("n_layers", self.n_layers, owner="LeGrad")
 
     def passes_with(self, model: nn.Module, images: Tensor) -> int:
         """Passes for these images, of which the network's layers decide; looks at the first.
@@ -59,7 +59,7 @@ class LeGrad(AttentionGradients):
             One for the tokens, and a gradient for each layer, through what is left of the network.
         """
         layers = len(token_layout(self.name, model, images[:1]).attentions)
-        return len(images) * (1 + GRADIENT * min(layers, self.layers or layers))
+        return len(images) * (1 + GRADIENT * min(layers, self.n_layers or layers))
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
         """The sum over the layers.
@@ -88,7 +88,7 @@ class LeGrad(AttentionGradients):
             for handle in handles:
                 handle.remove()
         total = torch.zeros(len(images), layout.layers[0].count, dtype=images.dtype, device=images.device)
-        for attention, tokens in list(zip(seen, outputs, strict=True))[-(self.layers or len(blocks)) :]:
+        for attention, tokens in list(zip(seen, outputs, strict=True))[-(self.n_layers or len(blocks)) :]:
             mean = tokens.mean(1, keepdim=True).expand_as(tokens)
             with torch.enable_grad():
                 logits = _ended(model, blocks, mean, images).gather(1, targets[:, None])

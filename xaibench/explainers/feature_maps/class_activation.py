@@ -142,25 +142,25 @@ class GradCAM(FeatureMaps):
 class GradCAMPlusPlus(FeatureMaps):
     """ReLU of the sum over k of w_k A_k, with w_k = sum over the positions of alpha_k ReLU(g_k).
 
-    alpha_k = g_k² / (2 g_k² + g_k³ sum A_k + eps), zero where g_k is (equation 19): the closed form for the exponential
+    alpha_k = g_k² / (2 g_k² + g_k³ sum A_k + epsilon), zero where g_k is (equation 19): the closed form for the exponential
     of the explained output. The exponential itself, one positive factor a sample, is left out, as it overflows.
 
     Attributes:
-        eps: Added to the denominator. The paper has none (0); 1e-6 as in the ``grad-cam`` package, with which published
+        epsilon: Added to the denominator. The paper has none (0); 1e-6 as in the ``grad-cam`` package, with which published
             results are made, matters where g_k is below some 1e-3.
     """
 
-    eps: float = 1e-6
+    epsilon: float = 1e-6
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.eps >= 0:
-            raise ValueError(f"GradCAMPlusPlus(eps={self.eps!r}): expected a number of at least 0.")
+        if not self.epsilon >= 0:
+            raise ValueError(f"GradCAMPlusPlus(epsilon={self.epsilon!r}): expected a number of at least 0.")
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features, gradients = activations_and_gradients("GradCAMPlusPlus", model, layer, images, targets)
         square = gradients**2
-        denominator = 2 * square + square * gradients * features.sum((2, 3), keepdim=True) + self.eps
+        denominator = 2 * square + square * gradients * features.sum((2, 3), keepdim=True) + self.epsilon
         # Where the denominator is zero, so is the gradient, or nothing is defined.
         alpha = torch.where(denominator == 0, 0.0, square / denominator)
         return weighted_sum((alpha * gradients.relu()).sum((2, 3)), features).relu()
@@ -236,16 +236,16 @@ class EigenCAM(FeatureMaps):
     paper, is such that the value of largest magnitude is positive. Signed: the paper has no ReLU.
 
     Attributes:
-        centred: Subtract from each feature map its mean first, as the ``grad-cam`` package does; the paper does not.
+        centered: Subtract from each feature map its mean first, as the ``grad-cam`` package does; the paper does not.
     """
 
-    centred: bool = True
+    centered: bool = True
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
         features = activations(model, layer, images)
         # In half precision there is no decomposition.
         matrix = features.flatten(2).transpose(1, 2).to(torch.promote_types(features.dtype, torch.float32))
-        if self.centred:
+        if self.centered:
             matrix = matrix - matrix.mean(1, keepdim=True)
         u, s, _ = torch.linalg.svd(matrix, full_matrices=False)
         projection = u[..., 0] * s[:, :1]

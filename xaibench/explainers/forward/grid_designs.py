@@ -18,7 +18,7 @@ class GridDesign:
     """The image is cut into cells, and each cell's share of it that is left is a coordinate of a point in [0, 1]^F.
 
     Attributes:
-        s: Cells along each side of the image, and no more than it has pixels there.
+        grid_size: Cells along each side of the image, and no more than it has pixels there.
         baseline: What a cell fades to.
         resize: How the map of the cells becomes as large as the image: ``"bilinear"`` (without aligned corners) or
             ``"nearest"``, each cell in one value.
@@ -26,7 +26,7 @@ class GridDesign:
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
     """
 
-    s: int = 8
+    grid_size: int = 8
     baseline: float = 0.0
     resize: Resize = "bilinear"
     seed: int = 0
@@ -34,7 +34,7 @@ class GridDesign:
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        check_count("s", self.s, owner=owner)
+        check_count("grid_size", self.grid_size, owner=owner)
         check_choice("resize", self.resize, get_args(Resize), owner=owner)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size, owner=owner)
@@ -46,9 +46,9 @@ class GridDesign:
             images: ``[N, C, H, W]``.
 
         Returns:
-            As ``s`` says, or the image's pixels where those are fewer.
+            As ``grid_size`` says, or the image's pixels where those are fewer.
         """
-        return min(self.s, images.shape[-2]), min(self.s, images.shape[-1])
+        return min(self.grid_size, images.shape[-2]), min(self.grid_size, images.shape[-1])
 
     def points(self, n: int, dimensions: int) -> Tensor:
         """The first points of the sequence.

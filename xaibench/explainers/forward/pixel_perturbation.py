@@ -42,17 +42,17 @@ class FeatureAttribution(Attribution):
             of one channel), else superpixels. An integer tensor ``[H, W]``, ``[N, H, W]``, ``[1, C, H, W]`` or
             ``[N, C, H, W]``, in which equal numbers make a feature. Except for values and masks with C > 1, a feature
             takes all channels of its pixels, and ``channels`` has nothing to reduce.
-        cell: Side of a grid cell in pixels.
+        cell_size: Side of a grid cell in pixels.
         n_segments: Superpixels of an image, about.
     """
 
     feature_mask: FeatureMask = field(default=None, repr=False, compare=False)
-    cell: int = 16
+    cell_size: int = 16
     n_segments: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("cell", self.cell, owner=type(self).__name__)
+        check_count("cell_size", self.cell_size, owner=type(self).__name__)
         check_feature_mask(type(self).__name__, self.feature_mask)
 
     def rows_of(self, model: nn.Module, images: Tensor) -> int:
@@ -86,7 +86,7 @@ class FeatureAttribution(Attribution):
 
     def features(self, images: Tensor) -> Features:
         """The features of images ``[N, C, H, W]``."""
-        return find_features(self.feature_mask, images, self.cell, self.n_segments)
+        return find_features(self.feature_mask, images, self.cell_size, self.n_segments)
 
     def feature_count(self, images: Tensor) -> int:
         """Features of an image, about: of the first one where they are to be found, which takes a while.
@@ -113,23 +113,25 @@ class PFI(FeatureAttribution):
     """Permutation feature importance: how much the output falls when a feature is swapped for another image's.
 
     The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p, never
-    the identity, for each feature within each group of ``group`` images. By definition the map depends on the images
+    the identity, for each feature within each group of ``group_size`` images. By definition the map depends on the images
     that share the group. With ``torch.manual_seed(seed)`` Captum's ``FeaturePermutation`` draws the same permutations.
     Small networks on a CPU compute only what a swap changes (:mod:`.incremental_passes`).
 
     Attributes:
-        group: Images among which a feature is permuted, taken in order; the XAI-TRIS runs permute within 50. A last
+        group_size: Images among which a feature is permuted, taken in order; the XAI-TRIS runs permute within 50. A last
             group of one image joins the group before it.
         seed: Of the permutations.
     """
 
-    group: int = 50
+    group_size: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.group, bool) or not isinstance(self.group, int) or self.group < 2:
-            raise ValueError(f"PFI(group={self.group!r}): expected an integer of at least 2, to permute among.")
+        if isinstance(self.group_size, bool) or not isinstance(self.group_size, int) or self.group_size < 2:
+            raise ValueError(
+                f"PFI(group_size={self.group_size!r}): expected an integer of at least 2, to permute among."
+            )
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``.
@@ -140,7 +142,7 @@ class PFI(FeatureAttribution):
         if len(images) < 2:
             raise ValueError("pfi: got 1 image; it swaps features between images, so it needs at least 2.")
         rng = torch.Generator().manual_seed(self.seed)
-        starts = list(range(0, len(images), self.group))
+        starts = list(range(0, len(images), self.group_size))
         if len(images) - starts[-1] == 1:
             starts.pop()
         features = self.features(images)

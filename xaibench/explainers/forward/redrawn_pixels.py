@@ -92,7 +92,7 @@ class Reliance(Repeating):
             :func:`xaibench.evaluate`.
         redraw: ``"marginal"``: as if the pixel were of another image; ``"conditional"``: as the other pixels of this
             image let it be, by which a pixel of a smooth background hardly changes.
-        block: Side of the squares that are drawn together, in pixels, from the upper left corner on; those at the lower
+        block_size: Side of the squares that are drawn together, in pixels, from the upper left corner on; those at the lower
             and right border are cut off there. A pixel of a map has its block's value over its pixels.
         n_samples: Draws M of each block.
         seed: Of the draws, which depend on it and the image alone.
@@ -106,14 +106,14 @@ class Reliance(Repeating):
 
     distribution: Distribution | None = field(default=None, repr=False, compare=False)
     redraw: Redraw = "marginal"
-    block: int = 1
+    block_size: int = 1
     n_samples: int = 32
     seed: int = 0
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("redraw", self.redraw, get_args(Redraw), owner="Reliance")
-        check_count("block", self.block, owner="Reliance")
+        check_count("block_size", self.block_size, owner="Reliance")
         check_count("n_samples", self.n_samples, least=2, owner="Reliance")
         check_count("batch_size", self.batch_size, owner="Reliance", none="for as many as suit the images")
 
@@ -139,7 +139,7 @@ class Reliance(Repeating):
         Returns:
             In words.
         """
-        return f"block above {self.block}"
+        return f"block_size above {self.block_size}"
 
     def blocks(self, sides: Sequence[int]) -> list[NDArray[np.int64]]:
         """The pixels of each block, row by row.
@@ -151,8 +151,8 @@ class Reliance(Repeating):
             ``[b]`` places in the flattened image, for each block.
         """
         places = np.arange(sides[0] * sides[1]).reshape(*sides)
-        starts = [range(0, side, self.block) for side in sides]
-        size = self.block
+        starts = [range(0, side, self.block_size) for side in sides]
+        size = self.block_size
         return [places[top : top + size, left : left + size].ravel() for top in starts[0] for left in starts[1]]
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

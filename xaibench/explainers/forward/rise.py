@@ -35,26 +35,29 @@ class RISE(Repeating):
     where the output is not, and is the higher the likelier the class: compare pixels within a map.
 
     Attributes:
-        N: Masks; the paper takes 4000 for VGG16 and 8000 for ResNet50.
-        s: Cells of the coarse grid, along each side of the image.
-        p: Probability that a cell is kept.
+        n_masks: Masks; the paper takes 4000 for VGG16 and 8000 for ResNet50.
+        grid_size: Cells of the coarse grid, along each side of the image.
+        keep_probability: Probability that a cell is kept.
         seed: Of the masks.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
     """
 
-    counted: ClassVar[str] = "N"
+    counted: ClassVar[str] = "n_masks"
 
-    N: int = 4000
-    s: int = 7
-    p: float = 0.5
+    n_masks: int = 4000
+    grid_size: int = 7
+    keep_probability: float = 0.5
     seed: int = 0
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("N", "s") if self.batch_size is None else ("N", "s", "batch_size"):
+        counts = ("n_masks", "grid_size") if self.batch_size is None else ("n_masks", "grid_size", "batch_size")
+        for name in counts:
             check_count(name, getattr(self, name), owner="RISE")
-        if not 0 < self.p <= 1:
-            raise ValueError(f"RISE(p={self.p!r}): expected a probability above 0, at most 1.")
+        if not 0 < self.keep_probability <= 1:
+            raise ValueError(
+                f"RISE(keep_probability={self.keep_probability!r}): expected a probability above 0, at most 1."
+            )
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         """Maps ``[N, H, W]``."""
@@ -64,18 +67,30 @@ class RISE(Repeating):
         total = images.new_zeros((len(images), math.prod(size)), dtype=torch.float64)
         images = images.contiguous(memory_format=layout)
         with torch.inference_mode():
-            for masks in _batches(self.N, rows, size, self.s, self.p, self.seed, images):
+            for masks in self._batches(rows, size, images):
                 weighed = masks.flatten(1).double()
                 chunk = rows // len(masks)
                 for x, y, out in chunks(chunk, images, targets, total):
                     masked = _masked(x, masks, layout)
                     scores = model(masked).gather(1, y.repeat_interleave(len(masks))[:, None])
                     out.addmm_(scores.double().reshape(len(x), -1), weighed)
-        return (total / (self.N * self.p)).to(images.dtype).reshape(-1, *size)
+        return (total / (self.n_masks * self.keep_probability)).to(images.dtype).reshape(-1, *size)
+
+    def _batches(self, rows: int, size: tuple[int, int], like: Tensor) -> Iterator[Tensor]:
+        rng = np.random.default_rng(self.seed)
+        for start in range(0, self.n_masks, rows):
+            count = min(rows, self.n_masks - start)
+            yield random_masks(rng, count, size, self.grid_size, self.keep_probability, like=like)
 
 
 def random_masks(
-    rng: np.random.Generator, n: int, size: tuple[int, int], s: int = 7, p: float = 0.5, *, like: Tensor | None = None
+    rng: np.random.Generator,
+    n: int,
+    size: tuple[int, int],
+    grid_size: int = 7,
+    keep_probability: float = 0.5,
+    *,
+    like: Tensor | None = None,
 ) -> Tensor:
     """Smooth random masks: a coarse grid of zeros and ones, enlarged, and cut out at a random place (section 3.2).
 
@@ -88,24 +103,24 @@ def random_masks(
         rng: Draws s² + 2 numbers for each mask.
         n: How many.
         size: H and W.
-        s: Cells along each side.
-        p: Probability that a cell is kept.
+        grid_size: Cells along each side.
+        keep_probability: Probability that a cell is kept.
         like: A tensor whose device and type the masks have; ``None``: float32 on the CPU.
 
     Returns:
-        ``[n, H, W]``, in [0, 1]; each value is p on average.
+        ``[n, H, W]``, in [0, 1]; each value is ``keep_probability`` on average.
 
     Example:
-        >>> random_masks(np.random.default_rng(0), 2, (4, 6), s=1, p=1.0).unique().tolist()
+        >>> random_masks(np.random.default_rng(0), 2, (4, 6), grid_size=1, keep_probability=1.0).unique().tolist()
         [1.0]
     """
     like = torch.empty(0) if like is None else like
-    numbers = rng.random((n, s * s + 2))
-    cells = [math.ceil(side / s) for side in size]
-    grids = like.new_tensor(numbers[:, :-2] < p).reshape(n, s, s)
+    numbers = rng.random((n, grid_size**2 + 2))
+    cells = [math.ceil(side / grid_size) for side in size]
+    grids = like.new_tensor(numbers[:, :-2] < keep_probability).reshape(n, grid_size, grid_size)
     shifts = torch.from_numpy((numbers[:, -2:] * cells).astype(np.int64)).to(like.device)
     rows, columns = (
-        _enlarge(s, (s + 1) * cell).to(like)[shift[:, None] + torch.arange(side, device=like.device)]
+        _enlarge(grid_size, (grid_size + 1) * cell).to(like)[shift[:, None] + torch.arange(side, device=like.device)]
         for side, cell, shift in zip(size, cells, shifts.T, strict=True)
     )
     return rows @ grids @ columns.mT
@@ -120,12 +135,6 @@ def _enlarge(cells: int, pixels: int) -> Tensor:
         inside = (cells - 1 - (cells - 1 - neighbour.abs()).abs()).clamp_min(0)
         matrix.scatter_add_(1, inside.long()[:, None], weight[:, None])
     return matrix
-
-
-def _batches(n: int, rows: int, size: tuple[int, int], s: int, p: float, seed: int, like: Tensor) -> Iterator[Tensor]:
-    rng = np.random.default_rng(seed)
-    for start in range(0, n, rows):
-        yield random_masks(rng, min(rows, n - start), size, s, p, like=like)
 
 
 def _masked(images: Tensor, masks: Tensor, layout: torch.memory_format) -> Tensor:

@@ -67,7 +67,7 @@ class Sobol(Repeating, GridDesign):
         Returns:
             In words.
         """
-        return f"s below {self.s}"
+        return f"grid_size below {self.grid_size}"
 
     def affordable(self, count: int) -> int:
         """The largest power of two up to so many.

@@ -48,9 +48,9 @@ class IG2(Repeating, Attribution):
         n_steps: Of the path; 201 in the released code.
         step_size: Length of a step, as a share of the box's diagonal; 256 in the released code's units is 0.0026.
         n_references: Reference images for each image.
-        n_images: Training images that are kept, at most, to choose the references from.
+        n_training_images: Training images that are kept, at most, to choose the references from.
         seed: Of what is kept, and of the references. An image draws the same wherever it stands in a batch.
-        images: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
+        training_images: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
     """
 
     counted: ClassVar[str] = "n_steps"
@@ -58,9 +58,9 @@ class IG2(Repeating, Attribution):
     n_steps: int = 201
     step_size: float = 0.0026
     n_references: int = 1
-    n_images: int = 20
+    n_training_images: int = 20
     seed: int = 0
-    images: Tensor | None = field(default=None, repr=False, compare=False)
+    training_images: Tensor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,7 +70,7 @@ class IG2(Repeating, Attribution):
     @property
     def fitted(self) -> bool:
         """Whether it has training images."""
-        return self.images is not None
+        return self.training_images is not None
 
     def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
         """Keep some of the training images, each as likely as the other, in one pass, in an order that is drawn.
@@ -86,7 +86,9 @@ class IG2(Repeating, Attribution):
             TypeError: If a batch does not begin with a floating tensor.
             ValueError: If the loader is empty, or yields single images.
         """
-        return replace(self, images=kept_images(type(self).__name__, loader, self.n_images, self.seed))
+        return replace(
+            self, training_images=kept_images(type(self).__name__, loader, self.n_training_images, self.seed)
+        )
 
     def passes_each(self, images: Tensor) -> int:
         """Passes for an image for each step.
@@ -114,15 +116,15 @@ class IG2(Repeating, Attribution):
             NotFittedError: If :meth:`fit` was not called.
             ValueError: If the images kept have another shape.
         """
-        if self.images is None:
+        if self.training_images is None:
             raise NotFittedError(
                 "IG2 has no training images: fit it to them first, fitted = IG2().fit(model, loader), and explain with "
                 "what that returns, explain(fitted, model, images, targets)."
             )
-        kept = self.images.to(images)
+        kept = self.training_images.to(images)
         if kept.shape[1:] != images.shape[1:]:
             raise ValueError(f"IG2 was fitted to images {list(kept.shape[1:])}, got {list(images.shape[1:])}.")
-        box = self.images.amin().item(), self.images.amax().item()
+        box = self.training_images.amin().item(), self.training_images.amax().item()
         length = self.step_size * (box[1] - box[0]) * images[0].numel() ** 0.5
         with _Representation(model) as seen:
             known, said = self._looked_up(model, seen, kept)

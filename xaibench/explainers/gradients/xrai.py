@@ -40,7 +40,7 @@ class XRAI(Repeating, Attribution):
     Algorithm 1 of the paper. A pixel gets the mean over what its segment added; pixels of no segment get their own
     mean, so that the sum stays. The attribution is the mean of Integrated Gradients from a black and a white image (the
     smallest and largest value).
-    Segments are Felzenszwalb's at six scales, widened by ``dilation``, of the image brought to ``side`` times ``side``
+    Segments are Felzenszwalb's at six scales, widened by ``dilation``, of the image brought to ``segmentation_size`` times ``segmentation_size``
     pixels, as the authors' package ``saliency`` makes them (tested).
 
     Departures: segments are widened before they are brought back to the size of the image, not after, and the fewest
@@ -49,8 +49,8 @@ class XRAI(Repeating, Attribution):
 
     Attributes:
         n_steps: Points of the quadrature for each of the two baselines.
-        side: Of the image that is segmented.
-        min_size: Fewest pixels of a segment there.
+        segmentation_size: Of the image that is segmented.
+        min_segment_size: Fewest pixels of a segment there.
         dilation: By how many pixels segments are widened there, so that they take in the edges around them.
     """
 
@@ -59,13 +59,13 @@ class XRAI(Repeating, Attribution):
     counted: ClassVar[str] = "n_steps"
 
     n_steps: int = 50
-    side: int = 224
-    min_size: int = 150
+    segmentation_size: int = 224
+    min_segment_size: int = 150
     dilation: int = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("side", "min_size"):
+        for name in ("segmentation_size", "min_segment_size"):
             check_count(name, getattr(self, name), owner="XRAI")
         if not self.dilation >= 0:
             raise ValueError(f"XRAI(dilation={self.dilation!r}): expected a number of pixels, 0 or more.")
@@ -77,7 +77,7 @@ class XRAI(Repeating, Attribution):
             baseline = end.reshape(-1, 1, 1, 1).expand_as(images)
             total += integrated(model, images, targets, baseline, self.n_steps, self.rows(images)) / 2
         attributions = reduce_channels(total, self.channels).double().cpu().numpy()
-        fewest = max(1, _FEWEST * attributions[0].size // self.side**2)
+        fewest = max(1, _FEWEST * attributions[0].size // self.segmentation_size**2)
         maps = [
             grown(self.segments(picture), attribution, fewest)
             for picture, attribution in zip(images.detach().double().cpu().numpy(), attributions, strict=True)
@@ -93,7 +93,7 @@ class XRAI(Repeating, Attribution):
         Returns:
             ``[M, H, W]``, those of all scales; they overlap.
         """
-        settings = self.side, self.min_size, self.dilation
+        settings = self.segmentation_size, self.min_segment_size, self.dilation
         if picture[0].size > _SMALL:
             return _segments(picture, *settings)
         packed, count = _kept(picture.tobytes(), picture.shape, *settings)
@@ -112,18 +112,18 @@ def _kept(content: bytes, shape: tuple[int, ...], *settings: int) -> tuple[bytes
     return np.packbits(found).tobytes(), len(found)
 
 
-def _segments(picture: NDArray[np.float64], side: int, min_size: int, dilation: int) -> NDArray[np.bool_]:
+def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, dilation: int) -> NDArray[np.bool_]:
     from skimage import transform
     from skimage.segmentation import felzenszwalb
 
     low, high = picture.min(), picture.max()
     scaled = 2 * (picture - low) / (high - low if high > low else 1.0) - 1
     resize: Any = transform.resize  # which has no types
-    large = resize(scaled.transpose(1, 2, 0), (side, side), order=3, mode="constant", anti_aliasing=True)
-    rows, columns = (((np.arange(n) + 0.5) * side / n).astype(int) for n in picture.shape[1:])
+    large = resize(scaled.transpose(1, 2, 0), (size, size), order=3, mode="constant", anti_aliasing=True)
+    rows, columns = (((np.arange(n) + 0.5) * size / n).astype(int) for n in picture.shape[1:])
     found = []
     for scale in _SCALES:
-        labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_size)
+        labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_segment_size)
         for label in range(labels.max() + 1):
             wide = ndimage.distance_transform_edt(labels != label) <= dilation
             found.append(wide[np.ix_(rows, columns)])

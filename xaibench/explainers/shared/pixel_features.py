@@ -78,7 +78,7 @@ class Features:
         return found[:, :1] if self.whole_pixels else found
 
 
-def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segments: int) -> Features:
+def find_features(feature_mask: FeatureMask, images: Tensor, cell_size: int, n_segments: int) -> Features:
     """The features of images ``[N, C, H, W]``.
 
     Args:
@@ -88,7 +88,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segmen
             ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a feature. Except for
             values and masks with C > 1, a feature takes all the channels of its pixels.
         images: ``[N, C, H, W]``.
-        cell: Side of a grid cell in pixels; the cells at the right and lower edge may be smaller.
+        cell_size: Side of a grid cell in pixels; the cells at the right and lower edge may be smaller.
         n_segments: Superpixels of an image, about.
 
     Raises:
@@ -102,7 +102,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segmen
         index = torch.arange(images[0].numel(), device=images.device)[None]
         return Features(index, (index.shape[1],), shape, whole_pixels=False, single=True)
     if isinstance(feature_mask, str):
-        labels = grid_cells(*shape[1:], cell)[None] if feature_mask == "grid" else superpixels(images, n_segments)
+        labels = grid_cells(*shape[1:], cell_size)[None] if feature_mask == "grid" else superpixels(images, n_segments)
         labels = labels[:, None]
     else:
         labels = _own(feature_mask, images)
