@@ -26,7 +26,7 @@ def test_reliance_is_the_map_of_the_explainer():
     model = xb.models.build("mlp", (1, 8, 8), 2, seed=0)
     images, _, targets = data.test[:3]
     found = xb.reliance(model, data, samples=3, block_sizes=[2], n_samples=4, seed=5, output="logit", progress=False)
-    how = {"distribution": data.distribution(), "n_samples": 4, "seed": 5, "block": 2, "output": "logit"}
+    how = {"distribution": data.distribution(), "n_samples": 4, "seed": 5, "block_size": 2, "output": "logit"}
     maps = xb.explain("reliance", model, images, targets, **how)
     assert torch.allclose(maps, found.values["marginal", 2].repeat_interleave(2, 1).repeat_interleave(2, 2) / 4)
 

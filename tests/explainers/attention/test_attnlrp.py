@@ -18,7 +18,7 @@ CASES = {"attnlrp": ExplainerCase(network="generators.networks:Attending")}
 SETTINGS = [
     ({}, {"gamma": 0.05, "gamma_convolution": 0.25}),
     ({"gamma": 0, "gamma_convolution": 0}, {}),
-    ({"attention_rule": "constant", "gamma": 1}, {"attention_rule": "constant", "gamma": 1, "gamma_convolution": 0.25}),
+    ({"attention_rule": "constant", "gamma": 1}, {"attention": "constant", "gamma": 1, "gamma_convolution": 0.25}),
 ]
 
 

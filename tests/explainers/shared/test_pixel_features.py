@@ -115,7 +115,7 @@ def test_how_many_features_an_image_has_is_nothing_to_the_others(name, rgb_cnn, 
 
 
 def test_cells_at_the_edge_may_be_smaller():
-    features = find_features("grid", torch.zeros(2, 1, 5, 7), cell=3, n_segments=1)
+    features = find_features("grid", torch.zeros(2, 1, 5, 7), cell_size=3, n_segments=1)
     assert features.counts == (6,)
     assert features.index.reshape(5, 7)[-1].tolist() == [3, 3, 3, 4, 4, 4, 5]
 
