@@ -209,7 +209,7 @@ def test_paper_names_are_understood(alias, name):
 
 
 def test_the_defaults_are_those_of_the_released_runs():
-    assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group) == (50, 25, 50)
+    assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group_size) == (50, 25, 50)
 
 
 def test_the_suites_of_the_paper_state_what_the_released_runs_took():

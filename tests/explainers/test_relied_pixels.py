@@ -34,7 +34,7 @@ def test_reliance_is_the_map_of_the_explainer():
 def test_nobody_knows_what_other_images_came_from():
     data = xb.load("certified:and", n_samples=20)
     with pytest.raises(
-        ValueError, match="nobody knows what the images of this data set came from, expected a generated"
+        ValueError, match="the distribution of the images of this data set is unknown, expected a generated"
     ):
         xb.reliance(xb.models.build("mlp", (1, 8, 8), 2), data)
 

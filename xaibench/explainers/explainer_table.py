@@ -1,4 +1,4 @@
-"""Every explainer by name: to add one, add its line."""
+"""All explainers by name. To add one, add its line here."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ EXPLAINERS = Registry(
         "center": "center_prior",
         "centre_prior": "center_prior",
         "centre": "center_prior",
-        # Not listed: it explains no more than images of which it is known what they came from.
+        # Not listed, because it needs the distribution of the images.
         "reliance": "xaibench.explainers.forward.redrawn_pixels:Reliance",
     },
 )

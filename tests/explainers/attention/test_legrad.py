@@ -55,7 +55,7 @@ class Bare(nn.Module):
 
 
 def test_attention_without_a_block_is_an_error():
-    with pytest.raises(UnsupportedModelError, match=r"^legrad: the attention 'attention' of Bare is in no block"):
+    with pytest.raises(UnsupportedModelError, match=r"^legrad: the attention 'attention' of Bare is not in a block"):
         explain("legrad", seeded(Bare), *batch(), device="cpu")
 
 

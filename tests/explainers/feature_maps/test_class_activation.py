@@ -17,7 +17,7 @@ from xaibench.explainers.feature_maps.class_activation import (
     LayerCAM,
     ScoreCAM,
 )
-from xaibench.explainers.shared.layer_activations import resized
+from xaibench.explainers.shared.layer_activations import resize_maps
 from xaibench.models import Folded
 
 ALL = (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, EigenCAM)
@@ -181,7 +181,7 @@ def test_parity_of_eigencam_up_to_its_sign():
     theirs = package_maps("EigenCAM", model, model[0], images, targets)
     for positive, negative, their in zip(ours.relu(), (-ours).relu(), theirs, strict=True):
         gaps = [
-            (unit(resized(unit(values[None]), images.shape[-2:], "bilinear"))[0] - their).abs().max()
+            (unit(resize_maps(unit(values[None]), images.shape[-2:], "bilinear"))[0] - their).abs().max()
             for values in (positive, negative)
         ]
         assert min(gaps) < 1e-4
@@ -251,7 +251,7 @@ def test_resizing_is_one_named_step(explainer):
     model = build().double()
     small = explainer(resize=None)(model, images, targets)
     for how in ("bilinear", "nearest"):
-        assert explainer(resize=how)(model, images, targets).equal(resized(small, images.shape[-2:], how))
+        assert explainer(resize=how)(model, images, targets).equal(resize_maps(small, images.shape[-2:], how))
 
 
 def test_explained_output():
@@ -284,7 +284,7 @@ def test_model_comes_back_unharmed(explainer):
     ("model", "message"),
     [
         (build(pool=False), r"inputs of '2' \(Linear\) are not the means of layer '0' \(Sequential\).*gradcam"),
-        (PastTheHead(), r"the network goes on after 'head.3' \(Linear\), with something else than its outputs"),
+        (PastTheHead(), r"the network continues after 'head.3' \(Linear\) with other tensors than its outputs"),
         (nn.Sequential(build(), nn.ReLU(), nn.Linear(3, 3)), r"inputs of '2' \(Linear\) are not the means"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()), r"found no nn.Linear"),
     ],
@@ -311,7 +311,7 @@ def test_bad_parameters(make, message):
 def test_a_network_without_feature_maps_is_an_error():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 13 * 14, 3))
     images, targets = batch(dtype=torch.float32)
-    with pytest.raises(UnsupportedModelError, match=r"GradCAM: found no feature map"):
+    with pytest.raises(UnsupportedModelError, match=r"GradCAM: found neither a feature map"):
         GradCAM()(model, images, targets)
 
 

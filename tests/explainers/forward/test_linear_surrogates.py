@@ -156,7 +156,9 @@ def lambda_of(function):
 
 def test_a_map_that_is_zero_everywhere_is_said(images):
     y = torch.zeros(7, dtype=torch.int64)
-    with pytest.warns(UserWarning, match=r"LIME: 7 of 7 maps are zero everywhere. alpha=0.001 penalises more") as said:
+    with pytest.warns(
+        UserWarning, match=r"LIME: 7 of 7 maps are zero everywhere. alpha=0.001 exceeds the effect"
+    ) as said:
         maps = explain("lime", Faint(), images, y, alpha=0.001)
     assert not maps.any()
     assert said[0].filename == __file__

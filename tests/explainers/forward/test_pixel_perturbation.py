@@ -35,7 +35,7 @@ def test_pfi_pixel_by_pixel_within_its_groups(mlp, images, targets):
 
 def test_a_last_image_alone_joins_the_group_before_it(mlp, images, targets):
     assert explain("pfi", mlp, images, targets, group_size=6).equal(explain("pfi", mlp, images, targets, group_size=7))
-    with pytest.raises(ValueError, match="pfi: got 1 image; it swaps features between images"):
+    with pytest.raises(ValueError, match="pfi: got 1 image, expected at least 2"):
         explain("pfi", mlp, images[:1], targets[:1])
 
 

@@ -88,7 +88,7 @@ def test_batch_size_does_not_matter():
 
 def test_what_cannot_be_explained_is_said():
     model, (images, targets) = bending(), batch(3)
-    with pytest.raises(NotFittedError, match="fit it to them first"):
+    with pytest.raises(NotFittedError, match="IG2 is not fitted"):
         IG2()(model, images, targets)
     with pytest.raises(ValueError, match=r"fitted to images \[3, 6, 7\], got \[3, 6, 6\]"):
         fitted(model, images)(model, images[..., :6], targets)

@@ -21,7 +21,7 @@ def fitted(count=30, **parameters):
 def surrogates(part, model, images, targets):
     """The weights ``[N, F]`` and the outputs ``[N]``."""
     total = torch.zeros_like(images)
-    for samples, _, gradients in part.at_copies(model, images, targets):
+    for samples, _, gradients in part.noisy_gradients(model, images, targets):
         total[samples] += gradients.sum(1)
     return total.flatten(1) / part.n_samples, outputs(model, images, targets)
 
@@ -72,7 +72,7 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
 
 def test_it_must_be_fitted_to_images_of_the_size():
     images, targets = batch()
-    with pytest.raises(NotFittedError, match="PatternLocal has no training images: fit it to them first"):
+    with pytest.raises(NotFittedError, match="PatternLocal is not fitted. Fit it to the training images first"):
         PatternLocal()(bending(), images, targets)
     assert not PatternLocal().fitted
     small = PatternLocal().fit(None, [torch.zeros(2, 1, 2, 2)])
@@ -89,7 +89,7 @@ def test_no_more_images_are_kept_than_asked_for():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"neighbor_fraction": 0.0}, r"PatternLocal\(neighbor_fraction=0.0\): expected a share above 0, at most 1"),
+        ({"neighbor_fraction": 0.0}, r"PatternLocal\(neighbor_fraction=0.0\): expected a number above 0, at most 1"),
         ({"n_training_images": 0}, r"PatternLocal\(n_training_images=0\): expected an integer of at least 1"),
     ],
 )

@@ -7,7 +7,7 @@ from part_cases import ExplainerCase
 
 from xaibench.explainers.gradients import xrai as module
 from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
-from xaibench.explainers.gradients.xrai import XRAI, grown
+from xaibench.explainers.gradients.xrai import XRAI, grow_regions
 
 SMALL = {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1}
 CASES = {"xrai": ExplainerCase(parameters=SMALL)}
@@ -22,7 +22,7 @@ def overlapping(seed, count=12, size=(9, 8)):
 @pytest.mark.parametrize("fewest", [1, 6])
 def test_growing_oracle(seed, fewest):
     segments, attribution = overlapping(seed)
-    found = grown(segments, attribution, fewest)
+    found = grow_regions(segments, attribution, fewest)
     np.testing.assert_allclose(found, oracle.xrai(segments, attribution, fewest), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found.sum(), attribution.sum(), atol=1e-10)
 
@@ -32,7 +32,7 @@ def test_parity_of_growing_with_the_authors_package(seed):
     xrai = pytest.importorskip("saliency.core.xrai")
     segments, attribution = overlapping(seed)
     theirs, _ = xrai.XRAI._xrai(attribution, list(segments), min_pixel_diff=6)
-    np.testing.assert_allclose(grown(segments, attribution, 6), theirs, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(grow_regions(segments, attribution, 6), theirs, rtol=0, atol=1e-10)
 
 
 def test_parity_of_the_segments_with_the_authors_package():

@@ -1,4 +1,4 @@
-"""RISE: the mean of random masks, weighted by the output for the image under each."""
+"""RISE: the mean of random masks, weighted by the outputs for the masked images."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
 )
 @dataclass(frozen=True, kw_only=True)
 class RISE(Repeating):
-    """Sum over i of f(x ⊙ M_i) M_i / (N p): equation 6 of the paper, with masks drawn as its released code does.
+    """Sum over i of f(x ⊙ M_i) M_i / (N p): equation 6 of the paper, with masks drawn as in its released code.
 
-    The masks are made as they are used, see :func:`random_masks`, and are the same for all images, as in the released
-    code. Mask i depends on ``seed`` and i alone: neither on ``batch_size`` and N, nor on the device. The sum is taken
-    in float64, so that ``batch_size`` changes the map by no more than rounding in the network. The map is not negative
-    where the output is not, and is the higher the likelier the class: compare pixels within a map.
+    N is ``n_masks`` and p is ``keep_probability``. The masks are the same for all images, as in the released code, and
+    are created when they are needed (see :func:`random_masks`). Mask i depends on ``seed`` and i only, not on
+    ``batch_size``, ``n_masks`` or the device. The sum is computed in float64, so ``batch_size`` changes the map only by
+    rounding in the network. The map is nonnegative if the output is, and its level grows with the output: compare
+    pixels within a map.
 
     Attributes:
-        n_masks: Masks; the paper takes 4000 for VGG16 and 8000 for ResNet50.
-        grid_size: Cells of the coarse grid, along each side of the image.
+        n_masks: Number of masks; 4000 for VGG16 and 8000 for ResNet50 in the paper.
+        grid_size: Cells of the coarse grid along each side of the image.
         keep_probability: Probability that a cell is kept.
-        seed: Of the masks.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        seed: Seed of the masks.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images.
     """
 
     counted: ClassVar[str] = "n_masks"
@@ -60,7 +61,7 @@ class RISE(Repeating):
             )
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         size = (images.shape[-2], images.shape[-1])
         rows = forward_rows(images, self.batch_size)
         layout = fastest_layout(model, images)
@@ -92,23 +93,23 @@ def random_masks(
     *,
     like: Tensor | None = None,
 ) -> Tensor:
-    """Smooth random masks: a coarse grid of zeros and ones, enlarged, and cut out at a random place (section 3.2).
+    """Draw smooth random masks: a coarse binary grid, upsampled and cropped at a random offset (section 3.2).
 
-    As in the released code: s × s cells, each one with probability p, are enlarged bilinearly (the border mirrored
-    about the centres of its cells) to (s + 1)·ceil(H / s) by (s + 1)·ceil(W / s), from which H × W are cut, shifted by
-    less than a cell of ceil(H / s) by ceil(W / s). The generator draws number by number: n masks and then m are the
-    same as n + m.
+    As in the released code, s × s cells (s is ``grid_size``), each 1 with probability ``keep_probability``, are
+    upsampled bilinearly (the border is mirrored about the centers of its cells) to (s + 1)·ceil(H / s) by (s +
+    1)·ceil(W / s). H × W pixels are cropped with an offset of less than a cell of ceil(H / s) by ceil(W / s). The
+    generator draws one mask after another: n masks and then m are the same as n + m.
 
     Args:
-        rng: Draws s² + 2 numbers for each mask.
-        n: How many.
+        rng: Draws s² + 2 numbers per mask.
+        n: Number of masks.
         size: H and W.
         grid_size: Cells along each side.
         keep_probability: Probability that a cell is kept.
-        like: A tensor whose device and type the masks have; ``None``: float32 on the CPU.
+        like: A tensor with the device and dtype of the masks; ``None``: float32 on the CPU.
 
     Returns:
-        ``[n, H, W]``, in [0, 1]; each value is ``keep_probability`` on average.
+        ``[n, H, W]``, in [0, 1]; the mean of each value is ``keep_probability``.
 
     Example:
         >>> random_masks(np.random.default_rng(0), 2, (4, 6), grid_size=1, keep_probability=1.0).unique().tolist()
@@ -127,7 +128,7 @@ def random_masks(
 
 
 def _enlarge(cells: int, pixels: int) -> Tensor:
-    """The linear interpolation ``[pixels, cells]``, pixel centres at halves, the border mirrored."""
+    """Return the matrix ``[pixels, cells]`` of linear interpolation, pixel centers at halves, border mirrored."""
     position = (torch.arange(pixels, dtype=torch.float64) + 0.5) * cells / pixels - 0.5
     lower = position.floor()
     matrix = torch.zeros(pixels, cells, dtype=torch.float64)
@@ -138,7 +139,7 @@ def _enlarge(cells: int, pixels: int) -> Tensor:
 
 
 def _masked(images: Tensor, masks: Tensor, layout: torch.memory_format) -> Tensor:
-    """Every image under every mask, ``[n·m, C, H, W]``, written in the layout at once."""
+    """Return every image under every mask, ``[n·m, C, H, W]``, directly in the given memory layout."""
     n, m = len(images), len(masks)
     rows = torch.empty((n * m, *images.shape[1:]), dtype=images.dtype, device=images.device, memory_format=layout)
     torch.mul(images[:, None], masks[:, None], out=rows.view(n, m, *rows.shape[1:]))
