@@ -35,13 +35,13 @@ FAMILIES = {
         "Image and baseline are evaluated together; each nonlinear operation propagates a quotient of differences."
     ),
     "Relevance": (
-        "The logit of the target is distributed over the inputs of the last layer, and so on down to the pixels. Except "
-        "for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is patented: see "
+        "The logit of the target is distributed over the inputs of the last layer, and so on down to the pixels. "
+        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is patented: see "
         "[`attnlrp`](#attnlrp)."
     ),
     "Patterns": (
-        "A pattern describes the signal of a neuron in its input, which differs from its weights. They are fitted first: "
-        "`fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
+        "A pattern describes the signal of a neuron in its input, which differs from its weights. They are fitted "
+        "first: `fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
     ),
     "Feature maps": (
         "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
@@ -53,8 +53,8 @@ FAMILIES = {
         "The other three are Input × Gradient on pixels, with modified backward rules for some operations."
     ),
     "Perturbations": (
-        "They only evaluate the network, so they explain any network. `n_samples=None` means 2 F + 2048 for F features, "
-        "at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel SHAP)."
+        "They only evaluate the network, so they explain any network. `n_samples=None` means 2 F + 2048 for F "
+        "features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel SHAP)."
     ),
     "Controls": "Maps that do not use the network. A useful explainer scores above all of them.",
 }
@@ -86,8 +86,8 @@ HEAD = """# Explainers
 
     maps = xb.explain(name, model, images, targets, **parameters)
 
-The images are `[N, C, H, W]`, the maps `[N, H, W]` and signed; a larger magnitude means more important. The state of the
-model is restored afterwards. Instead of a name, `explain` accepts an instance or class from this page, a callable
+The images are `[N, C, H, W]`, the maps `[N, H, W]` and signed; a larger magnitude means more important. The state of
+the model is restored afterwards. Instead of a name, `explain` accepts an instance or class from this page, a callable
 `(model, images, targets) -> maps`, `"package.module:name"`, and any Captum `Attribution` class or object.
 
 ![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-light.png#only-light)

@@ -72,7 +72,7 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
 
 def test_it_must_be_fitted_to_images_of_the_size():
     images, targets = batch()
-    with pytest.raises(NotFittedError, match="PatternLocal is not fitted. Fit it to the training images first"):
+    with pytest.raises(NotFittedError, match=r"PatternLocal is not fitted\. Fit it to the training images first"):
         PatternLocal()(bending(), images, targets)
     assert not PatternLocal().fitted
     small = PatternLocal().fit(None, [torch.zeros(2, 1, 2, 2)])
