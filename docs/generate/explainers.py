@@ -36,25 +36,27 @@ FAMILIES = {
     ),
     "Relevance": (
         "The logit of the target is distributed over the inputs of the last layer, and so on down to the pixels. "
-        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is patented: see "
-        "[`attnlrp`](#attnlrp)."
+        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is "
+        "patented: see [`attnlrp`](#attnlrp)."
     ),
     "Patterns": (
         "A pattern describes the signal of a neuron in its input, which differs from its weights. They are fitted "
-        "first: `fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
+        "first: `fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, "
+        "targets)`."
     ),
     "Feature maps": (
         "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
         "explained output with respect to A_k. The maps are not scaled to [0, 1]."
     ),
     "Attention": (
-        "For transformers with any implementation of attention: torchvision, timm, `nn.MultiheadAttention`. All except "
-        "`attention_rollout` depend on the class. Three combine the attention and its gradient to one value per patch. "
-        "The other three are Input × Gradient on pixels, with modified backward rules for some operations."
+        "For transformers with any implementation of attention: torchvision, timm, `nn.MultiheadAttention`. All "
+        "except `attention_rollout` depend on the class. Three combine the attention and its gradient to one value "
+        "per patch. The other three are Input × Gradient on pixels, with modified backward rules for some operations."
     ),
     "Perturbations": (
         "They only evaluate the network, so they explain any network. `n_samples=None` means 2 F + 2048 for F "
-        "features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel SHAP)."
+        "features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel "
+        "SHAP)."
     ),
     "Controls": "Maps that do not use the network. A useful explainer scores above all of them.",
 }
