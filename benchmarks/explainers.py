@@ -234,9 +234,9 @@ def steps(rounds: int) -> bool:
 RESNET = {
     "saliency": {}, "integrated_gradients": {"n_steps": 16}, "input_x_gradient": {}, "guided_backprop": {},
     "lrp_epsilon": {}, "lrp_gamma": {}, "lrp_alpha_beta": {}, "cam": {}, "gradcam": {}, "gradcam++": {},
-    "layercam": {}, "eigencam": {}, "rise": {"N": 64}, "occlusion": {"window": 32, "stride": 32},
-    "shapley_sampling": {"feature_mask": "grid", "cell": 32, "n_samples": 4},
-    "kernel_shap": {"feature_mask": "grid", "cell": 32, "n_samples": 200},
+    "layercam": {}, "eigencam": {}, "rise": {"n_masks": 64}, "occlusion": {"window": 32, "stride": 32},
+    "shapley_sampling": {"feature_mask": "grid", "cell_size": 32, "n_samples": 4},
+    "kernel_shap": {"feature_mask": "grid", "cell_size": 32, "n_samples": 200},
 }  # fmt: skip
 
 

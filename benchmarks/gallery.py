@@ -51,7 +51,7 @@ CAMS = (
 #: values with, four are fitted on a data set, one knows no function of this network, one asks for a transformer.
 ON_PHOTO: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 1000, "feature_mask": "slic"} for name in ("lime", "kernel_shap")},
-    "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"N": 2000},
+    "shapley_sampling": {"n_samples": 10, "feature_mask": "slic"}, "rise": {"n_masks": 2000},
 }  # fmt: skip
 ATTENTION = tuple(name for name in EXPLAINERS if EXPLAINERS.resolve(name).info.family == "Attention")
 NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "pattern_net", "pattern_attribution", "lrp", *ATTENTION)

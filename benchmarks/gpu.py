@@ -143,7 +143,7 @@ MAPS = {
     "lrp_epsilon": {},
     "deeplift": {},
     "occlusion": {"window": 16, "stride": 16},
-    "rise": {"N": 64},
+    "rise": {"n_masks": 64},
 }
 
 
@@ -195,7 +195,7 @@ def placement(on: Machine) -> Iterator[Line]:
     touched = subprocess.run([sys.executable, "-c", code], check=False).returncode
     yield Line("placement: device='cpu' touches CUDA", touched, 0)
     model, images, targets = resnet(on)
-    expected = xb.explain("rise", model, images[:1], targets[:1], device=on.device, N=on.size(512, 16))
+    expected = xb.explain("rise", model, images[:1], targets[:1], device=on.device, n_masks=on.size(512, 16))
     heard = Heard()
     logging.getLogger("xaibench").addHandler(heard)
     if on.device.type == "cuda":
@@ -203,7 +203,9 @@ def placement(on: Machine) -> Iterator[Line]:
         total = torch.cuda.get_device_properties(on.device).total_memory
         torch.cuda.set_per_process_memory_fraction(2 * 2**30 / total, on.device)
     try:
-        found = xb.explain("rise", model, images[:1], targets[:1], device=on.device, N=on.size(512, 16), batch_size=512)
+        found = xb.explain(
+            "rise", model, images[:1], targets[:1], device=on.device, n_masks=on.size(512, 16), batch_size=512
+        )
     finally:
         logging.getLogger("xaibench").removeHandler(heard)
         if on.device.type == "cuda":
@@ -258,7 +260,7 @@ def rise(on: Machine) -> Iterator[Line]:
         with computing(precision, on.device), torch.inference_mode():
             bare = on.seconds(functools.partial(forward, net, rows, count), rounds=3)
         call = functools.partial(
-            xb.explain, "rise", net, x, targets[:1], device=on.device, precision=precision, N=count
+            xb.explain, "rise", net, x, targets[:1], device=on.device, precision=precision, n_masks=count
         )
         taken = on.seconds(call, rounds=3)
         yield Line(f"RISE, {precision}, s an image", taken, bar, floor=f"{bare:.3g} s of bare passes")

@@ -67,14 +67,14 @@ NETWORKS = ("resnet18", "densenet121", "efficientnet_b0", "convnext_tiny", "vit_
 #: What makes the slow ones quick.
 FEW: dict[str, dict[str, Any]] = {
     **{name: {"n_samples": 10, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
-    "pfi": {"feature_mask": "grid", "cell": 56},
-    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell": 56},
+    "pfi": {"feature_mask": "grid", "cell_size": 56},
+    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell_size": 56},
     **{name: {"n_steps": 5} for name in ("integrated_gradients", "guided_ig", "blur_ig", "ig2", "xrai")},
     "random_baseline_ig": {"n_steps": 5, "n_baselines": 1},
     "expected_gradients": {"n_samples": 5, "n_baselines": 5},
     **{name: {"n_samples": 5} for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "pattern_local")},
-    "rise": {"N": 10},
-    "sobol": {"n_designs": 2, "s": 2},
+    "rise": {"n_masks": 10},
+    "sobol": {"n_designs": 2, "grid_size": 2},
     "hsic": {"n_samples": 10},
     "occlusion": {"window": 56, "stride": 56},
 }

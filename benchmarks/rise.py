@@ -63,16 +63,18 @@ def compare(device: torch.device, masks: int, rounds: int, size: int, clock: Cal
     model = ExplainedOutput(torchvision.models.resnet18()).eval().to(device)
     last = copy.deepcopy(model).to(memory_format=torch.channels_last)
     image, target = torch.randn(1, 3, size, size, device=device), torch.zeros(1, dtype=torch.int64, device=device)
-    rise = RISE(N=masks)
+    rise = RISE(n_masks=masks)
     rows = torch.randn(min(masks, forward_rows(image, None)), 3, size, size, device=device)
     rows = rows.contiguous(memory_format=torch.channels_last)
-    stored = random_masks(np.random.default_rng(rise.seed), masks, (size, size), rise.s, rise.p, like=image)
+    stored = random_masks(
+        np.random.default_rng(rise.seed), masks, (size, size), rise.grid_size, rise.keep_probability, like=image
+    )
 
     calls: dict[str, Callable[[], object]] = {
         "bare passes": lambda: bare(last, rows, masks),
         "RISE": lambda: rise(model, image, target),
         "explain('rise')": lambda: explain(
-            "xaibench.explainers.forward.rise:RISE", model.network, image, target, N=masks
+            "xaibench.explainers.forward.rise:RISE", model.network, image, target, n_masks=masks
         ),
         "reference loop": lambda: reference(model, image[0], stored, 0, rise.p),
     }

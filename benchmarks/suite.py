@@ -108,7 +108,7 @@ def main() -> None:
     print(f"ResNet-18, {options.images} images of 224×224, {device}, {torch.get_num_threads()} thread(s)")
     print(f"{'':22}{'s a sample':>10}{'outside':>11}")
     for name, parameters in EXPLAINERS.items():
-        own = {"N": options.masks} if name == "rise" else parameters
+        own = {"n_masks": options.masks} if name == "rise" else parameters
         report(name, *measure(watch, lambda n=name, p=own: explain(n, model, x, y, device=device, **p), len(x)))
     maps = explain("gradcam", model, x, y, device=device).to(device)
     score(watch, model, x, maps, y, masks, options.steps)

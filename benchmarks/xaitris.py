@@ -49,7 +49,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "deeplift": {"max_pool": "gradient"},
     "gradient_shap": {},
     "deep_shap": {"max_pool": "gradient"},
-    "pfi": {"group": 50},
+    "pfi": {"group_size": 50},
     "shapley_sampling": {"n_samples": 25},
     "lime": {"n_samples": 50, "alpha": 0.01},
     "kernel_shap": {"n_samples": 25},

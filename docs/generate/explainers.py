@@ -1,4 +1,4 @@
-"""The page that lists every registered explainer, made of the registry and of the docstrings.
+"""Write the page that lists every registered explainer, from the registry and the docstrings.
 
 python docs/generate/explainers.py      # writes docs/explainers.md; its pictures come from benchmarks/gallery.py
 """
@@ -25,42 +25,43 @@ from xaibench.explainers.shared.interface import Attribution
 
 PAGE = Path(__file__).parents[1] / "explainers.md"
 
-#: Families in the order of the page, and what is common to those of each.
+#: Families in the order of the page, with a description of each.
 FAMILIES = {
-    "Gradients": "How the output changes with each pixel, as it is or along a path.",
+    "Gradients": "The change of the output with each pixel, at the image or along a path.",
     "Gradients with rules for ReLUs": (
-        "They see every ReLU and ReLU6, also one that is called as a function; another activation is an error."
+        "They treat every ReLU and ReLU6, also if it is called as a function. Another activation raises an error."
     ),
     "Differences from a baseline": (
-        "Image and baseline run together; each nonlinear operation passes back a quotient of differences."
+        "Image and baseline are evaluated together; each nonlinear operation propagates a quotient of differences."
     ),
     "Relevance": (
-        "The logit of the target is shared among the inputs of the last layer, and so on down to the pixels. Except "
-        "for `lrp`, which is Captum's, they have one set of parameters and differ in their defaults. LRP is patented: "
-        "see [`attnlrp`](#attnlrp)."
+        "The logit of the target is distributed over the inputs of the last layer, and so on down to the pixels. "
+        "Except for `lrp`, which is Captum's, they share their parameters and differ in the defaults. LRP is "
+        "patented: see [`attnlrp`](#attnlrp)."
     ),
     "Patterns": (
-        "What a neuron's signal looks like in its input, which is not its weights. Fitted first: `fitted = "
-        "xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, targets)`."
+        "A pattern describes the signal of a neuron in its input, which differs from its weights. They are fitted "
+        "first: `fitted = xb.explainers.PatternNet().fit(model, loader)`, then `xb.explain(fitted, model, images, "
+        "targets)`."
     ),
     "Feature maps": (
         "A weighted sum of the feature maps A_k of one layer, enlarged to the image; g_k is the gradient of the "
-        "explained output by A_k. Their maps are not scaled to [0, 1]."
+        "explained output with respect to A_k. The maps are not scaled to [0, 1]."
     ),
     "Attention": (
-        "For transformers, whoever computes their attention: torchvision, timm, `nn.MultiheadAttention`. All but "
-        "`attention_rollout` know the class. Three make a map of the attention and its gradient, a value for each "
-        "patch; the other three are Input × Gradient, on pixels, with a gradient that treats some operations by rules "
-        "of their own."
+        "For transformers with any implementation of attention: torchvision, timm, `nn.MultiheadAttention`. All "
+        "except `attention_rollout` depend on the class. Three combine the attention and its gradient to one value "
+        "per patch. The other three are Input × Gradient on pixels, with modified backward rules for some operations."
     ),
     "Perturbations": (
-        "They only run the network forwards, and so explain any. `n_samples=None` takes 2 F + 2048 for F features, "
-        "at most 2²² / F and at least 50; the XAI-TRIS suites state the published 50 (LIME) and 25 (Kernel SHAP)."
+        "They only evaluate the network, so they explain any network. `n_samples=None` means 2 F + 2048 for F "
+        "features, at most 2²² / F and at least 50; the XAI-TRIS suites set the published 50 (LIME) and 25 (Kernel "
+        "SHAP)."
     ),
-    "Controls": "Maps that know no network. An explainer worth its cost scores above all of them.",
+    "Controls": "Maps that do not use the network. A useful explainer scores above all of them.",
 }
 
-#: Whose parameters are told once, and under which heading of the page (none: those that most have).
+#: Classes whose parameters are described once, with the heading of the page (empty: parameters of most explainers).
 SHARED: list[tuple[type, str]] = [
     (LayerwiseRelevance, "Relevance"),
     (FeatureMaps, "Feature maps"),
@@ -68,7 +69,7 @@ SHARED: list[tuple[type, str]] = [
     (Attribution, ""),
 ]
 
-#: What those take for an image of which the network or the image decide.
+#: Passes per image of explainers for which they depend on the network or the image.
 PASSES = {
     "pfi": "1 + features",
     "shapley_sampling": "`n_samples` × features",
@@ -87,68 +88,68 @@ HEAD = """# Explainers
 
     maps = xb.explain(name, model, images, targets, **parameters)
 
-Images `[N, C, H, W]` in, signed maps `[N, H, W]` out; bigger magnitude is more important. The model comes back as it
-was given. Beside a name, `explain` takes an instance or class of these, a callable `(model, images, targets) -> maps`,
-`"package.module:name"`, and any Captum `Attribution` class or object.
+The images are `[N, C, H, W]`, the maps `[N, H, W]` and signed; a larger magnitude means more important. The state of
+the model is restored afterwards. Instead of a name, `explain` accepts an instance or class from this page, a callable
+`(model, images, targets) -> maps`, `"package.module:name"`, and any Captum `Attribution` class or object.
 
 ![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-light.png#only-light)
 ![The maps of all {count} explainers and controls on one XAI-TRIS image](images/explainers-dark.png#only-dark)
 
-One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, parameters as by default. Red
-is positive, blue negative, zero the colour of the page; each map is scaled by its own largest magnitude, and the
-outline is the true pattern. The networks are the paper's CNN; one with global average pooling for the CAM family
-(marked \\*); a vision transformer for those of transformers (\\*\\*). RISE is shown about its mean.
+One test sample of `xai-tris/lin-corr-8x8` (signal `alpha=0.3`) and the maps of its class, with default parameters. Red
+is positive, blue negative, and zero has the color of the page. Each map is scaled by its own largest magnitude; the
+outline is the true pattern. The networks are the CNN of the paper, one with global average pooling for the CAM family
+(marked \\*), and a vision transformer for methods for transformers (\\*\\*). The mean is subtracted from the RISE map.
 
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-light.jpg#only-light)
 ![Maps of the explainers on a photograph of a cat](images/explainers-photo-dark.jpg#only-dark)
 
-The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, its ImageNet
-classes folded to cat and dog. Here full colour is the 99.5th percentile of the magnitude. Features are superpixels for
-Shapley sampling, Kernel SHAP and LIME. Left out is what needs other images than this one (PFI, the patterns, Expected
-Gradients), or another network (LRP of Captum, those of transformers). Both pictures are made by
+The same on a photograph (Chelsea, by Stéfan van der Walt, CC0) for the class *cat* of EfficientNet-Lite0, with its
+ImageNet classes merged to cat and dog. Full color is the 99.5th percentile of the magnitude. Features are superpixels
+for Shapley sampling, Kernel SHAP and LIME. Methods that need other images (PFI, the patterns, Expected Gradients) or
+another network (LRP of Captum, methods for transformers) are not shown. Both pictures are made by
 `python benchmarks/gallery.py`.
 
 | name | | explains | passes |
 |---|---|---|---|
 {table}
 
-*Explains* is what is explained unless `output=` says otherwise; where it says "only", nothing else can be. Which
-explainer explains which network, how long that takes, and what the error says where it does not, is on a
-[page of its own](explainers-networks.md).
+*Explains* is the explained output by default, which `output=` changes; "only" means that no other output is possible.
+[A separate page](explainers-networks.md) lists which explainer supports which network, the time it takes, and the error
+for unsupported networks.
 
-*Passes* are what it costs to explain an image: rows that go through the network, forward or back. A gradient by the
-image takes two, one each way: on its way back a row meets the same weights, and takes as many multiplications
-(Griewank, Walther: Evaluating Derivatives, SIAM 2008, bound the whole of it by four). A row through a part of the
-network counts whole; what a small network [carries on](#one-pixel-at-a-time) counts as the rows that it stands for; and
-what is looked up once, however many images there are, is not counted. Tests count the rows of every explainer.
-`budget=1000` gives any explainer the largest count that 1,000 passes for each image afford: as `xb.explain("rise", ...,
-budget=1000)`, as a parameter of an explainer in a suite, and for a look at the count
-`xb.explainers.build("rise").within(1000, images)`. What has nothing to choose is as it is where the budget suffices;
-elsewhere the error says what would.
+*Passes* are the cost of explaining one image: rows that go through the network, forward or backward. A gradient with
+respect to the image takes two passes, one in each direction, since a backward row uses the same weights and as many
+multiplications (Griewank, Walther: Evaluating Derivatives, SIAM 2008, bound the total by four). A row through a part of
+the network counts in full. Rows that a small network [updates incrementally](#incremental-passes) count like full rows.
+Work that is done once, regardless of the number of images, is not counted. Tests count the rows of every explainer.
+`budget=1000` sets the largest count that takes at most 1,000 passes per image: in `xb.explain("rise", ...,
+budget=1000)`, as a parameter of an explainer in a suite, or to look up the count,
+`xb.explainers.build("rise").within(1000, images)`. An explainer without such a parameter runs unchanged if the budget
+suffices; otherwise an error states the required budget.
 
-## Parameters that most have
+## Shared parameters
 
 {shared}
-- `output`, `device`, `dtype`, `precision`: of `explain` itself. Float32 is float32, on a GPU too; `precision="tf32"`
-  rounds what convolutions multiply to ten bits there, `precision="bfloat16"` runs the network in bfloat16. What that
-  costs on ResNet-18 (random weights, 224×224, a CPU with bfloat16 instructions; `python benchmarks/explainers.py
-  --bfloat16`, with `--device cuda` on a GPU): maps of regions stay the same (correlation with float32: CAM family,
-  RISE, Kernel SHAP 0.9999; RISE in 0.34 of the time), sums over paths suffer a little (Integrated Gradients 0.988,
-  Input × Gradient and LRP epsilon 0.977), single gradients more (Saliency 0.916).
+- `output`, `device`, `dtype`, `precision`: parameters of `explain`. Float32 has full precision, also on a GPU;
+  `precision="tf32"` rounds the factors of convolutions to ten bits there, `precision="bfloat16"` runs the network in
+  bfloat16. The effect on ResNet-18 (random weights, 224×224, a CPU with bfloat16 instructions; `python
+  benchmarks/explainers.py --bfloat16`, with `--device cuda` on a GPU): maps of regions hardly change (correlation with
+  float32: CAM family, RISE, Kernel SHAP 0.9999; RISE in 0.34 of the time), sums over paths a little (Integrated
+  Gradients 0.988, Input × Gradient and LRP epsilon 0.977), single gradients more (Saliency 0.916).
 
-## One pixel at a time
+## Incremental passes
 
-Shapley sampling, PFI and Occlusion ask what the network says when few values of an image change. On a CPU, in a small
-network of convolution, ReLU, max- and average-pooling and linear layers one after another, as XAI-TRIS' are, no whole
-pass is made for that: each layer's outputs are carried along, the change times the weights is added to them, and ReLU
-and max-pooling are done again only where something changed, in compiled loops and double precision. In each
-permutation or image the last row is held against a plain pass, and must agree to 10⁻⁹ of the largest output; else, and
-for other networks, all passes are plain. The maps are the same but for rounding, 10⁻¹⁴.
+Shapley sampling, PFI and Occlusion evaluate the network on images that differ in a few values. On a CPU, small
+sequential networks of convolution, ReLU, max- and average-pooling and linear layers, such as those of XAI-TRIS, need no
+full pass for that. The outputs of each layer are updated: the change times the weights is added, and ReLU and
+max-pooling are evaluated only where something changed, in compiled loops and double precision. For each permutation or
+image, the last row is compared with a full pass and must agree to 10⁻⁹ of the largest output. Otherwise, and for other
+networks, all passes are full passes. The maps agree up to rounding, 10⁻¹⁴.
 
-Milliseconds a step (one thread, float64; `python benchmarks/explainers.py --steps`), beside the cheapest bare pass of a
-row and the step made of plain passes:
+Milliseconds per step (one thread, float64; `python benchmarks/explainers.py --steps`), compared with the fastest full
+pass of a row and with a step of full passes:
 
-| network | explainer | bare pass | step of plain passes | step | of the bare pass |
+| network | explainer | full pass | step with full passes | incremental step | share of the full pass |
 |---|---|---|---|---|---|
 | CNN 64×64 | Shapley sampling | 0.330 | 0.378 | 0.0098 | 3.0 % |
 | CNN 64×64 | PFI | 0.330 | 0.454 | 0.0078 | 2.4 % |
@@ -158,14 +159,14 @@ row and the step made of plain passes:
 | MLP 64×64 | Occlusion, 5×5 pixels | 0.062 | 0.126 | 0.0309 | 50 % |
 | CNN 8×8 | Shapley sampling | 0.0057 | 0.0072 | 0.0005 | 8.9 % |
 
-Of the MLP a pass is fast, and its second layer changes as a whole: the first layer's column is all that need not be
-multiplied. At 8×8 its passes stay plain, which is faster. PFI and Occlusion on the 8×8 CNN take 0.002 ms a step, most
-of it around the loops.
+A pass of the MLP is fast, and its second layer changes completely, so only the multiplications of the first layer are
+saved. At 8×8, full passes of the MLP are faster and are used. PFI and Occlusion on the 8×8 CNN take 0.002 ms per step,
+most of it outside the loops.
 """
 
 
 def explains(name: str) -> str:
-    """What of the network it explains."""
+    """Return the explained output."""
     part: Any = EXPLAINERS.resolve(name)
     if part.info.control:
         return "the image"
@@ -182,7 +183,7 @@ def row(name: str) -> str:
 
 
 def passes(name: str) -> str:
-    """What it takes for an image."""
+    """Return the number of passes per image."""
     part: Any = EXPLAINERS.resolve(name)
     if part.info.passes is not None:
         return str(part.info.passes)
@@ -194,12 +195,12 @@ def passes(name: str) -> str:
 
 
 def anchor(name: str) -> str:
-    """Of its heading. GitHub and MkDocs count equal ones in ways of their own."""
+    """Return the anchor of its heading; GitHub and MkDocs number equal anchors differently."""
     return name.replace("+", "-plus")
 
 
 def parameters(part: type) -> list[str]:
-    """A line for each parameter that is not told elsewhere, and one that names those that are."""
+    """Return a line per parameter, and one line that links to the shared parameters."""
     told = {field.name: where for base, where in SHARED if issubclass(part, base) for field in fields(base)}
     lines, others = [], {}
     for field in fields(part):
@@ -208,10 +209,10 @@ def parameters(part: type) -> list[str]:
             others.setdefault(told[field.name], []).append(f"`{field.name}{default}`")
         elif field.name != "patterns":
             lines.append(f"- `{field.name}{default}`: {described(part)[field.name]}")
-    links = {"": "[most](#parameters-that-most-have)"}
+    links = {"": "[most explainers](#shared-parameters)"}
     for where, names in others.items():
-        link = links.get(where, f"[all of these](#{where.lower().replace(' ', '-')})")
-        lines.append(f"- As {link}: {', '.join(names)}")
+        link = links.get(where, f"[all of this family](#{where.lower().replace(' ', '-')})")
+        lines.append(f"- As in {link}: {', '.join(names)}")
     return lines
 
 
@@ -220,7 +221,7 @@ def fields(part: type) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def described(part: type) -> dict[str, str]:
-    """What the docstrings of the class and of its bases say of each attribute; the class itself last."""
+    """Return the description of each attribute from the docstrings of the class and its bases."""
     told: dict[str, str] = {}
     for base in reversed(part.__mro__):
         text = section(textwrap.dedent(inspect.cleandoc(base.__doc__ or "")), "Attributes")
@@ -232,7 +233,7 @@ def described(part: type) -> dict[str, str]:
 
 
 def prose(part: type) -> str:
-    """The docstring without its sections; formulas and lists of it as they are."""
+    """Return the docstring without its sections; formulas and lists are kept."""
     doc = inspect.cleandoc(part.__doc__ or "")
     text = re.split(r"\n\n?(?:Attributes|Raises|Example|Args):\n", doc)[0]
     return "\n\n".join(plain(paragraph) for paragraph in text.split("\n\n"))
@@ -247,14 +248,14 @@ def entry(name: str) -> str:
 
 
 def rules() -> str:
-    """The table of the relevance rules, from the docstring that has it."""
+    """Return the table of the relevance rules, from the docstring of the base class."""
     doc = inspect.cleandoc(LayerwiseRelevance.__doc__ or "")
     body = doc.split("\n==")[2].partition("\n")[2]
     lines = re.sub(r"\n {8,}", " ", body).splitlines()
     cells = [re.split(r"  +", plain_cell(line), maxsplit=1) for line in lines]
     legend = plain(doc.split("\n\n")[1])
     sums = plain(doc.split("\n\n")[3])
-    head = "| rule | what input i gets of R_j |\n|---|---|\n"
+    head = "| rule | share of R_j for input i |\n|---|---|\n"
     return f"{legend}\n\n{head}" + "\n".join(f"| {rule} | {share} |" for rule, share in cells) + f"\n\n{sums}\n"
 
 
@@ -263,7 +264,7 @@ def plain_cell(line: str) -> str:
 
 
 def shared_of(heading: str) -> str:
-    """What the parameters mean that a family, or most explainers, share."""
+    """Return the descriptions of the parameters that a family, or most explainers, share."""
     lines = []
     for base, where in SHARED:
         if where == heading:
@@ -273,7 +274,7 @@ def shared_of(heading: str) -> str:
 
 
 def families() -> dict[str, list[str]]:
-    """The names of each family, those of the table above first."""
+    """Return the names of each family, families of FAMILIES first."""
     names: dict[str, list[str]] = {heading: [] for heading in FAMILIES}
     for name in EXPLAINERS:
         names.setdefault(EXPLAINERS.resolve(name).info.family, []).append(name)
@@ -287,7 +288,7 @@ def family(heading: str, names: list[str]) -> str:
     if heading == "Relevance":
         text += f"\n{rules()}"
     if shared := shared_of(heading):
-        text += f"\nWhat they share:\n\n{shared}\n"
+        text += f"\nShared parameters:\n\n{shared}\n"
     return text + "\n" + "\n".join(entry(name) for name in names)
 
 

@@ -38,7 +38,16 @@ PAGE = DOCS / "truths.md"
 INK, MARK = {"light": "#333333", "dark": "#d5d7e0"}, "#009e55"
 
 #: Held to all four: methods of several families, and controls that know no network.
-METHODS = ("integrated_gradients", "shapley_sampling", "lrp_epsilon", "gradcam", "rise", "input", "uniform", "centre")
+METHODS = (
+    "integrated_gradients",
+    "shapley_sampling",
+    "lrp_epsilon",
+    "gradcam",
+    "rise",
+    "input",
+    "uniform",
+    "center_prior",
+)
 SHOWN = "integrated_gradients"
 SAMPLES = 100
 #: Pixels that are taken out in the picture.

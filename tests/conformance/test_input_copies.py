@@ -46,7 +46,7 @@ def samples():
 
 def maps_or_refusal(name, network, images, targets):
     explainer = EXPLAINERS.resolve(name)
-    few = {"n_samples": 20, "n_steps": 4, "side": 16}
+    few = {"n_samples": 20, "n_steps": 4, "segmentation_size": 16}
     parameters = {key: few[key] for key in few.keys() & getattr(explainer, "__dataclass_fields__", {}).keys()}
     try:
         part = explainer(**parameters)

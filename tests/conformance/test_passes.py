@@ -19,7 +19,7 @@ ADJUSTABLE = [name for name in NAMES if isinstance(build(name), Adjustable)]
 every_explainer = pytest.mark.parametrize("name", NAMES)
 every_adjustable = pytest.mark.parametrize("name", ADJUSTABLE)
 #: What is chosen within a budget; other parameters stay.
-COUNTS = {"n_samples", "n_steps", "n_baselines", "n_designs", "N", "stride", "window"}
+COUNTS = {"n_samples", "n_steps", "n_baselines", "n_designs", "n_masks", "stride", "window"}
 #: Of Sobol's indices two points at 65 passes each are the fewest.
 BUDGET = 150
 

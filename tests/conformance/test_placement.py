@@ -40,11 +40,11 @@ pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this tor
 PARAMETERS = {
     "lime": {"n_samples": 50, "alpha": 1e-4},
     "kernel_shap": {"n_samples": 25},
-    "rise": {"N": 64},
+    "rise": {"n_masks": 64},
     "shapley_sampling": {"n_samples": 2},
     "sobol": {"n_designs": 2},
     "hsic": {"n_samples": 40},
-    "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
+    "xrai": {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1},
     "guided_ig": {"n_steps": 3},
     "ig2": {"n_steps": 3},
     "blur_ig": {"n_steps": 5},

@@ -57,8 +57,8 @@ def test_what_is_no_choice_is_refused(value):
 
 @pytest.mark.parametrize("check", [check_count, check_amount])
 def test_the_owner_is_named(check):
-    with pytest.raises(ValueError, match=r"^RISE\(N=-1\): expected"):
-        check("N", -1, owner="RISE")
+    with pytest.raises(ValueError, match=r"^RISE\(n_masks=-1\): expected"):
+        check("n_masks", -1, owner="RISE")
     with pytest.raises(ValueError, match=r"^RISE\(resize='x'\): expected one of 'a'\.$"):
         check_choice("resize", "x", ["a"], owner="RISE")
 

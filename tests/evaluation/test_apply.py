@@ -143,7 +143,7 @@ def test_an_object_that_comes_fitted_is_left_as_it_is_until_the_weights_change(s
 
 def test_without_training_samples_nothing_is_fitted(split):
     model = network()
-    with pytest.raises(NotFittedError, match="PatternNet has no patterns: fit it to the network first"):
+    with pytest.raises(NotFittedError, match=r"PatternNet is not fitted\. Fit it to the network first"):
         AppliedExplainer("pattern_net", device="cpu")(model, split.images, split.targets)
     fitted = AppliedExplainer(fitted_by_hand(model, split), device="cpu")
     fitted(model, split.images, split.targets)

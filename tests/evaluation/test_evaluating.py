@@ -36,7 +36,7 @@ class Halves(nn.Module):
 
 def test_a_row_a_method_and_a_column_a_metric(split):
     result = xb.evaluate({"saliency": "saliency", "mine": lambda m, x, y: x.mean(1)}, split, Halves(), samples=8)
-    assert result.methods == ["saliency", "mine", "uniform", "sobel", "laplace", "input", "centre"]
+    assert result.methods == ["saliency", "mine", "uniform", "sobel", "laplace", "input", "center_prior"]
     assert list(result.metrics) == [
         *("iou", "precision", "recall", "f1", "hit", "average_precision"),
         *("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency"),
@@ -48,7 +48,7 @@ def test_a_row_a_method_and_a_column_a_metric(split):
     assert "[" in table.loc["mine", "iou ↑"]
     text = str(result)
     assert "8 samples, all classified correctly by the model; mean and 95 % interval." in text
-    assert "Controls: centre, input, laplace, sobel, uniform." in text
+    assert "Controls: center_prior, input, laplace, sobel, uniform." in text
 
 
 @pytest.mark.parametrize("metric", ["iou", "f1", "hit", "average_precision", "insertion", "sparseness"])

@@ -30,7 +30,7 @@ EVERY = [
 WITH_CHANNELS = [name for name in EVERY if "channels" in {field.name for field in dataclasses.fields(build(name))}]
 WITH_CHANNELS.remove("xrai")  # its regions follow from the channels, and not the other way round
 #: What is known of some beforehand; that no other is so, tests/conformance tries.
-CONTROLS = ["sobel", "laplace", "uniform", "input", "centre"]
+CONTROLS = ["sobel", "laplace", "uniform", "input", "center_prior"]
 SEEDED = ["pfi", "shapley_sampling", "gradient_shap", "kernel_shap", "lime", "smoothgrad", "rise", "uniform"]
 CONVOLUTIONAL = [
     "guided_gradcam",
@@ -51,10 +51,10 @@ CONVOLUTIONAL = [
 PARAMETERS = {
     "lime": {"n_samples": 70},
     "kernel_shap": {"n_samples": 70},
-    "rise": {"N": 64},
+    "rise": {"n_masks": 64},
     "sobol": {"n_designs": 2},
     "hsic": {"n_samples": 40},
-    "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
+    "xrai": {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1},
     "guided_ig": {"n_steps": 4},
     "blur_ig": {"n_steps": 4},
     "random_baseline_ig": {"n_steps": 4},
@@ -209,12 +209,12 @@ def test_paper_names_are_understood(alias, name):
 
 
 def test_the_defaults_are_those_of_the_released_runs():
-    assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group) == (50, 25, 50)
+    assert (build("ig").n_steps, build("shapley").n_samples, build("pfi").group_size) == (50, 25, 50)
 
 
 def test_the_suites_of_the_paper_state_what_the_released_runs_took():
     published = {
-        "pfi": {"group": 50},
+        "pfi": {"group_size": 50},
         "shapley_sampling": {"n_samples": 25},
         "kernel_shap": {"n_samples": 25},
         "lime": {"n_samples": 50, "alpha": 0.01},

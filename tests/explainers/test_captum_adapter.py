@@ -22,7 +22,7 @@ def test_an_object_explains_its_own_function(cnn, mlp, images, targets):
     torch.testing.assert_close(maps.float(), theirs, rtol=1e-5, atol=1e-7)
     assert cnn.training
     assert all(parameter.requires_grad and parameter.grad is None for parameter in cnn.parameters())
-    with pytest.raises(ValueError, match="InputXGradient is defined on the logit only, got output='margin'"):
+    with pytest.raises(ValueError, match="InputXGradient is defined for the logit only, got output='margin'"):
         explain(method, mlp, images, targets, output="margin")
 
 

@@ -72,7 +72,7 @@ def test_input_is_the_image_and_no_view_of_it(pictures):
 
 
 def test_controls_need_no_model_and_say_so_by_their_info(pictures):
-    for name in ("sobel", "laplace", "uniform", "input", "centre"):
+    for name in ("sobel", "laplace", "uniform", "input", "center_prior"):
         assert build(name).info.control
     with pytest.raises(TypeError, match=r"Saliency: got no model, expected .*; only controls"):
         controls("saliency", pictures)
@@ -86,11 +86,11 @@ def test_an_unknown_direction_is_refused():
 
 
 def test_the_centre_prior_is_a_gaussian_about_the_middle():
-    maps = explain("centre", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64))
+    maps = explain("center_prior", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64))
     assert maps.shape == (2, 5, 9)
     assert maps[0].equal(maps[1])
     assert maps[0].argmax() == 2 * 9 + 4
     torch.testing.assert_close(maps[0], maps[0].flip(0, 1))
     assert maps[0, 2, 0] == pytest.approx(np.exp(-((4 / 9 / 0.25) ** 2) / 2))
-    with pytest.raises(ValueError, match=r"Centre\(width=0\): expected a number above 0"):
-        explain("centre", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64), width=0)
+    with pytest.raises(ValueError, match=r"CenterPrior\(width=0\): expected a number above 0"):
+        explain("center_prior", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64), width=0)

@@ -22,12 +22,12 @@ def network():
 
 @pytest.mark.parametrize("name", COUNTABLE)
 def test_the_rows_that_are_announced_are_asked(name):
-    explainer = build(name, **({"side": 16} if name == "xrai" else {}))
+    explainer = build(name, **({"segmentation_size": 16} if name == "xrai" else {}))
     made = []
     if hasattr(explainer, "fit"):
         explainer = explainer.fit(network(), [IMAGES])
     explained = ExplainedOutput(network())
-    explained.watch = made.append
+    explained.on_rows = made.append
     explainer(explained, IMAGES, TARGETS)
     assert isinstance(explainer, Countable)
     assert sum(made) == pytest.approx(explainer.passes(IMAGES), rel=0.05)
@@ -41,15 +41,15 @@ def test_the_slow_ones_are_among_them():
 def test_a_long_explanation_says_so(monkeypatch):
     monkeypatch.setattr(module, "SOON", 0.0)
     monkeypatch.setattr(module, "LONG", 0.0)
-    message = r"RISE takes about .* \(1500 rows\)\. Fewer rows: N below 500, fewer images than 3"
+    message = r"RISE takes about .* \(1500 rows\)\. To reduce it: n_masks below 500, fewer images than 3"
     with pytest.warns(UserWarning, match=message):
-        xb.explain("rise", network(), IMAGES, TARGETS, N=500, batch_size=50, device="cpu")
+        xb.explain("rise", network(), IMAGES, TARGETS, n_masks=500, batch_size=50, device="cpu")
 
 
 def test_it_is_quiet_where_asked(monkeypatch, capsys):
     for name in ("SOON", "LONG", "FIRST_LINE"):
         monkeypatch.setattr(module, name, 0.0)
-    xb.explain("rise", network(), IMAGES, TARGETS, N=50, device="cpu", progress=False)
+    xb.explain("rise", network(), IMAGES, TARGETS, n_masks=50, device="cpu", progress=False)
     assert capsys.readouterr().err == ""
 
 

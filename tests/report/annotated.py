@@ -20,7 +20,7 @@ VISUAL = {
     "input_x_gradient": "Input × Gradient",
     "rise": "RISE",
 }
-VISUAL_CONTROLS = CONTROLS | {"centre": "Centre prior"}
+VISUAL_CONTROLS = CONTROLS | {"center_prior": "Center prior"}
 #: Label, direction, mean and spread of the scores.
 VISUAL_METRICS = {
     "iou": ("IoU", True, 0.3, 0.12),

@@ -36,7 +36,7 @@ Metric: TypeAlias = "str | Callable[..., Any]"
 GROUND_TRUTH = ("iou", "precision", "recall", "f1", "hit", "average_precision")
 MODEL = ("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency")
 #: The maps that know no model, beside which every method is shown.
-CONTROLS = ("uniform", "sobel", "laplace", "input", "centre")
+CONTROLS = ("uniform", "sobel", "laplace", "input", "center_prior")
 
 
 def evaluate(
@@ -67,7 +67,7 @@ def evaluate(
             and by metrics that ask the model.
         metrics: Names or functions, or ``{name: parameters}``. None = IoU, precision, recall, F1, pointing game and
             average precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
-        controls: Add the rows of uniform noise, Sobel, Laplace, the input and the centre prior; or the names of some.
+        controls: Add the rows of uniform noise, Sobel, Laplace, the input and the center prior; or the names of some.
         samples: Only the first so many; None = all.
         scored: With a model, which samples are explained and scored: ``"correct"`` those that it classifies correctly,
             as XAI-TRIS and Saliency-Bench do (of others nobody knows which pixels the wrong answer came from), or

@@ -1,7 +1,8 @@
-"""Explainers: what makes a saliency map of an image classifier, and the controls that know no classifier.
+"""Explainers: methods that compute saliency maps of image classifiers, and controls that use no classifier.
 
-Each is a frozen dataclass with its parameters as fields, called as ``explainer(model, images, targets) -> maps``.
-:func:`explain` is the front door: it takes names, chooses what is explained, and gives the model back unharmed.
+Each explainer is a frozen dataclass whose fields are its parameters, called as ``explainer(model, images, targets) ->
+maps``. :func:`explain` is the main entry point: it accepts names, selects the explained output and restores the state
+of the model.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ from xaibench.explainers.shared.interface import (
     reduce_channels,
 )
 
-#: Class name -> where it lives, so that ``xaibench.explainers.RISE`` is imported when it is asked for.
+#: Class name -> module, so that ``xaibench.explainers.RISE`` is imported on first access.
 _CLASSES = {
     name: module.removeprefix(f"{__name__}.")
     for module, name in (EXPLAINERS.target(one).split(":") for one in (*EXPLAINERS, "reliance"))

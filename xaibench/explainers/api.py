@@ -1,4 +1,4 @@
-"""The front door: :func:`explain`."""
+"""The main entry point: :func:`explain`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from xaibench.core.compute.precision import computing, kept_dtype, stated
 from xaibench.core.compute.sample_draws import drawing_as
 from xaibench.core.progress import Progress
 from xaibench.core.vocabulary import Output, Precision
-from xaibench.explainers.budgets import explained_within, shares
+from xaibench.explainers.budgets import explain_within_budget, shares
 from xaibench.explainers.explainer_building import build, configured, name_of
 from xaibench.explainers.shared.counted_passes import Countable
-from xaibench.explainers.shared.explain_checks import check_images, check_maps, check_targets
+from xaibench.explainers.shared.explain_checks import check_images, check_returned_maps, check_target_classes
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.shared.layer_runs import with_layer_named
-from xaibench.explainers.shared.memory_retry import within_memory
-from xaibench.explainers.shared.softmax_end import take_logits
+from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
+from xaibench.explainers.shared.softmax_end import remove_final_softmax
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 
@@ -49,66 +49,69 @@ def explain(
     progress: bool = True,
     **parameters: Any,
 ) -> _Images:
-    """Saliency maps of a classifier.
+    """Compute saliency maps of a classifier.
 
-    The model is explained in evaluation mode and comes back as it was given: training mode of every submodule, hooks,
-    gradients, precision, device. The state of the global random generators is neither used nor changed.
+    The model is explained in evaluation mode. Its state is restored afterwards: training mode of every submodule,
+    hooks, gradients, precision and device. The global random generators are neither used nor changed.
 
     Args:
         explainer: A registered name (``xaibench.explainers.EXPLAINERS``), ``"package.module:name"``, an instance or
-            class, any callable ``(model, images, targets) -> maps``, or an ``Attribution`` of Captum: a class
-            (``captum.attr.Saliency``, ``"captum.attr:Saliency"``) is built on the explained model; an object
-            (``captum.attr.Saliency(f)``) explains what its own ``f`` returns, as it is, whatever ``model``. The
-            parameters are then Captum's, with its defaults. Layer and neuron attributions are not maps of the image.
-        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. Of one whose last layer is an ``nn.Softmax``, what
-            goes into that is taken for the logits, with a warning. ``None`` will do for the controls, which look at no
+            class, any callable ``(model, images, targets) -> maps``, or a Captum ``Attribution``. A Captum class
+            (``captum.attr.Saliency``, ``"captum.attr:Saliency"``) is built on the explained model. A Captum object
+            (``captum.attr.Saliency(f)``) explains the output of its own ``f``, regardless of ``model``. The parameters
+            are then Captum's, with its defaults. Layer and neuron attributions are not supported, since they are not
+            maps of the image.
+        model: Returns logits ``[N, K]`` for images ``[N, C, H, W]``. If its last layer is an ``nn.Softmax``, the inputs
+            of that layer are taken as the logits, with a warning. ``None`` is allowed for the controls, which use no
             model.
-        images: ``[N, C, H, W]``, floating.
-        targets: ``[N]``, the class to explain of each sample.
-        output: What of the model is explained, taking what it returns for logits: the softmax ``"probability"``, the
-            ``"logit"`` (for a model that returns something else: its output as it is), or the ``"margin"`` (see
-            :class:`xaibench.explainers.ExplainedOutput`). ``None``: what the explainer's paper explains, that is
-            ``explainer.explains`` where it has it (the CAM family, propagation and patterns: the logit), else the
-            probability.
-        dtype: Of the images, the weights and the maps. ``"auto"``: what ``precision`` is kept in; without one,
-            ``model.explain_dtype`` if the model has it (our small networks: float64, because their softmax saturates
-            in float32), else that of its parameters.
-        device: ``"auto"``: the GPU when there is one. A model that is elsewhere, or of another dtype, is copied.
-        precision: How float32 is multiplied. ``"float32"``: exactly, also by a GPU, which would round it to TF32 of its
-            own accord; ``"tf32"``: so rounded, where the machine can; ``"bfloat16"``: ``torch.autocast`` runs the
-            network in bfloat16 where it deems that safe. The two are faster and less exact: region maps hardly change,
-            gradients do (``docs/explainers.md``). ``"float64"``: everything in float64. ``None``: float32 exactly, and
-            the dtype as it is.
-        batch_size: Rows in one forward pass; ``None``: chosen by the size of the images. It changes the maps by
-            no more than rounding, and is halved, with a line in the log, when the GPU's memory does not do. A callable
-            that is no explainer of ours gets all images at once.
-        budget: The most passes for each image: rows that go forward, and rows that a gradient takes back. So methods
-            are compared at equal cost: the explainer gets the largest count that this affords, whatever its own says
-            (``docs/explainers.md``). One that has nothing to choose is as without, if that suffices. ``None``: as the
-            explainer's parameters say.
-        seed: Of the explainers that draw random numbers; ``None``: their own default, 0. Others ignore it. What is
-            drawn depends on the seed and the image alone: not on its place in the batch, the device or the precision.
+        images: ``[N, C, H, W]``, floating-point.
+        targets: ``[N]``, the explained class of each sample.
+        output: The explained output, computed from the logits: the softmax ``"probability"``, the ``"logit"`` (for a
+            model that returns something else: its output unchanged), or the ``"margin"`` (see
+            :class:`xaibench.explainers.ExplainedOutput`). ``None``: the output that the paper of the explainer
+            explains, ``explainer.explains`` if it is defined (CAM family, propagation and patterns: the logit),
+            otherwise the probability.
+        dtype: Data type of the images, the weights and the maps. ``"auto"``: the one that ``precision`` implies;
+            without ``precision``, ``model.explain_dtype`` if the model has it (float64 for the small networks of
+            xaibench, whose softmax saturates in float32), otherwise that of the model's parameters.
+        device: ``"auto"``: the GPU if there is one. A model on another device or of another dtype is copied.
+        precision: Precision of float32 multiplications. ``"float32"``: full precision, also on a GPU, which would use
+            TF32 by default. ``"tf32"``: TF32 where the hardware supports it. ``"bfloat16"``: ``torch.autocast`` runs
+            the network in bfloat16 where it considers that safe. The last two are faster and less exact: maps of
+            regions hardly change, gradients do (``docs/explainers.md``). ``"float64"``: everything in float64.
+            ``None``: full float32 precision, and the dtype unchanged.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images. It changes the maps by rounding
+            only. If the GPU runs out of memory, it is halved and a line is logged. A callable that is not an explainer
+            of xaibench gets all images at once.
+        budget: Maximum number of passes per image, where a pass is one row that goes forward, or backward for a
+            gradient. This compares methods at equal cost: the explainer gets the largest count that the budget allows,
+            which replaces its own (``docs/explainers.md``). An explainer without such a parameter runs unchanged if the
+            budget suffices. ``None``: no limit.
+        seed: Seed of explainers that draw random numbers; others ignore it. ``None``: the explainer's default, 0. The
+            draws depend on the seed and the image only, not on the position in the batch, the device or the precision.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
-            explainer's own default. A single channel is only squeezed.
-        progress: Show how far it has come, where it takes longer than half a second: a bar on a terminal or in a
-            notebook, else a line now and then (``TQDM_DISABLE=1`` turns off all bars). At more than five minutes a
-            warning says how long it takes and what would take less.
-        **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
+            explainer's default. A single channel is only squeezed.
+        progress: Show the progress if it takes longer than half a second: a bar on a terminal or in a notebook,
+            otherwise an occasional line (``TQDM_DISABLE=1`` turns off all bars). Above five minutes, a warning states
+            the expected time and how to reduce it.
+        **parameters: Parameters of the explainer, such as ``n_samples`` for LIME.
 
     Returns:
-        Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array where ``images`` is one. A map can be
-        zero everywhere (LIME with a strong penalty); nothing is scaled or cut off. ``[N, h, w]``, as large as the
-        layer's, of an explainer of feature maps with ``resize=None``.
+        Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array if ``images`` is an array. A map can
+        be
+        zero everywhere (LIME with a strong penalty). Maps are neither scaled nor clipped. Explainers of feature maps
+        with
+        ``resize=None`` return ``[N, h, w]``, the size of the layer's output.
 
     Raises:
-        UnknownNameError: If no explainer has that name (did you mean).
-        UnsupportedModelError: If the explainer cannot treat a layer of the model; named in the message.
-        TypeError: If the images are not floating, the targets not integers, or a parameter is not known.
-        ValueError: If shapes do not fit, a target is no class of the model, numbers are not finite, there is no such
-            device here, or the budget is below the fewest passes that the explainer can do with.
+        UnknownNameError: If no explainer has that name; similar names are suggested.
+        UnsupportedModelError: If the explainer does not support a layer of the model; the message names it.
+        TypeError: If the images are not floating-point, the targets are not integers, or a parameter is unknown.
+        ValueError: If shapes do not fit, a target is not a class of the model, values are not finite, the device is not
+            available, or the budget is below the minimum number of passes of the explainer.
 
     Warns:
-        UserWarning: If the model returns what look like probabilities, and logits are needed; if it takes minutes.
+        UserWarning: If the outputs look like probabilities where logits are expected, or if it will take minutes.
 
     Example:
         >>> import torch
@@ -124,14 +127,14 @@ def explain(
     check_count("seed", seed, least=0, none="for the explainer's own")
     check_count("budget", budget, least=0, none="for what the explainer's parameters say")
     part = configured(build(explainer, **parameters), batch_size=batch_size, seed=seed, channels=channels)
-    x, y = check_images(images), check_targets(targets, len(images))
+    x, y = check_images(images), check_target_classes(targets, len(images))
     if model is not None:
         check_module(model)
         part = with_layer_named(part, name_of(part), model)
     place = resolve_device(device)
     kept = kept_dtype(model, x, dtype, precision, place)
     exactly: Precision = "float64" if kept == torch.float64 else "float32"
-    # What is made in inference mode can never have a gradient again, so copies are made outside of it.
+    # Tensors created in inference mode cannot require a gradient, so they are copied outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
         with (
@@ -140,17 +143,17 @@ def explain(
             _progress(part, x, budget, progress) as bar,
         ):
             x_there, y_there = x.to(place, kept), y.to(place)
-            explaining = _Explaining(model, x_there, y_there, _output(part, output), budget, bar)
-            maps = within_memory(part, x_there, explaining, lambda: explaining.largest)
+            explanation = _Explanation(model, x_there, y_there, _output(part, output), budget, bar)
+            maps = retry_with_smaller_batches(part, x_there, explanation, lambda: explanation.largest_pass)
             maps = maps.to(kept) if stated() == "bfloat16" else maps
-        # An explainer that was asked for maps as large as its layer's has them.
+        # With resize=None, the maps have the size of the layer's output.
         own_size = getattr(part, "resize", "") is None
-        checked = check_maps(maps, x, channels, name_of(part), own_size=own_size)
+        checked = check_returned_maps(maps, x, channels, name_of(part), own_size=own_size)
     return checked if isinstance(images, Tensor) else checked.numpy()
 
 
-class _Explaining:
-    """One explanation, which is run as often as the memory asks; ``largest`` is the rows of its largest pass so far."""
+class _Explanation:
+    """An explanation that can be repeated with smaller batches; ``largest_pass`` is its largest number of rows."""
 
     def __init__(
         self,
@@ -163,7 +166,7 @@ class _Explaining:
     ) -> None:
         self._model, self._samples, self._output, self._progress = model, (images, targets), output, progress
         self._budget = budget
-        self.largest = len(images)
+        self.largest_pass = len(images)
 
     def __call__(self, part: Explainer) -> Tensor:
         images, targets = self._samples
@@ -171,35 +174,35 @@ class _Explaining:
             if not getattr(getattr(part, "info", None), "control", False):
                 raise TypeError(
                     f"{name_of(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, "
-                    "uniform, input, centre) need none."
+                    "uniform, input, center_prior) work without one."
                 )
             return part(cast(nn.Module, None), images, targets)
-        with unharmed(_moved(self._model, images.device, images.dtype)) as lent:
+        with unharmed(_to_device(self._model, images.device, images.dtype)) as lent:
             explained = ExplainedOutput(lent, self._output).eval()
             _check_model(explained, images, targets)
-            explained.watch = self._progress.advance
+            explained.on_rows = self._progress.advance
             try:
                 with sparing(lent):
                     if self._budget is None:
                         return part(explained, images, targets)
-                    return explained_within(part, self._budget, explained, images, targets)
+                    return explain_within_budget(part, self._budget, explained, images, targets)
             except RuntimeError as error:
-                if not _without_gradient(error):
+                if not _is_missing_gradient(error):
                     raise
                 raise UnsupportedModelError(
-                    f"{name_of(part)} needs the gradient of the output by the images, and something in the network "
-                    "cuts it off (such as detach, numpy or a rounding). Use an explainer that only perturbs the images "
-                    "(pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or take the cut out."
+                    f"{name_of(part)} needs the gradient of the output with respect to the images, but an operation "
+                    "of the network blocks it (such as detach, numpy or rounding). Use an explainer that only perturbs "
+                    "the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove that operation."
                 ) from error
             finally:
-                self.largest = max(self.largest, explained.largest)
+                self.largest_pass = max(self.largest_pass, explained.largest_pass)
 
 
 def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> Progress:
-    """In rows that go through the network; how many come, the explainers know that ask it often."""
+    """Return the progress bar, counted in rows; the total is known for explainers that define ``passes``."""
     if not isinstance(part, Countable):
         return Progress(name_of(part), None, "row", shown=shown)
-    advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
+    advice = f"To reduce it: {part.cheaper()}, fewer images than {len(images)}, or a GPU."
 
     def passes() -> int:
         if budget is None:
@@ -210,22 +213,22 @@ def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) 
     return Progress(name_of(part), passes, "row", shown=shown, advice=advice)
 
 
-def _without_gradient(error: RuntimeError) -> bool:
-    """Whether torch found no way from the output back to the images."""
-    said = str(error)
-    return "does not require grad" in said or "not have been used in the graph" in said
+def _is_missing_gradient(error: RuntimeError) -> bool:
+    """Return whether torch found no path from the output back to the images."""
+    message = str(error)
+    return "does not require grad" in message or "not have been used in the graph" in message
 
 
 def _output(part: Explainer, output: Output | None) -> Output:
-    """What of the model is explained: as asked for, else what the explainer is defined on."""
+    """Return the explained output: the requested one, otherwise the default of the explainer."""
     own: Output | None = getattr(part, "explains", None)
     if own and output and getattr(part, "explains_only", False) and output != own:
-        raise ValueError(f"{name_of(part)} is defined on the {own} only, got output={output!r}; leave output out.")
+        raise ValueError(f"{name_of(part)} is defined for the {own} only, got output={output!r}; omit output.")
     return output or own or "probability"
 
 
-def _moved(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The model itself if it is where and what it should be, else a copy that is."""
+def _to_device(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Return the model if device and dtype fit, otherwise a copy with the right ones."""
     tensors = [*model.parameters(), *model.buffers()]
     if all(t.device == device and (t.dtype == dtype or not t.is_floating_point()) for t in tensors):
         return model
@@ -241,4 +244,4 @@ def _check_model(explained: ExplainedOutput, images: Tensor, targets: Tensor) ->
             "output='logit', or wrap the model so that it returns two classes, torch.stack([-z, z], 1) / 2."
         )
     check_classes(targets, classes)
-    take_logits(explained.network, images[:1], outputs, explained.output)
+    remove_final_softmax(explained.network, images[:1], outputs, explained.output)

@@ -1,4 +1,4 @@
-"""Explaining within a budget: so many passes for an image, whatever the method makes of them."""
+"""Explain with a budget: a maximum number of passes per image, the same for all methods."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from contextlib import contextmanager, nullcontext
 from torch import Tensor, nn
 
 from xaibench.explainers.explainer_building import name_of
-from xaibench.explainers.shared.counted_passes import Adjustable, Countable, too_few
+from xaibench.explainers.shared.counted_passes import Adjustable, Countable, budget_error
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.interface import Explainer
 
 
 def passes_of(part: Explainer, images: Tensor, model: nn.Module | None = None) -> int | None:
-    """The passes that an explainer states for these images: rows that go forward, and rows that a gradient takes back.
+    """Return the number of passes that an explainer declares for these images, forward and backward.
 
     Args:
         part: The explainer.
         images: ``[N, C, H, W]``.
-        model: The network, which is asked where its layers decide, as of Score-CAM; without one, that is not known.
+        model: The network. It is needed if its layers determine the number, as for Score-CAM.
 
     Returns:
-        So many; None of what states nothing, such as a function of one's own.
+        The number of passes; None if the explainer declares none, as a user's function, or if the model is needed.
     """
     if isinstance(part, Countable):
         return part.passes(images)
@@ -35,49 +35,51 @@ def passes_of(part: Explainer, images: Tensor, model: nn.Module | None = None) -
 def shares(
     part: Explainer, budget: int, images: Tensor, model: nn.Module | None = None
 ) -> list[tuple[list[int], Explainer]]:
-    """Which images are explained with which count, so that each is within the budget.
+    """Choose the count for each image so that each is within the budget.
 
     Args:
         part: The explainer.
-        budget: The most passes for an image.
+        budget: Maximum number of passes per image.
         images: ``[N, C, H, W]``.
-        model: As in :func:`passes_of`.
+        model: See :func:`passes_of`.
 
     Returns:
-        Places of images, and the explainer for them. Of what has nothing to choose, itself.
+        Pairs of image indices and the explainer for them. An explainer without a count is returned unchanged.
 
     Raises:
-        ValueError: If the budget does not suffice, as far as that is stated.
+        ValueError: If the budget is below the declared number of passes.
     """
     if isinstance(part, Adjustable):
         return [(which, part.within(budget, images[which])) for which in part.alike(images)]
     stated = passes_of(part, images[:1], model)
     if stated is not None and stated > budget:
-        raise too_few(name_of(part), budget, stated, part.cheaper() if isinstance(part, Countable) else "")
+        raise budget_error(name_of(part), budget, stated, part.cheaper() if isinstance(part, Countable) else "")
     return [(list(range(len(images))), part)]
 
 
-def explained_within(part: Explainer, budget: int, model: ExplainedOutput, images: Tensor, targets: Tensor) -> Tensor:
-    """Maps made with at most so many passes for an image.
+def explain_within_budget(
+    part: Explainer, budget: int, model: ExplainedOutput, images: Tensor, targets: Tensor
+) -> Tensor:
+    """Compute maps with at most ``budget`` passes per image.
 
     Args:
         part: The explainer.
-        budget: The most passes for an image.
-        model: What is explained.
+        budget: Maximum number of passes per image.
+        model: The network with its explained output.
         images: ``[N, C, H, W]``.
         targets: ``[N]``.
 
     Returns:
-        As of the explainer.
+        The maps of the explainer.
 
     Raises:
-        ValueError: If the budget does not suffice: beforehand where the explainer states its passes, else as soon as it
-            has spent it.
+        ValueError: If the budget is too small: before the first pass if the explainer declares its passes, otherwise
+            once the budget is spent.
     """
     shared = shares(part, budget, images, model)
     if len(shared) == 1:
         stated = passes_of(part, images[:1], model) is not None
-        with nullcontext() if stated else _watched(model, budget * len(images), part):
+        with nullcontext() if stated else _limit_passes(model, budget * len(images), part):
             return shared[0][1](model, images, targets)
     found = [own(model, images[which], targets[which]) for which, own in shared]
     maps = found[0].new_empty(len(images), *found[0].shape[1:])
@@ -87,22 +89,22 @@ def explained_within(part: Explainer, budget: int, model: ExplainedOutput, image
 
 
 @contextmanager
-def _watched(model: ExplainedOutput, most: int, part: Explainer) -> Iterator[None]:
-    """Count the passes of what states none, and stop it where they are too many."""
-    told, spent = model.watch, 0
+def _limit_passes(model: ExplainedOutput, most: int, part: Explainer) -> Iterator[None]:
+    """Count the passes of an explainer that declares none, and raise an error once there are too many."""
+    on_rows, spent = model.on_rows, 0
 
     def count(rows: int) -> None:
         nonlocal spent
         spent += rows
-        told(rows)
+        on_rows(rows)
         if spent > most:
             raise ValueError(
-                f"{name_of(part)}: got a budget of {most} passes for these images, expected more: it has spent it and "
-                "is not done. Give a larger budget, or leave it out."
+                f"{name_of(part)}: got a budget of {most} passes for these images, expected more, since it was spent "
+                "before the maps were finished. Give a larger budget, or omit it."
             )
 
-    model.watch = count
+    model.on_rows = count
     try:
         yield
     finally:
-        model.watch = told
+        model.on_rows = on_rows

@@ -1,7 +1,7 @@
-"""Controls: maps that know no model. An explainer worth its cost scores above them.
+"""Controls: maps that use no model. A useful explainer scores above them.
 
-Edge filters are ``scipy.ndimage``'s, with its default border: the image is mirrored about the edge of its last pixel
-(``mode="reflect"``).
+The edge filters are from ``scipy.ndimage``, with its default border: the image is mirrored about the edge of its
+last pixel (``mode="reflect"``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Sobel(Attribution):
 
     Attributes:
         direction: ``"both"``: the magnitude of the two derivatives, never negative. ``"horizontal"``: the derivative
-            along a row (which the released XAI-TRIS runs use); ``"vertical"``: along a column; both signed.
+            along a row (used by the released XAI-TRIS runs); ``"vertical"``: along a column. Both are signed.
     """
 
     channels: Channels = "max_abs"
@@ -41,7 +41,7 @@ class Sobel(Attribution):
         check_choice("direction", self.direction, get_args(Direction), owner="Sobel")
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; model and targets are not looked at."""
+        """Return maps ``[N, H, W]``; model and targets are ignored."""
         pixels = _pixels(images)
         if self.direction == "both":
             edges = np.hypot(_derivative(pixels, along=-1), _derivative(pixels, along=-2))
@@ -58,7 +58,7 @@ class Laplace(Attribution):
     channels: Channels = "max_abs"
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; model and targets are not looked at."""
+        """Return maps ``[N, H, W]``; model and targets are ignored."""
         pixels = _pixels(images)
         second = ndimage.correlate1d(pixels, [1, -2, 1], axis=-1) + ndimage.correlate1d(pixels, [1, -2, 1], axis=-2)
         return reduce_channels(torch.from_numpy(second).to(images), self.channels)
@@ -67,16 +67,16 @@ class Laplace(Attribution):
 @described(ExplainerInfo("Uniform", family="Controls", control=True, revision=2, passes=0))
 @dataclass(frozen=True)
 class Uniform:
-    """Noise, uniform in [-1, 1).
+    """Random noise, uniform in [-1, 1).
 
     Attributes:
-        seed: Of the noise. An image draws the same wherever it stands in a batch.
+        seed: Seed of the noise. The draws of an image do not depend on its position in the batch.
     """
 
     seed: int = 0
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; the image only decides which random numbers it gets."""
+        """Return maps ``[N, H, W]``; the image only seeds the random numbers."""
         generators = sample_generators(self.seed, images)
         return images.new_tensor(np.stack([rng.uniform(-1, 1, images.shape[2:]) for rng in generators]))
 
@@ -87,27 +87,27 @@ class Input(Attribution):
     """The image itself."""
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; model and targets are not looked at."""
+        """Return maps ``[N, H, W]``; model and targets are ignored."""
         return reduce_channels(images.clone(), self.channels)
 
 
-@described(ExplainerInfo("Centre prior", family="Controls", control=True, passes=0))
+@described(ExplainerInfo("Center prior", family="Controls", control=True, passes=0))
 @dataclass(frozen=True)
-class Centre:
-    """A Gaussian about the middle of the image: photographers put things there, and so does whoever guesses.
+class CenterPrior:
+    """A Gaussian in the center of the image, where photographers tend to place objects.
 
     Attributes:
-        width: Its standard deviation, as a share of each side.
+        width: Its standard deviation, as a fraction of each side.
     """
 
     width: float = 0.25
 
     def __post_init__(self) -> None:
         if not self.width > 0:
-            raise ValueError(f"Centre(width={self.width!r}): expected a number above 0.")
+            raise ValueError(f"CenterPrior(width={self.width!r}): expected a number above 0.")
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``, 1 in the middle; of the images only the shape is looked at."""
+        """Return maps ``[N, H, W]`` with 1 at the center; only the shape of the images is used."""
         rows, columns = (
             np.exp(-((((np.arange(side) + 0.5) / side - 0.5) / self.width) ** 2) / 2) for side in images.shape[2:]
         )

@@ -1,4 +1,4 @@
-"""Every explainer by name: to add one, add its line."""
+"""All explainers by name. To add one, add its line here."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ EXPLAINERS = Registry(
         "laplace": "xaibench.explainers.controls:Laplace",
         "uniform": "xaibench.explainers.controls:Uniform",
         "input": "xaibench.explainers.controls:Input",
-        "centre": "xaibench.explainers.controls:Centre",
+        "center_prior": "xaibench.explainers.controls:CenterPrior",
     },
     {
         "feature_permutation": "pfi",
@@ -114,10 +114,10 @@ EXPLAINERS = Registry(
         "laplacian": "laplace",
         "random": "uniform",
         "x": "input",
-        "center": "centre",
-        "centre_prior": "centre",
-        "center_prior": "centre",
-        # Not listed: it explains no more than images of which it is known what they came from.
+        "center": "center_prior",
+        "centre_prior": "center_prior",
+        "centre": "center_prior",
+        # Not listed, because it needs the distribution of the images.
         "reliance": "xaibench.explainers.forward.redrawn_pixels:Reliance",
     },
 )

@@ -1,4 +1,4 @@
-"""The other front door: :func:`reliance`, what a network relies on where it is known what the images came from."""
+"""The entry point :func:`reliance`: the pixels that a network relies on, if the distribution of the images is known."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from xaibench.explainers.forward.redrawn_pixels import Redraw, Reliance
 
 
 class KnownImages(Protocol):
-    """A data set that knows what its images came from."""
+    """A data set whose image distribution is known."""
 
     @property
     def test(self) -> Any:
-        """The samples to look at; indexed, they give images, masks and targets."""
+        """The test samples; indexing returns images, masks and targets."""
         ...
 
     @property
     def distribution(self) -> Callable[[], Any] | None:
-        """Called, it returns what the images came from; None where nobody knows."""
+        """A function that returns the distribution of the images; None if it is unknown."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class ReliedOn:
-    """How much the output of a network changes when blocks of pixels are drawn again.
+    """The change of a network's output when blocks of pixels are resampled.
 
     Attributes:
-        values: ``values["conditional", 2]`` are those of blocks of 2×2 pixels, drawn given all other pixels:
-            ``[N, rows of blocks, blocks in a row]``, in the units of the output. ``"marginal"``: whatever the others
-            are.
-        errors: The standard error of each, that of independent draws, which is the most that ours can have.
+        values: ``values["conditional", 2]`` are the values of blocks of 2×2 pixels, resampled given all other pixels:
+            ``[N, rows of blocks, blocks per row]``, in units of the output. ``"marginal"``: resampled independently of
+            the other pixels.
+        errors: The standard error of each value, computed for independent draws. It is an upper bound, since the draws
+            are stratified.
     """
 
     values: Mapping[tuple[Redraw, int], Tensor]
@@ -49,7 +50,7 @@ def reliance(
     data: KnownImages,
     *,
     samples: int | None = None,
-    blocks: Sequence[int] = (1, 2, 4),
+    block_sizes: Sequence[int] = (1, 2, 4),
     n_samples: int = 32,
     output: Output = "margin",
     seed: int = 0,
@@ -57,82 +58,86 @@ def reliance(
     batch_size: int | None = None,
     progress: bool = True,
 ) -> ReliedOn:
-    r"""How much the output changes when a pixel, or a block of them, is drawn again from what the images came from.
+    r"""Compute how much the output changes when a pixel or a block of pixels is resampled.
 
     .. math:: r_B(x) = \mathbb E_{x'_B}\, |f(x'_B, x_R) - f(x)|, \qquad x'_B \sim p(x_B \mid x_R)\ \text{or}\ p(x_B)
 
-    The two answer two questions. From its *marginal* distribution a pixel comes as in another image, and what it shares
-    with its neighbours is gone: whether the network reads it. From its *conditional* one, given all other pixels, the
-    image stays one that could occur: whether the network says something else for what this pixel alone can tell. On
-    white noise they differ little. On correlated noise a pixel is known from its neighbours up to the rounding of
-    float32, so that only blocks of some size can change; hence several sizes.
+    The two distributions answer two questions. *Marginal*: the pixel comes from another image, and its dependence on
+    its neighbors is broken. This shows whether the network reads the pixel. *Conditional*, given all other pixels: the
+    image remains plausible. This shows whether the output depends on the information that only this pixel carries. On
+    white noise the two differ little. On correlated noise, the neighbors determine a pixel up to the rounding of
+    float32, so only larger blocks can change; hence several block sizes.
 
-    Both are of the distribution of all images of the set, over the patterns too: the pattern of a redrawn block is one
-    that the rest of the image allows (conditional), or any (marginal). Exact up to the error of finitely many draws,
-    which is stated (:mod:`xaibench.data.xai_tris.pattern_mixture` has the formulas, :class:`.Reliance` the draws).
+    Both refer to the distribution of all images of the set, including all patterns. The pattern of a resampled block is
+    one that the rest of the image allows (conditional) or any pattern (marginal). The values are exact up to the error
+    of a finite number of draws, which is reported (:mod:`xaibench.data.xai_tris.pattern_mixture` has the formulas,
+    :class:`.Reliance` the draws).
 
     Args:
         model: Returns logits ``[N, K]``.
-        data: A data set that knows what its images came from: XAI-TRIS on white or correlated noise (RIGID at 8×8).
-        samples: Only the first so many of its test split; None = all.
-        blocks: Sides of the squares, in pixels; from the upper left corner on, cut off at the lower and right border.
-        n_samples: Draws of each block, at least 2.
-        output: What changes: the ``"margin"`` or ``"logit"`` of the sample's class, or its ``"probability"``, which of
-            a network that is sure hardly does.
-        seed: Of the draws.
-        device: As for :func:`xaibench.explain`, and so is the rest.
-        batch_size: Rows in one forward pass.
-        progress: Show how far it has come.
+        data: A data set whose image distribution is known: XAI-TRIS on white or correlated noise (RIGID at 8×8).
+        samples: Number of test samples, taken from the beginning of the split; None = all.
+        block_sizes: Sides of the square blocks in pixels. Blocks start at the upper left corner and are cut off at the
+            lower and right border.
+        n_samples: Draws per block, at least 2.
+        output: The output that changes: the ``"margin"`` or ``"logit"`` of the sample's class, or its
+            ``"probability"``, which hardly changes for a confident network.
+        seed: Seed of the draws.
+        device: See :func:`xaibench.explain`, also for the other arguments.
+        batch_size: Rows per forward pass.
+        progress: Show the progress.
 
     Returns:
         The mean change of the output for every sample and block, and its standard error.
 
     Raises:
-        ValueError: If nobody knows what the images came from, or a number is out of its range.
+        ValueError: If the distribution of the images is unknown, or a number is out of range.
 
     Example:
         >>> import xaibench as xb
         >>> data = xb.load("xai-tris/lin-corr-8x8", n_samples=200)
         >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2, bias=False))
         >>> weights = torch.zeros(2, 64)
-        >>> weights[0, 9], weights[0, 10] = 1.0, -1.0  # the difference of two neighbours
+        >>> weights[0, 9], weights[0, 10] = 1.0, -1.0  # the difference of two neighbors
         >>> _ = model[1].weight.data.copy_(weights)
-        >>> found = xb.reliance(model, data, samples=5, blocks=[1], progress=False)
+        >>> found = xb.reliance(model, data, samples=5, block_sizes=[1], progress=False)
         >>> alone = found.values["marginal", 1].mean(0)
-        >>> bool(alone[1, 1] > 0.1), float(alone[0].sum())  # the network reads it; it reads none of the first row
+        >>> bool(alone[1, 1] > 0.1), float(alone[0].sum())  # this pixel is read; the first row is not
         (True, 0.0)
-        >>> bool(found.values["conditional", 1].max() < 1e-6)  # but its neighbours tell all of what it is
+        >>> bool(found.values["conditional", 1].max() < 1e-6)  # but its neighbors determine its value
         True
     """
     check_count("samples", samples, none="for all")
     if data.distribution is None:
         raise ValueError(
-            "reliance: nobody knows what the images of this data set came from, expected a generated set. Give one of "
-            "XAI-TRIS on white or correlated noise, as xaibench.load makes it."
+            "reliance: the distribution of the images of this data set is unknown, expected a generated set. Use "
+            "XAI-TRIS on white or correlated noise, loaded with xaibench.load."
         )
     distribution = data.distribution()
     images, _, targets = data.test[: len(data.test) if samples is None else samples]
     values: dict[tuple[Redraw, int], Tensor] = {}
     errors: dict[tuple[Redraw, int], Tensor] = {}
     for redraw in get_args(Redraw):
-        for block in blocks:
+        for block_size in block_sizes:
             part = Reliance(
                 distribution=distribution,
                 redraw=redraw,
-                block=block,
+                block_size=block_size,
                 n_samples=n_samples,
                 seed=seed,
                 batch_size=batch_size,
             )
-            asked = _Asked(part)
-            explain(asked, model, images, targets, output=output, device=device, progress=progress)
-            grid = len(images), -(-images.shape[2] // block), -(-images.shape[3] // block)
-            values[redraw, block], errors[redraw, block] = (each.cpu().reshape(grid) for each in asked.found)
+            explainer = _BlockValues(part)
+            explain(explainer, model, images, targets, output=output, device=device, progress=progress)
+            grid = len(images), -(-images.shape[2] // block_size), -(-images.shape[3] // block_size)
+            values[redraw, block_size], errors[redraw, block_size] = (
+                each.cpu().reshape(grid) for each in explainer.found
+            )
     return ReliedOn(values, errors)
 
 
-class _Asked:
-    """The explainer, which keeps what it finds of the blocks beside the maps that it makes of it."""
+class _BlockValues:
+    """Call the explainer, and keep the values of the blocks in addition to the maps."""
 
     def __init__(self, part: Reliance) -> None:
         self._part = part

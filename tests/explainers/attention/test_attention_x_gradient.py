@@ -6,7 +6,7 @@ from oracles import transformer as oracle
 from part_cases import ExplainerCase
 
 from xaibench.explainers import explain
-from xaibench.explainers.attention.attention_calls import attending
+from xaibench.explainers.attention.attention_calls import record_attention
 
 CASES = {"attention_x_gradient": ExplainerCase(network="generators.networks:Attending")}
 
@@ -28,7 +28,7 @@ def test_what_lies_in_windows_is_put_where_it_lies(build):
     """The sum over the map is that over all windows, and a patch's value moves with the patch's own window."""
     model, (images, targets) = build(), batch(32)
     maps = explain("attention_x_gradient", model, images, targets, device="cpu", resize=None)
-    with attending(model) as seen:
+    with record_attention(model) as seen:
         logits = model(images).gather(1, targets[:, None])
     weights = seen[-1].weights
     (gradient,) = torch.autograd.grad(logits.sum(), weights)

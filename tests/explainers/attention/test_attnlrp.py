@@ -18,7 +18,7 @@ CASES = {"attnlrp": ExplainerCase(network="generators.networks:Attending")}
 SETTINGS = [
     ({}, {"gamma": 0.05, "gamma_convolution": 0.25}),
     ({"gamma": 0, "gamma_convolution": 0}, {}),
-    ({"attention": "constant", "gamma": 1}, {"attention": "constant", "gamma": 1, "gamma_convolution": 0.25}),
+    ({"attention_rule": "constant", "gamma": 1}, {"attention": "constant", "gamma": 1, "gamma_convolution": 0.25}),
 ]
 
 
@@ -48,8 +48,8 @@ def test_gamma_is_the_gamma_rule_of_the_relevance_walk():
 
 
 def test_bad_parameters():
-    with pytest.raises(ValueError, match=r"AttnLRP\(attention='none'\): expected one of 'uniform', 'constant'"):
-        build("attnlrp", attention="none")
+    with pytest.raises(ValueError, match=r"AttnLRP\(attention_rule='none'\): expected one of 'uniform', 'constant'"):
+        build("attnlrp", attention_rule="none")
     with pytest.raises(ValueError, match=r"AttnLRP\(gamma=-1, gamma_convolution=0\.25\): expected neither to be neg"):
         build("attnlrp", gamma=-1)
 
@@ -79,7 +79,7 @@ def test_agrees_with_the_authors_package(lxt, monkeypatch, attention, gamma, gam
     from zennit.rules import Gamma
 
     model, (images, targets) = of_timm(), batch()
-    settings = {"attention": attention, "gamma": gamma, "gamma_convolution": gamma_convolution}
+    settings = {"attention_rule": attention, "gamma": gamma, "gamma_convolution": gamma_convolution}
     maps = explain("attnlrp", model, images, targets, device="cpu", **settings)
 
     fused = vision_transformer.F.scaled_dot_product_attention

@@ -26,13 +26,13 @@ def test_oracle(make):
 def test_the_last_layers_alone():
     model, (images, targets) = of_torchvision(), batch(n=2)
     both, last, all_ = (
-        explain("legrad", model, images, targets, device="cpu", resize=None, layers=layers) for layers in (2, 1, None)
+        explain("legrad", model, images, targets, device="cpu", resize=None, n_layers=layers) for layers in (2, 1, None)
     )
     assert torch.equal(both, all_)
     assert (last <= both).all()
     assert not torch.allclose(last, both)
-    with pytest.raises(ValueError, match=r"LeGrad\(layers=0\)"):
-        build("legrad", layers=0)
+    with pytest.raises(ValueError, match=r"LeGrad\(n_layers=0\)"):
+        build("legrad", n_layers=0)
 
 
 @pytest.mark.parametrize("make", [swin_of_torchvision, swin_of_timm])
@@ -55,7 +55,7 @@ class Bare(nn.Module):
 
 
 def test_attention_without_a_block_is_an_error():
-    with pytest.raises(UnsupportedModelError, match=r"^legrad: the attention 'attention' of Bare is in no block"):
+    with pytest.raises(UnsupportedModelError, match=r"^legrad: the attention 'attention' of Bare is not in a block"):
         explain("legrad", seeded(Bare), *batch(), device="cpu")
 
 
@@ -78,7 +78,7 @@ def test_agrees_with_the_authors_package(layers, capsys):
     model = seeded(lambda: open_clip.model.CLIP(12, vision, text)).float()
     images = batch()[0].float()
     texts = nn.functional.normalize(torch.randn(3, 12, generator=torch.Generator().manual_seed(0)), dim=-1)
-    maps = explain("legrad", Retrieval(model.visual, texts), images, torch.arange(3), device="cpu", layers=layers)
+    maps = explain("legrad", Retrieval(model.visual, texts), images, torch.arange(3), device="cpu", n_layers=layers)
     for block in model.visual.transformer.resblocks:
         block.attn.batch_first = False  # the package hands on tokens as [T, N, D], which open_clip once did too
     wrapped = legrad.LeWrapper(model, layer_index=-layers)

@@ -114,7 +114,9 @@ def test_deit(name, network):
 def test_swin_is_explained_or_refused_with_the_reason(name, make):
     model, (images, targets) = make(), batch(32)
     if name in ("gradient_rollout", "legrad"):
-        with pytest.raises(UnsupportedModelError, match=f"^{name}: .*windows; the method is defined on self-attention"):
+        with pytest.raises(
+            UnsupportedModelError, match=f"^{name}: .*windows; the method is defined for self-attention"
+        ):
             maps_of(name, model, images, targets)
         return
     maps = maps_of(name, model, images, targets)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from xaibench.explainers import UnsupportedModelError
-from xaibench.explainers.attention.attention_calls import attending, attention_gradients
+from xaibench.explainers.attention.attention_calls import attention_gradients, record_attention
 from xaibench.explainers.attention.token_places import token_layout
 
 
@@ -23,7 +23,7 @@ def test_attention_is_seen_with_its_gradient_and_changes_nothing(case):
     x, y = noise(), torch.tensor([0, 2])
     with torch.no_grad():
         expected = model(x)
-        with attending(model) as seen:
+        with record_attention(model) as seen:
             torch.testing.assert_close(model(x), expected)
     windows = 16 if "swin" in name else 1
     assert seen[0].weights.shape[:2] == (2 * windows, 2)
@@ -65,7 +65,7 @@ def test_a_fused_attention_is_the_same_in_parts(mask):
 
     x = torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(0))
     model = Fused()
-    with attending(model) as seen:
+    with record_attention(model) as seen:
         torch.testing.assert_close(model(x), Fused()(x))
     assert seen[0].weights.shape == (2, 3, 5, 5)
     if mask in ("bool", "causal"):
@@ -85,7 +85,7 @@ def test_a_multihead_attention_is_the_same_in_parts(padding, mask, separate):
     options = {"attn_mask": given, "key_padding_mask": masked}
     with torch.no_grad():
         expected, weights = model(x, keys, x, average_attn_weights=False, **options)
-        with attending(model) as seen:
+        with record_attention(model) as seen:
             found, none = model(x, keys, x, need_weights=False, **options)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(seen[0].weights, weights)
@@ -168,14 +168,19 @@ def test_other_tokens_than_patches_row_by_row_are_an_error(how):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = Turned(how).eval()
-    with pytest.raises(UnsupportedModelError, match=r"x: token \d+ of layer 'attention' looks at another place than"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"x: token \d+ of layer 'attention' depends on another part of the image than"
+    ):
         token_layout("x", model, noise())
 
 
 def test_an_attention_that_cannot_be_seen_is_an_error():
     model = nn.MultiheadAttention(4, 2, add_zero_attn=True)
     x = torch.rand(3, 1, 4)
-    with pytest.raises(UnsupportedModelError, match=r"keys of its own .* Expected one made without"), attending(model):
+    with (
+        pytest.raises(UnsupportedModelError, match=r"static keys, .* Expected one without"),
+        record_attention(model),
+    ):
         model(x, x, x)
 
 
@@ -184,5 +189,7 @@ def test_an_output_without_gradient_by_the_attention_is_an_error():
         def forward(self, x):
             return ((x @ x.mT).softmax(-1).detach() @ x.detach()).mean((1, 2))
 
-    with pytest.raises(UnsupportedModelError, match=r"x: the explained output has no gradient by the attention"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"x: the explained output has no gradient with respect to the attention"
+    ):
         attention_gradients("x", Detached(), torch.rand(1, 2, 3, 4), torch.tensor([0]))

@@ -13,7 +13,7 @@ METHODS = ("conservative_input_x_gradient", "libragrad", "attnlrp")
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_is_left_of_it_without_what_its_rules_are_for(method):
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 3)).double()
-    said = rf"^{method}: Sequential has no attention, layer normalisation .* Use a transformer .* lrp_gamma\."
+    said = rf"^{method}: Sequential has no attention, layer normalization .* Use a transformer .* lrp_gamma\."
     with pytest.raises(UnsupportedModelError, match=said):
         explain(method, network, *batch(), device="cpu")
 
@@ -110,7 +110,7 @@ def without_constants(model):
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("libragrad", {}), ("attnlrp", {"attention": "constant"}), ("conservative_input_x_gradient", {})],
+    [("libragrad", {}), ("attnlrp", {"attention_rule": "constant"}), ("conservative_input_x_gradient", {})],
 )
 def test_the_map_sums_to_the_logit_where_nothing_else_has_a_share(method, settings):
     model, (images, targets) = without_constants(of_torchvision()), batch()

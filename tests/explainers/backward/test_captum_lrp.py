@@ -123,7 +123,7 @@ def test_a_sum_of_branches_is_named():
     with torch.random.fork_rng():
         model = resnet18(num_classes=3).eval()
     images, targets = torch.rand(1, 3, 32, 32), torch.tensor([0])
-    message = r"lrp: layer 'layer1.0' \(BasicBlock\) calls add_ itself, .* layers only. lrp_epsilon and lrp_gamma treat"
+    message = r"lrp: layer 'layer1.0' \(BasicBlock\) calls add_ itself, .* layers only. lrp_epsilon and lrp_gamma also"
     with pytest.raises(UnsupportedModelError, match=message):
         explain("lrp", model, images, targets)
     assert explain("lrp_epsilon", model, images, targets).abs().max() > 0

@@ -76,7 +76,7 @@ def refused(name):
 @pytest.mark.parametrize(
     ("name", "explainer", "message"),
     [
-        ("efficientnet_b0", "guided_backprop", r"\(Sigmoid\) is no ReLU .* saliency"),
+        ("efficientnet_b0", "guided_backprop", r"\(Sigmoid\) is not a ReLU .* saliency"),
         ("efficientnet_b0", "lrp_epsilon", r"layer 'network.features.1.0.block.1' \(SqueezeExcitation\): .* mul"),
         ("vit_b_16", "lrp", r"\(LayerNorm\) has no propagation rule.* lrp_epsilon"),
         ("vit_b_16", "cam", r"are not the means of layer .* gradcam"),

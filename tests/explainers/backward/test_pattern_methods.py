@@ -199,7 +199,7 @@ def test_the_logit_is_explained_in_any_batches():
     for options in ({"output": "logit", "batch_size": 1}, {"batch_size": 5}):
         again = xb.explain(fitted, network, images, targets, device="cpu", **options)
         torch.testing.assert_close(again, maps, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match="PatternNet is defined on the logit only, got output='probability'"):
+    with pytest.raises(ValueError, match="PatternNet is defined for the logit only, got output='probability'"):
         xb.explain(fitted, network, images, targets, device="cpu", output="probability")
 
 
@@ -217,7 +217,7 @@ def test_batch_normalisation_belongs_to_the_layer_before():
 
 def test_it_must_be_fitted_to_the_network_that_it_explains():
     network, (images, targets) = mlp(), data(mlp)
-    with pytest.raises(NotFittedError, match=r"PatternNet has no patterns: .*PatternNet\(\)\.fit\(model, loader\)"):
+    with pytest.raises(NotFittedError, match=r"PatternNet is not fitted\. .*PatternNet\(\)\.fit\(model, loader\)"):
         xb.explain(PatternNet(), network, images, targets, device="cpu")
     fitted = PatternNet().fit(network, [images])
     other = made(nn.Flatten(), nn.Linear(16, 9), nn.ReLU(), nn.Dropout(0.5), nn.Linear(9, 3))
@@ -235,8 +235,12 @@ def test_it_must_be_fitted_to_the_network_that_it_explains():
     ("loader", "error", "message"),
     [
         ([], ValueError, "the loader yielded no batch"),
-        ([torch.zeros(1, 4, 4)], ValueError, r"images \[1, 4, 4\], expected \[N, C, H, W\]; put a data set into"),
-        ([torch.zeros(2, 1, 4, 4, dtype=torch.int64)], TypeError, "begins with torch.int64, expected floating images"),
+        ([torch.zeros(1, 4, 4)], ValueError, r"images \[1, 4, 4\], expected \[N, C, H, W\]; wrap the data set in"),
+        (
+            [torch.zeros(2, 1, 4, 4, dtype=torch.int64)],
+            TypeError,
+            "begins with torch.int64, expected floating-point images",
+        ),
         ([{"image": torch.zeros(2, 1, 4, 4)}], TypeError, "begins with dict"),
     ],
 )

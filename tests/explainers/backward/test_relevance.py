@@ -365,7 +365,7 @@ def test_rules_are_chosen_by_layer():
     some = explained(LRPEpsilon(rules={"0": "z+", "*": "epsilon"}, input_rule="w2"), network, images, targets)
     assert not torch.allclose(some, everywhere, atol=1e-3)
     torch.testing.assert_close(some, explained(LRPEpsilon(rules={"0": "z+"}), network, images, targets), rtol=0, atol=0)
-    with pytest.raises(ValueError, match=r"no layer is called 'conv1'; the layers that have a rule are 0, 3, 6"):
+    with pytest.raises(ValueError, match=r"no layer matches 'conv1'; the layers with a rule are 0, 3, 6"):
         explained(LRPEpsilon(rules={"conv1": "z+"}), network, images, targets)
 
 
@@ -382,7 +382,7 @@ def test_bounds_for_each_channel_reach_a_flattened_image():
         for x, t in zip(images, targets.tolist(), strict=True)
     ]
     np.testing.assert_allclose(explained(wide, network, images, targets).numpy(), expected, rtol=1e-9, atol=1e-12)
-    with pytest.raises(ValueError, match=r"outside its bounds low=-0.5, high=0.5"):
+    with pytest.raises(ValueError, match=r"outside the bounds low=-0.5, high=0.5"):
         explained(DeepTaylor(input_rule="zB", low=-0.5, high=0.5), network, images, targets)
     unfit = DeepTaylor(input_rule="zB", low=(0.0, 1.0, 2.0, 3.0), high=4.0)
     with pytest.raises(ValueError, match=r"\(0.0, 1.0, 2.0, 3.0\) do not fit"):
@@ -396,7 +396,7 @@ def test_the_logit_is_explained_in_any_batches(explainer):
     for options in ({"output": "logit", "batch_size": 1}, {"batch_size": 4}):
         again = xb.explain(explainer, network, images, targets, device="cpu", **options)
         torch.testing.assert_close(again, maps, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match="is defined on the logit only, got output='probability'"):
+    with pytest.raises(ValueError, match="is defined for the logit only, got output='probability'"):
         xb.explain(explainer, network, images, targets, device="cpu", output="probability")
 
 
@@ -444,7 +444,7 @@ class Called(nn.Module):
         (lambda x: x + torch.zeros(2, 1, 1, 1, 1), r"add.* changes the shape"),
         (
             lambda x: functional.batch_norm(x.flatten(2), x.new_zeros(3), x.new_ones(3)).unflatten(2, (4, 4)),
-            "batch normalisation of something else than images or a linear layer",
+            "batch normalization of anything other than images",
         ),
     ],
 )
@@ -459,7 +459,7 @@ def test_deep_taylor_is_for_relu_and_its_relatives():
     with pytest.raises(UnsupportedModelError, match=r"layer '2' \(Tanh\): .* tanh\. Deep Taylor .* use lrp_epsilon"):
         explained(DeepTaylor(), network, images, targets)
     assert explained(LRPEpsilon(), network, images, targets).abs().max() > 0
-    with pytest.raises(UnsupportedModelError, match="no linear or convolutional layer works on the images"):
+    with pytest.raises(UnsupportedModelError, match="no linear or convolutional layer processes the images"):
         LRPEpsilon()(nn.Sequential(nn.Flatten(), nn.ReLU()), images, targets)
 
 
@@ -467,10 +467,10 @@ def test_deep_taylor_is_for_relu_and_its_relatives():
     ("parameters", "message"),
     [
         ({"rule": "z"}, "rule='z'.*expected one of 'epsilon'"),
-        ({"rule": "zB"}, "it is for the first layer; give it as input_rule"),
+        ({"rule": "zB"}, "this rule is for the first layer only; pass it as input_rule"),
         ({"rules": {"0": "a"}}, r"rules\['0'\]='a'"),
         ({"alpha": 2.0, "beta": 0.0}, "expected beta >= 0 and alpha = 1"),
-        ({"epsilon": -1.0}, "expected neither to be negative"),
+        ({"epsilon": -1.0}, "expected both to be nonnegative"),
         ({"input_rule": "zB", "low": 0.0}, "needs low and high"),
     ],
 )

@@ -7,25 +7,25 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError, explain
-from xaibench.explainers.backward.attention_differences import normalised, softmaxed
+from xaibench.explainers.backward.attention_differences import layer_norm_rule, softmax_rule
 from xaibench.explainers.backward.relevance import DeepTaylor, LRPAlphaBeta, LRPEpsilon, LRPGamma
 
 TARGETS = torch.tensor([0, 2])
 QUICK = {
     **{name: {"n_samples": 4, "feature_mask": "grid"} for name in ("lime", "kernel_shap")},
-    "pfi": {"feature_mask": "grid", "cell": 16},
-    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell": 16},
+    "pfi": {"feature_mask": "grid", "cell_size": 16},
+    "shapley_sampling": {"n_samples": 1, "feature_mask": "grid", "cell_size": 16},
     "integrated_gradients": {"n_steps": 2},
     "random_baseline_ig": {"n_baselines": 1, "n_steps": 2},
     "guided_ig": {"n_steps": 2},
-    "xrai": {"n_steps": 2, "side": 32},
+    "xrai": {"n_steps": 2, "segmentation_size": 32},
     "blur_ig": {"n_steps": 2},
     **{
         name: {"n_samples": 2}
         for name in ("smoothgrad", "smoothgrad_squared", "vargrad", "expected_gradients", "pattern_local")
     },
-    "rise": {"N": 4},
-    "sobol": {"n_designs": 2, "s": 2},
+    "rise": {"n_masks": 4},
+    "sobol": {"n_designs": 2, "grid_size": 2},
     "hsic": {"n_samples": 4},
     "occlusion": {"window": 16, "stride": 16},
 }
@@ -94,7 +94,7 @@ def pair(*shape):
 
 def test_softmax_by_the_rescale_rule_of_its_parts():
     x, signal = pair(3, 4)
-    (found,) = softmaxed(None, signal, x)
+    (found,) = softmax_rule(None, signal, x)
     s, t = x  # of the image and of the baseline
     for row in range(3):
         e, f = s[row].exp(), t[row].exp()
@@ -111,7 +111,7 @@ def test_softmax_by_the_rescale_rule_of_its_parts():
 def test_softmax_of_what_is_masked_passes_nothing_back_to_it():
     x, signal = pair(1, 4)
     x[..., 1] = -torch.inf
-    (found,) = softmaxed(None, signal, x)
+    (found,) = softmax_rule(None, signal, x)
     assert found.isfinite().all()
     assert not found[..., 1].any()
 
@@ -119,7 +119,7 @@ def test_softmax_of_what_is_masked_passes_nothing_back_to_it():
 def test_layer_normalisation_by_the_rules_of_its_parts():
     x, signal = pair(1, 5)
     weight = torch.arange(1.0, 6.0, dtype=torch.float64)
-    (found,) = normalised(x, (5,), weight, eps=0.1)(None, signal, x)
+    (found,) = layer_norm_rule(x, (5,), weight, eps=0.1)(None, signal, x)
     d, e = (row[0] - row[0].mean() for row in x)
     v, w = (each.square().mean() + 0.1 for each in (d, e))
     g = signal[0, 0] * weight
@@ -202,7 +202,7 @@ def test_scores_that_no_softmax_follows_are_an_error():
             x = x.flatten(2)
             return (self.queries(x) @ self.keys(x).mT).mean(2)
 
-    with pytest.raises(UnsupportedModelError, match=r"Products: relevance cannot be carried back through (__)?matmul"):
+    with pytest.raises(UnsupportedModelError, match=r"Products: relevance cannot be propagated through (__)?matmul"):
         LRPEpsilon()(Products(), torch.rand(1, 3, 2, 2), torch.tensor([0]))
 
 

@@ -17,7 +17,7 @@ from xaibench.explainers.feature_maps.class_activation import (
     LayerCAM,
     ScoreCAM,
 )
-from xaibench.explainers.shared.layer_activations import resized
+from xaibench.explainers.shared.layer_activations import resize_maps
 from xaibench.models import Folded
 
 ALL = (CAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, EigenCAM)
@@ -34,7 +34,7 @@ def model(request):
     ("explainer", "slow"),
     [
         (GradCAM(resize=None), oracle.gradcam),
-        (GradCAMPlusPlus(resize=None, eps=0.0), oracle.gradcam_plus_plus),
+        (GradCAMPlusPlus(resize=None, epsilon=0.0), oracle.gradcam_plus_plus),
         (LayerCAM(resize=None), oracle.layercam),
         (ScoreCAM(resize=None), oracle.scorecam),
     ],
@@ -113,14 +113,14 @@ def test_cam_of_large_activations_in_single_precision():
         torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
 
 
-@pytest.mark.parametrize("centred", [True, False])
-def test_eigencam_oracle(model, centred):
+@pytest.mark.parametrize("centered", [True, False])
+def test_eigencam_oracle(model, centered):
     images, targets = batch()
-    maps = EigenCAM(resize=None, centred=centred)(model, images, targets)
+    maps = EigenCAM(resize=None, centered=centered)(model, images, targets)
     for found, image in zip(maps, images, strict=True):
-        expected = oracle.eigencam(pieces(model)[0], image, centred=centred)
+        expected = oracle.eigencam(pieces(model)[0], image, centred=centered)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert torch.equal(maps, EigenCAM(resize=None, centred=centred)(model, images, targets.flip(0)))
+    assert torch.equal(maps, EigenCAM(resize=None, centered=centered)(model, images, targets.flip(0)))
 
 
 def by_hand():
@@ -142,7 +142,7 @@ def test_maps_by_hand():
     torch.testing.assert_close(GradCAM()(model, x, second), (2 - 2 * x[0]).relu() / 4)
     torch.testing.assert_close(LayerCAM()(model, x, second), (2 - x[0]).relu() / 4)
     # first logit: g = 3/4 and sum A = 6: alpha = 1 / (2 + 4.5), four positions
-    torch.testing.assert_close(GradCAMPlusPlus(eps=0.0)(model, x, first), 4 * 0.75 / 6.5 * x[0])
+    torch.testing.assert_close(GradCAMPlusPlus(epsilon=0.0)(model, x, first), 4 * 0.75 / 6.5 * x[0])
     # masks x/3 and 1 - x/3: the first logit is 3 mean(x · mask) = 3.5 and 1
     weights = torch.tensor([3.5, 1.0]).softmax(0)
     torch.testing.assert_close(ScoreCAM()(model, x, first), weights[0] * x[0] + weights[1] * (2 - x[0]))
@@ -157,7 +157,7 @@ def test_grad_cam_plus_plus_epsilon_damps_small_gradients():
     model = build().double()
     with torch.no_grad():
         model[-1].weight.mul_(1e-3)
-    exact, damped = (GradCAMPlusPlus(eps=eps)(model, images, targets) for eps in (0.0, 1e-6))
+    exact, damped = (GradCAMPlusPlus(epsilon=eps)(model, images, targets) for eps in (0.0, 1e-6))
     assert damped.amax() < 0.5 * exact.amax()
     assert exact.amax() > 0
 
@@ -181,7 +181,7 @@ def test_parity_of_eigencam_up_to_its_sign():
     theirs = package_maps("EigenCAM", model, model[0], images, targets)
     for positive, negative, their in zip(ours.relu(), (-ours).relu(), theirs, strict=True):
         gaps = [
-            (unit(resized(unit(values[None]), images.shape[-2:], "bilinear"))[0] - their).abs().max()
+            (unit(resize_maps(unit(values[None]), images.shape[-2:], "bilinear"))[0] - their).abs().max()
             for values in (positive, negative)
         ]
         assert min(gaps) < 1e-4
@@ -251,7 +251,7 @@ def test_resizing_is_one_named_step(explainer):
     model = build().double()
     small = explainer(resize=None)(model, images, targets)
     for how in ("bilinear", "nearest"):
-        assert explainer(resize=how)(model, images, targets).equal(resized(small, images.shape[-2:], how))
+        assert explainer(resize=how)(model, images, targets).equal(resize_maps(small, images.shape[-2:], how))
 
 
 def test_explained_output():
@@ -284,7 +284,7 @@ def test_model_comes_back_unharmed(explainer):
     ("model", "message"),
     [
         (build(pool=False), r"inputs of '2' \(Linear\) are not the means of layer '0' \(Sequential\).*gradcam"),
-        (PastTheHead(), r"the network goes on after 'head.3' \(Linear\), with something else than its outputs"),
+        (PastTheHead(), r"the network continues after 'head.3' \(Linear\) with other tensors than its outputs"),
         (nn.Sequential(build(), nn.ReLU(), nn.Linear(3, 3)), r"inputs of '2' \(Linear\) are not the means"),
         (nn.Sequential(nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()), r"found no nn.Linear"),
     ],
@@ -300,7 +300,7 @@ def test_cam_needs_pooling_and_one_linear_layer(model, message):
     [
         (lambda: GradCAM(resize="bicubic"), r"GradCAM\(resize='bicubic'\): expected one of 'bilinear', 'nearest'"),
         (lambda: ScoreCAM(batch_size=0), r"ScoreCAM\(batch_size=0\): expected an integer of at least 1"),
-        (lambda: GradCAMPlusPlus(eps=-1.0), r"GradCAMPlusPlus\(eps=-1.0\): expected a number of at least 0"),
+        (lambda: GradCAMPlusPlus(epsilon=-1.0), r"GradCAMPlusPlus\(epsilon=-1.0\): expected a number of at least 0"),
     ],
 )
 def test_bad_parameters(make, message):
@@ -311,7 +311,7 @@ def test_bad_parameters(make, message):
 def test_a_network_without_feature_maps_is_an_error():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 13 * 14, 3))
     images, targets = batch(dtype=torch.float32)
-    with pytest.raises(UnsupportedModelError, match=r"GradCAM: found no feature map"):
+    with pytest.raises(UnsupportedModelError, match=r"GradCAM: found neither a feature map"):
         GradCAM()(model, images, targets)
 
 

@@ -50,7 +50,7 @@ def test_parity_with_torch_cam():
 def test_one_output_has_nothing_to_be_compared_with():
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 1))
     images, _ = batch(2, torch.float32)
-    with pytest.raises(UnsupportedModelError, match="FinerCAM: the model has 1 output, expected two classes or more"):
+    with pytest.raises(UnsupportedModelError, match="FinerCAM: the model has 1 output, expected two or more classes"):
         FinerCAM()(model, images, torch.zeros(2, dtype=torch.int64))
 
 

@@ -18,7 +18,7 @@ def batch(n=3):
 @pytest.mark.parametrize(("n_samples", "batch_size"), [(20, None), (21, 6)])
 def test_oracle(n_samples, batch_size):
     model, (images, targets) = small_network(36), batch()
-    part = HSIC(s=3, n_samples=n_samples, seed=2, resize="nearest", batch_size=batch_size)
+    part = HSIC(grid_size=3, n_samples=n_samples, seed=2, resize="nearest", batch_size=batch_size)
     maps = part(model, images, targets)
     for found, image, target in zip(maps, images, targets, strict=True):
         expected = oracle.hsic(model, image, target, part.points(n_samples, 9).round(), 3)
@@ -28,7 +28,7 @@ def test_oracle(n_samples, batch_size):
 def test_parity_with_the_authors_package():
     package = pytest.importorskip("xplique.attributions")
     model, (images, targets) = small_network(36), batch()
-    part = HSIC(s=6, n_samples=50, seed=2)
+    part = HSIC(grid_size=6, n_samples=50, seed=2)
     theirs = package.HsicAttributionMethod(as_xplique_calls_it(model), grid_size=6, nb_design=50)
     theirs.masks = part.points(50, 36).round().reshape(-1, 6, 6, 1).float().numpy()
     expected = theirs(images.permute(0, 2, 3, 1).float().numpy(), torch.eye(2)[targets].numpy())
@@ -43,7 +43,7 @@ class OnePixel(nn.Module):
 
 
 def test_it_is_found_on_what_the_output_depends_and_nowhere_else():
-    found = HSIC(s=3, n_samples=1024)(OnePixel(), torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
+    found = HSIC(grid_size=3, n_samples=1024)(OnePixel(), torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
     others = found.flatten()[[0, 1, 2, 3, 5, 6, 7, 8]]
     assert found[1, 1] > 0.01
     assert others.max() < 1e-3 * found[1, 1]
@@ -54,7 +54,7 @@ def test_a_median_of_zero_leaves_numbers():
         def forward(self, x):
             return OnePixel()(x) - 1
 
-    found = HSIC(s=3, n_samples=65)(Minus(), torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
+    found = HSIC(grid_size=3, n_samples=65)(Minus(), torch.ones(1, 1, 3, 3), torch.tensor([0]))[0]
     assert found.isfinite().all()
     assert found.argmax() == 4
 

@@ -79,7 +79,7 @@ def targets():
 @pytest.fixture
 def always(monkeypatch):
     """Small networks, whose steps are a large part of a pass, are carried too."""
-    monkeypatch.setattr(incremental_passes, "MOST_WORK", 9)
+    monkeypatch.setattr(incremental_passes, "MAX_RELATIVE_COST", 9)
 
 
 def plainly(monkeypatch, explainer, *arguments):
@@ -90,10 +90,10 @@ def plainly(monkeypatch, explainer, *arguments):
 
 EXPLAINERS = {
     "shapley": ShapleySampling(n_samples=3, baseline=0.2),
-    "shapley, cells": ShapleySampling(n_samples=2, feature_mask="grid", cell=2),
+    "shapley, cells": ShapleySampling(n_samples=2, feature_mask="grid", cell_size=2),
     "shapley, superpixels": ShapleySampling(n_samples=2, feature_mask="slic", n_segments=20),
-    "pfi": PFI(group=3),
-    "pfi, cells": PFI(feature_mask="grid", cell=2),
+    "pfi": PFI(group_size=3),
+    "pfi, cells": PFI(feature_mask="grid", cell_size=2),
     "occlusion": Occlusion(window=1, baseline=0.1),
     "occlusion, windows": Occlusion(window=3, stride=2),
 }
@@ -172,7 +172,7 @@ def test_one_pixel_of_the_smallest_networks_is_carried(name):
 
 
 def test_large_networks_take_plain_passes(images, always, monkeypatch):
-    monkeypatch.setattr(incremental_passes, "MOST_WEIGHTS", 100)
+    monkeypatch.setattr(incremental_passes, "MAX_WEIGHTS", 100)
     assert IncrementalPasses.find(network(), images, 1) is None
 
 
@@ -202,7 +202,7 @@ def test_single_precision_too(images, targets, monkeypatch, always):
 def test_neither_threads_nor_memory_change_the_maps(explainer, images, targets, monkeypatch, always):
     model, method = ExplainedOutput(network()), EXPLAINERS[explainer]
     expected = method(model, images, targets)
-    monkeypatch.setattr(incremental_passes, "_GRAIN", 1)
+    monkeypatch.setattr(incremental_passes, "_STEPS_PER_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert method(model, images, targets).equal(expected)
     monkeypatch.setattr(IncrementalPasses, "walks", lambda self, entries: 2)

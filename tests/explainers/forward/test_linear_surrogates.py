@@ -156,7 +156,9 @@ def lambda_of(function):
 
 def test_a_map_that_is_zero_everywhere_is_said(images):
     y = torch.zeros(7, dtype=torch.int64)
-    with pytest.warns(UserWarning, match=r"LIME: 7 of 7 maps are zero everywhere. alpha=0.001 penalises more") as said:
+    with pytest.warns(
+        UserWarning, match=r"LIME: 7 of 7 maps are zero everywhere. alpha=0.001 exceeds the effect"
+    ) as said:
         maps = explain("lime", Faint(), images, y, alpha=0.001)
     assert not maps.any()
     assert said[0].filename == __file__
@@ -177,11 +179,11 @@ def test_fewer_perturbations_than_features_are_said(name, mlp, images, targets):
 
 @pytest.mark.parametrize("name", ["lime", "kernel_shap"])
 def test_photographs_are_taken_in_superpixels(name, images, targets):
-    features = find_features("auto", images, cell=16, n_segments=100)
+    features = find_features("auto", images, cell_size=16, n_segments=100)
     assert features.single
     photo = torch.zeros(1, 3, 48, 48)
     photo[:, :, 10:30, 15:40] = 1
-    assert not find_features("auto", photo, cell=16, n_segments=100).single
+    assert not find_features("auto", photo, cell_size=16, n_segments=100).single
     model = torch.nn.Sequential(torch.nn.AvgPool2d(12), torch.nn.Flatten(), torch.nn.Linear(48, 2))
     settings = {"n_segments": 16, "output": "logit"}
     maps = explain(name, model, photo, targets[:1], **settings)

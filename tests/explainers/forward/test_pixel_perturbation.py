@@ -7,7 +7,7 @@ from part_cases import ExplainerCase
 from xaibench.explainers import ExplainedOutput, explain
 
 #: PFI swaps pixels among the images of a group, by definition; what lies outside of the group must not matter.
-CASES = {"pfi": ExplainerCase(sample_by_sample={"group": 3})}
+CASES = {"pfi": ExplainerCase(sample_by_sample={"group_size": 3})}
 
 
 def test_pfi_draws_and_scores_as_captum(double, images, targets, captum_draws):
@@ -19,7 +19,7 @@ def test_pfi_draws_and_scores_as_captum(double, images, targets, captum_draws):
 
 
 def test_pfi_pixel_by_pixel_within_its_groups(mlp, images, targets):
-    maps = explain("pfi", mlp, images, targets, group=4, seed=1)
+    maps = explain("pfi", mlp, images, targets, group_size=4, seed=1)
     explained, rng = ExplainedOutput(mlp.double().eval()), torch.Generator().manual_seed(1)
     expected = []
     for group in (slice(0, 4), slice(4, 7)):
@@ -34,8 +34,8 @@ def test_pfi_pixel_by_pixel_within_its_groups(mlp, images, targets):
 
 
 def test_a_last_image_alone_joins_the_group_before_it(mlp, images, targets):
-    assert explain("pfi", mlp, images, targets, group=6).equal(explain("pfi", mlp, images, targets, group=7))
-    with pytest.raises(ValueError, match="pfi: got 1 image; it swaps features between images"):
+    assert explain("pfi", mlp, images, targets, group_size=6).equal(explain("pfi", mlp, images, targets, group_size=7))
+    with pytest.raises(ValueError, match="pfi: got 1 image, expected at least 2"):
         explain("pfi", mlp, images[:1], targets[:1])
 
 

@@ -14,7 +14,7 @@ from xaibench.data import load
 from xaibench.data.xai_tris.pattern_mixture import PatternMixture
 from xaibench.explainers import ExplainedOutput, build, explain
 from xaibench.explainers.forward import incremental_passes
-from xaibench.explainers.forward.redrawn_pixels import Reliance, _spread_evenly
+from xaibench.explainers.forward.redrawn_pixels import Reliance, _latin_hypercube
 from xaibench.models import blind
 
 WHITE = PatternMixture(np.zeros((1, 8, 8)), np.full((1, 8, 8), 0.5), np.eye(8), np.ones(1))
@@ -49,7 +49,7 @@ def test_reliance_is_that_of_brute_force(redraw, block):
             logits = model(torch.from_numpy(rows).reshape(-1, 1, 3, 3))
         return (logits[:, 1] - logits[:, 0]).numpy()
 
-    part = Reliance(distribution=known, redraw=redraw, block=block, n_samples=1000)
+    part = Reliance(distribution=known, redraw=redraw, block_size=block, n_samples=1000)
     asked = ExplainedOutput(model, "margin")
     found, error = part.values(asked, images, torch.ones(2, dtype=torch.int64))
     draw = partial(conditional_draws if redraw == "conditional" else marginal_draws, **written)
@@ -103,13 +103,13 @@ def test_carried_passes_and_whole_ones_say_the_same(name, monkeypatch):
     targets = torch.tensor([0, 1, 0])
     maps = []
     for most in (9, 0):  # always, never
-        monkeypatch.setattr(incremental_passes, "MOST_WORK", most)
-        maps.append(explain("reliance", model, images, targets, distribution=WHITE, n_samples=5, block=2))
+        monkeypatch.setattr(incremental_passes, "MAX_RELATIVE_COST", most)
+        maps.append(explain("reliance", model, images, targets, distribution=WHITE, n_samples=5, block_size=2))
     torch.testing.assert_close(*maps, rtol=1e-8, atol=1e-12)
 
 
 def test_a_block_at_the_border_is_cut_off_and_a_pixel_has_its_share():
-    part = build("reliance", block=3)
+    part = build("reliance", block_size=3)
     assert [len(block) for block in part.blocks((4, 5))] == [9, 6, 3, 2]
     maps = part.spread(torch.tensor([[9.0, 6.0, 3.0, 4.0]]), torch.zeros(1, 1, 4, 5))
     assert maps[0, :, [0, 4]].tolist() == [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 2.0]]
@@ -117,7 +117,7 @@ def test_a_block_at_the_border_is_cut_off_and_a_pixel_has_its_share():
 
 
 def test_draws_lie_in_equal_slices():
-    numbers = list(_spread_evenly([np.random.default_rng(0)], [np.array([0]), np.array([1, 2])], 7))
+    numbers = list(_latin_hypercube([np.random.default_rng(0)], [np.array([0]), np.array([1, 2])], 7))
     assert [each.shape for each in numbers] == [(1, 7, 2), (1, 7, 3)]
     for each in numbers:
         slices = np.sort((each[0] * 7).astype(int), axis=0)
@@ -138,11 +138,11 @@ def test_the_stated_error_is_no_smaller_than_the_error():
 
 def test_what_is_missing_is_said():
     model, images, targets = build_model("mlp"), torch.zeros(1, 1, 8, 8), torch.tensor([0])
-    with pytest.raises(ValueError, match=r"got no distribution, expected .* Give distribution=data.distribution\(\)"):
+    with pytest.raises(ValueError, match=r"got no distribution, expected .* Pass distribution=data.distribution\(\)"):
         explain("reliance", model, images, targets)
     other = dataclasses.replace(WHITE, means=np.zeros((1, 4, 4)), scales=np.ones((1, 4, 4)), smoothing=np.eye(4))
-    with pytest.raises(ValueError, match=r"images are \[1, 8, 8\], and the distribution is one of images \[1, 4, 4\]"):
+    with pytest.raises(ValueError, match=r"got images \[1, 8, 8\] and a distribution of images \[1, 4, 4\]"):
         explain("reliance", model, images, targets, distribution=other)
-    for wrong in ({"redraw": "other"}, {"block": 0}, {"n_samples": 1}, {"batch_size": 0}):
+    for wrong in ({"redraw": "other"}, {"block_size": 0}, {"n_samples": 1}, {"batch_size": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             build("reliance", **wrong)

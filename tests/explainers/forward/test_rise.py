@@ -9,7 +9,7 @@ from xaibench.explainers import ExplainedOutput, explain
 from xaibench.explainers.forward.rise import RISE, random_masks
 
 HERE = "xaibench.explainers.forward.rise:RISE"
-CASES = {"rise": ExplainerCase(parameters={"N": 40})}
+CASES = {"rise": ExplainerCase(parameters={"n_masks": 40})}
 
 
 def batch(n=3, dtype=torch.float64, size=(11, 14)):
@@ -61,7 +61,7 @@ def test_masks_do_not_depend_on_how_many_are_drawn_at_once():
 
 def test_oracle(model):
     images, targets = batch()
-    maps = RISE(N=50, s=3, p=0.4, seed=9)(model, images, targets)
+    maps = RISE(n_masks=50, grid_size=3, keep_probability=0.4, seed=9)(model, images, targets)
     masks = oracle.masks(np.random.default_rng(9).random((50, 11)), (11, 14), 3, 0.4)
     for found, image, target in zip(maps, images, targets, strict=True):
         torch.testing.assert_close(found, oracle.rise(model, image, target, masks, 0.4))
@@ -74,7 +74,7 @@ def test_a_constant_score_gives_the_mean_mask():
 
     images, targets = batch(2, torch.float32)
     masks = random_masks(np.random.default_rng(0), 30, (11, 14))
-    maps = RISE(N=30)(Constant(), images, targets)
+    maps = RISE(n_masks=30)(Constant(), images, targets)
     torch.testing.assert_close(maps[0], masks.mean(0) / 0.5)
     torch.testing.assert_close(maps[1], 3 * masks.mean(0) / 0.5)
 
@@ -86,7 +86,7 @@ def test_finds_the_pixels_that_count():
             return torch.stack([score, -score], 1)
 
     images = torch.ones(1, 1, 16, 16)
-    saliency = RISE(N=500, s=4)(Corner(), images, torch.tensor([0]))[0]
+    saliency = RISE(n_masks=500, grid_size=4)(Corner(), images, torch.tensor([0]))[0]
     assert saliency[:4, :4].mean() > 1.2 * saliency[8:, 8:].mean()
     top = saliency.flatten().topk(8).indices
     assert ((top // 16 < 6) & (top % 16 < 6)).all()
@@ -96,24 +96,24 @@ def test_finds_the_pixels_that_count():
 def test_batch_size_does_not_matter(model, dtype):
     images, targets = batch(4, dtype)
     model = model.to(dtype)
-    expected = RISE(N=60)(model, images, targets)
+    expected = RISE(n_masks=60)(model, images, targets)
     assert expected.dtype == dtype
     for size in (1, 7, 60, 1000):
-        found = RISE(N=60, batch_size=size)(model, images, targets)
+        found = RISE(n_masks=60, batch_size=size)(model, images, targets)
         torch.testing.assert_close(found, expected, rtol=1e-6 if dtype == torch.float32 else 1e-12, atol=1e-8)
 
 
 def test_first_masks_are_shared_by_longer_runs_and_all_images(model):
     images, targets = batch()
-    together = RISE(N=40)(model, images, targets)
-    alone = torch.cat([RISE(N=40)(model, images[i : i + 1], targets[i : i + 1]) for i in range(3)])
+    together = RISE(n_masks=40)(model, images, targets)
+    alone = torch.cat([RISE(n_masks=40)(model, images[i : i + 1], targets[i : i + 1]) for i in range(3)])
     torch.testing.assert_close(together, alone)
 
 
 def test_seed_decides_and_the_global_generators_are_untouched(model):
     images, targets = batch()
     states = torch.get_rng_state(), np.random.get_state()[1].copy()
-    first, second, again = (RISE(N=20, seed=seed)(model, images, targets) for seed in (0, 1, 0))
+    first, second, again = (RISE(n_masks=20, seed=seed)(model, images, targets) for seed in (0, 1, 0))
     assert first.equal(again)
     assert not torch.allclose(first, second)
     assert torch.get_rng_state().equal(states[0])
@@ -133,13 +133,16 @@ def test_a_network_that_needs_contiguous_images(model):
     images, targets = batch(dtype=torch.float32)
     layers = model.network.float()
     torch.testing.assert_close(
-        RISE(N=20)(Views(layers), images, targets), RISE(N=20)(layers, images, targets), rtol=1e-5, atol=1e-6
+        RISE(n_masks=20)(Views(layers), images, targets),
+        RISE(n_masks=20)(layers, images, targets),
+        rtol=1e-5,
+        atol=1e-6,
     )
 
 
 def test_maps_can_be_used_with_gradients(model):
     images, targets = batch(1)
-    maps = RISE(N=4)(model, images, targets)
+    maps = RISE(n_masks=4)(model, images, targets)
     assert not maps.is_inference()
     (maps * torch.ones_like(maps).requires_grad_()).sum().backward()
 
@@ -149,9 +152,9 @@ def test_model_comes_back_unharmed_also_when_it_raises(model):
     network = model.network.float().train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     strides = [parameter.stride() for parameter in network.parameters()]
-    explain(HERE, network, images, targets, N=5)
+    explain(HERE, network, images, targets, n_masks=5)
     with pytest.raises(ValueError, match="expected an integer of at least 1"):
-        explain(HERE, network, images, targets, N=0)
+        explain(HERE, network, images, targets, n_masks=0)
     assert network.training
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert [parameter.stride() for parameter in network.parameters()] == strides
@@ -162,20 +165,22 @@ def test_model_comes_back_unharmed_also_when_it_raises(model):
 def test_autocast_is_close_and_masks_are_the_same_on_a_gpu(model):
     images, targets = (tensor.cuda() for tensor in batch(dtype=torch.float32))
     model = model.float().cuda()
-    exact = RISE(N=100)(model, images, targets)
+    exact = RISE(n_masks=100)(model, images, targets)
     with torch.autocast("cuda", torch.bfloat16):
-        half = RISE(N=100)(model, images, targets)
-    torch.testing.assert_close(exact.cpu(), RISE(N=100)(model.cpu(), images.cpu(), targets.cpu()), rtol=1e-4, atol=1e-5)
+        half = RISE(n_masks=100)(model, images, targets)
+    torch.testing.assert_close(
+        exact.cpu(), RISE(n_masks=100)(model.cpu(), images.cpu(), targets.cpu()), rtol=1e-4, atol=1e-5
+    )
     torch.testing.assert_close(half, exact, rtol=0.02, atol=0.01)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"N": 0}, r"RISE\(N=0\): expected an integer of at least 1"),
-        ({"s": 2.5}, r"RISE\(s=2.5\): expected an integer of at least 1"),
-        ({"p": 0.0}, r"RISE\(p=0.0\): expected a probability above 0"),
-        ({"p": 1.5}, r"RISE\(p=1.5\): expected a probability above 0"),
+        ({"n_masks": 0}, r"RISE\(n_masks=0\): expected an integer of at least 1"),
+        ({"grid_size": 2.5}, r"RISE\(grid_size=2.5\): expected an integer of at least 1"),
+        ({"keep_probability": 0.0}, r"RISE\(keep_probability=0.0\): expected a probability above 0"),
+        ({"keep_probability": 1.5}, r"RISE\(keep_probability=1.5\): expected a probability above 0"),
         ({"batch_size": -1}, r"RISE\(batch_size=-1\): expected an integer"),
     ],
 )

@@ -90,7 +90,7 @@ def test_the_layer_multiplies_the_ends_of_the_blocks_only(images, targets, rows)
 
 def test_regions_of_several_values_take_plain_passes(images, targets, rows):
     model = Network()
-    ShapleySampling(n_samples=2, feature_mask="grid", cell=4)(model, images.double(), targets)
+    ShapleySampling(n_samples=2, feature_mask="grid", cell_size=4)(model, images.double(), targets)
     assert rows[model.first] == rows[model.last] == 1 + 1 + 2 * 7 * 4  # one looks at the layers
 
 

@@ -23,7 +23,7 @@ def batch(n=3):
 @pytest.mark.parametrize("batch_size", [None, 7])
 def test_oracle(model, batch_size):
     images, targets = batch()
-    part = Sobol(s=3, n_designs=8, seed=2, resize="nearest", batch_size=batch_size)
+    part = Sobol(grid_size=3, n_designs=8, seed=2, resize="nearest", batch_size=batch_size)
     maps = part(model, images, targets)
     for found, image, target in zip(maps, images, targets, strict=True):
         expected = oracle.sobol(model, image, target, part.points(8, 18), 3)
@@ -34,7 +34,7 @@ def test_oracle(model, batch_size):
 def test_parity_with_the_authors_package(model):
     package = pytest.importorskip("xplique.attributions")
     images, targets = batch()
-    part = Sobol(s=6, n_designs=8, seed=2)
+    part = Sobol(grid_size=6, n_designs=8, seed=2)
     points = part.points(8, 72).float()
     first, second = points[:, :36], points[:, 36:]
     mixed = torch.where(torch.eye(36, dtype=torch.bool)[:, None], second, first).flatten(0, 1)
@@ -76,7 +76,7 @@ def test_an_output_that_does_not_vary_gives_nothing(model):
     [
         ({"n_designs": 12}, r"Sobol\(n_designs=12\): expected a power of two, 2 or more"),
         ({"n_designs": 1}, r"Sobol\(n_designs=1\): expected a power of two, 2 or more"),
-        ({"s": 0}, r"Sobol\(s=0\): expected an integer of at least 1"),
+        ({"grid_size": 0}, r"Sobol\(grid_size=0\): expected an integer of at least 1"),
         ({"resize": None}, r"Sobol\(resize=None\): expected one of 'bilinear', 'nearest'"),
     ],
 )

@@ -54,7 +54,7 @@ def test_which_are_kept_does_not_depend_on_the_batches():
 
 def test_it_must_be_fitted():
     images, targets = batch()
-    with pytest.raises(NotFittedError, match="ExpectedGradients has no baselines: fit it to the training images first"):
+    with pytest.raises(NotFittedError, match=r"ExpectedGradients is not fitted\. Fit it to the training images first"):
         ExpectedGradients()(bending(), images, targets)
     assert not ExpectedGradients().fitted
     with pytest.raises(ValueError, match=r"ExpectedGradients.fit: the loader yielded no batch"):

@@ -106,7 +106,7 @@ def test_guided_gradcam_finds_the_last_convolution(cnn, images, targets):
 
 
 def test_guided_gradcam_says_what_it_needs(mlp, cnn, images, targets):
-    with pytest.raises(UnsupportedModelError, match=r"guided_gradcam: the network runs no nn.Conv2d"):
+    with pytest.raises(UnsupportedModelError, match=r"guided_gradcam: the network calls no nn.Conv2d"):
         explain("guided_gradcam", mlp, images, targets)
     with pytest.raises(ValueError, match=r"guided_gradcam\(layer='conv9'\): .*'layers.0', 'layers.1'"):
         explain("guided_gradcam", cnn, images, targets, layer="conv9")
@@ -115,11 +115,11 @@ def test_guided_gradcam_says_what_it_needs(mlp, cnn, images, targets):
 @pytest.mark.parametrize(
     ("name", "layer", "message"),
     [
-        ("guided_backprop", nn.ELU(), r"guided_backprop: layer '1' \(ELU\) is no ReLU \(it calls elu\).*saliency"),
-        ("deconvolution", nn.Tanh(), r"deconvolution: layer '1' \(Tanh\) is no ReLU"),
-        ("guided_backprop", nn.Hardtanh(), r"layer '1' \(Hardtanh\) is no ReLU"),
-        ("guided_backprop", nn.Softmax(1), r"layer '1' \(Softmax\) is no ReLU"),
-        ("guided_backprop", Called(torch.sigmoid), r"layer '1' \(Called\) is no ReLU \(it calls sigmoid\)"),
+        ("guided_backprop", nn.ELU(), r"guided_backprop: layer '1' \(ELU\) is not a ReLU \(it calls elu\).*saliency"),
+        ("deconvolution", nn.Tanh(), r"deconvolution: layer '1' \(Tanh\) is not a ReLU"),
+        ("guided_backprop", nn.Hardtanh(), r"layer '1' \(Hardtanh\) is not a ReLU"),
+        ("guided_backprop", nn.Softmax(1), r"layer '1' \(Softmax\) is not a ReLU"),
+        ("guided_backprop", Called(torch.sigmoid), r"layer '1' \(Called\) is not a ReLU \(it calls sigmoid\)"),
     ],
 )
 def test_another_activation_is_named(name, layer, message, images, targets):

@@ -31,7 +31,7 @@ def boxed(image, kept):
 def test_it_is_the_papers_path_step_by_step(n_references):
     model, (images, targets), (kept, _) = bending(), batch(3), batch(8)
     explainer = fitted(model, kept, n_steps=7, step_size=0.03, n_references=n_references)
-    maps, kept = explainer(model, images, targets), explainer.images
+    maps, kept = explainer(model, images, targets), explainer.training_images
     length = 0.03 * float(kept.max() - kept.min()) * images[0].numel() ** 0.5
     for image, target, found in zip(images, targets, maps, strict=True):
         others = references(model, kept, image, target)[:n_references]
@@ -47,7 +47,7 @@ def test_short_steps_sum_to_what_the_output_changes_along_the_path():
     errors = []
     for steps in (20, 200):
         explainer = fitted(model, kept, n_steps=steps, step_size=0.2 / steps)
-        maps, kept = explainer(model, images, targets), explainer.images
+        maps, kept = explainer(model, images, targets), explainer.training_images
         length = 0.2 / steps * float(kept.max() - kept.min()) * images[0].numel() ** 0.5
         ends = [
             oracle.ig2(model, model[:-1], x, y, references(model, kept, x, y)[0], steps, length, *boxed(x, kept))[1]
@@ -88,7 +88,7 @@ def test_batch_size_does_not_matter():
 
 def test_what_cannot_be_explained_is_said():
     model, (images, targets) = bending(), batch(3)
-    with pytest.raises(NotFittedError, match="fit it to them first"):
+    with pytest.raises(NotFittedError, match="IG2 is not fitted"):
         IG2()(model, images, targets)
     with pytest.raises(ValueError, match=r"fitted to images \[3, 6, 7\], got \[3, 6, 6\]"):
         fitted(model, images)(model, images[..., :6], targets)
@@ -100,7 +100,7 @@ def test_a_network_without_a_linear_layer_is_represented_by_what_it_returns():
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 2, (6, 7)), torch.nn.Flatten()).double()
     (images, targets), kept = batch(2), batch(8)[0][2:]
     explainer = fitted(model, kept, n_steps=3, step_size=0.03)
-    maps, kept = explainer(model, images, targets), explainer.images
+    maps, kept = explainer(model, images, targets), explainer.training_images
     length = 0.03 * float(kept.max() - kept.min()) * images[0].numel() ** 0.5
     other = references(model, kept, images[0], targets[0])[0]
     expected, _ = oracle.ig2(model, model, images[0], targets[0], other, 3, length, *boxed(images[0], kept))

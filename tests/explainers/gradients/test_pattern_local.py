@@ -21,7 +21,7 @@ def fitted(count=30, **parameters):
 def surrogates(part, model, images, targets):
     """The weights ``[N, F]`` and the outputs ``[N]``."""
     total = torch.zeros_like(images)
-    for samples, _, gradients in part.at_copies(model, images, targets):
+    for samples, _, gradients in part.noisy_gradients(model, images, targets):
         total[samples] += gradients.sum(1)
     return total.flatten(1) / part.n_samples, outputs(model, images, targets)
 
@@ -29,7 +29,7 @@ def surrogates(part, model, images, targets):
 @pytest.mark.parametrize(("projected", "batch_size"), [(True, None), (True, 2), (False, None)])
 def test_oracle(projected, batch_size):
     model, (images, targets) = bending(), batch()
-    part, training = fitted(neighbours=0.3, projected=projected, batch_size=batch_size)
+    part, training = fitted(neighbor_fraction=0.3, project_to_boundary=projected, batch_size=batch_size)
     maps = part(model, images, targets)
     for found, image, w, value in zip(maps, images, *surrogates(part, model, images, targets), strict=True):
         expected = oracle.pattern_local(training.flatten(1), image.flatten(), w, value, 0.3, projected=projected)
@@ -41,7 +41,7 @@ def test_oracle(projected, batch_size):
 def test_parity_with_the_authors_solver(projected):
     solvers = pytest.importorskip("patternlocal.solvers")
     model, (images, targets) = bending(), batch()
-    part, training = fitted(neighbours=0.3, projected=projected)
+    part, training = fitted(neighbor_fraction=0.3, project_to_boundary=projected)
     maps = part(model, images, targets)
     solver = solvers.LocalCovarianceSolver({"k_ratio": 0.3, "use_projection": projected})
     for found, image, w, value in zip(maps, images, *surrogates(part, model, images, targets), strict=True):
@@ -58,7 +58,7 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
     with torch.no_grad():
         model[1].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
-    part = PatternLocal(neighbours=1.0).fit(model, [training])
+    part = PatternLocal(neighbor_fraction=1.0).fit(model, [training])
     images, targets = training[:5], torch.ones(5, dtype=torch.int64)
     shares = explain("saliency", model, images, targets, output="logit").abs()
     assert (shares[..., 0] == shares[..., 1]).all()
@@ -72,7 +72,7 @@ def test_a_suppressor_gets_far_less_where_the_gradient_gives_it_as_much():
 
 def test_it_must_be_fitted_to_images_of_the_size():
     images, targets = batch()
-    with pytest.raises(NotFittedError, match="PatternLocal has no training images: fit it to them first"):
+    with pytest.raises(NotFittedError, match=r"PatternLocal is not fitted\. Fit it to the training images first"):
         PatternLocal()(bending(), images, targets)
     assert not PatternLocal().fitted
     small = PatternLocal().fit(None, [torch.zeros(2, 1, 2, 2)])
@@ -82,15 +82,15 @@ def test_it_must_be_fitted_to_images_of_the_size():
 
 def test_no_more_images_are_kept_than_asked_for():
     training = torch.arange(50.0).reshape(50, 1, 1, 1)
-    kept = PatternLocal(n_images=7).fit(None, [training]).training
+    kept = PatternLocal(n_training_images=7).fit(None, [training]).training_images
     assert len(set(kept.flatten().tolist())) == 7
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"neighbours": 0.0}, r"PatternLocal\(neighbours=0.0\): expected a share above 0, at most 1"),
-        ({"n_images": 0}, r"PatternLocal\(n_images=0\): expected an integer of at least 1"),
+        ({"neighbor_fraction": 0.0}, r"PatternLocal\(neighbor_fraction=0.0\): expected a number above 0, at most 1"),
+        ({"n_training_images": 0}, r"PatternLocal\(n_training_images=0\): expected an integer of at least 1"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -111,8 +111,8 @@ def test_a_saturated_network_still_has_a_gradient(mlp, images, targets):
     maps = explain("saliency", mlp, images, targets)
     assert (maps.flatten(1).abs().sum(1) > 0).all()
     # The margin's gradient is the probability's up to a factor a sample.
-    margins = explain("saliency", mlp, images, targets, output="margin")
-    for one, other in zip(maps.flatten(1), margins.flatten(1), strict=True):
+    class_margins = explain("saliency", mlp, images, targets, output="margin")
+    for one, other in zip(maps.flatten(1), class_margins.flatten(1), strict=True):
         torch.testing.assert_close(one / one.abs().max(), other / other.abs().max(), rtol=1e-9, atol=1e-12)
 
 
@@ -121,5 +121,5 @@ def test_a_model_without_a_gradient_is_named():
         def forward(self, x):
             return x.new_zeros(len(x), 2)
 
-    with pytest.raises(ValueError, match="The output of the model has no gradient by the images"):
+    with pytest.raises(ValueError, match="The output of the model has no gradient with respect to the images"):
         explain("saliency", Table(), torch.zeros(2, 1, 2, 2), torch.tensor([0, 1]), output="logit")

@@ -7,9 +7,9 @@ from part_cases import ExplainerCase
 
 from xaibench.explainers.gradients import xrai as module
 from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
-from xaibench.explainers.gradients.xrai import XRAI, grown
+from xaibench.explainers.gradients.xrai import XRAI, grow_regions
 
-SMALL = {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1}
+SMALL = {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1}
 CASES = {"xrai": ExplainerCase(parameters=SMALL)}
 
 
@@ -22,7 +22,7 @@ def overlapping(seed, count=12, size=(9, 8)):
 @pytest.mark.parametrize("fewest", [1, 6])
 def test_growing_oracle(seed, fewest):
     segments, attribution = overlapping(seed)
-    found = grown(segments, attribution, fewest)
+    found = grow_regions(segments, attribution, fewest)
     np.testing.assert_allclose(found, oracle.xrai(segments, attribution, fewest), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found.sum(), attribution.sum(), atol=1e-10)
 
@@ -32,7 +32,7 @@ def test_parity_of_growing_with_the_authors_package(seed):
     xrai = pytest.importorskip("saliency.core.xrai")
     segments, attribution = overlapping(seed)
     theirs, _ = xrai.XRAI._xrai(attribution, list(segments), min_pixel_diff=6)
-    np.testing.assert_allclose(grown(segments, attribution, 6), theirs, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(grow_regions(segments, attribution, 6), theirs, rtol=0, atol=1e-10)
 
 
 def test_parity_of_the_segments_with_the_authors_package():
@@ -46,12 +46,12 @@ def test_segments_of_two_halves():
     picture = np.zeros((1, 48, 48))
     picture[:, :, 24:] = 1
     left = picture[0] == 0
-    found = XRAI(side=48, min_size=100, dilation=0).segments(picture)
+    found = XRAI(segmentation_size=48, min_segment_size=100, dilation=0).segments(picture)
     assert len(found) == 12  # two at each of six scales
     assert all(np.array_equal(segment, left) or np.array_equal(segment, ~left) for segment in found)
-    wide = XRAI(side=48, min_size=100, dilation=3).segments(picture)
+    wide = XRAI(segmentation_size=48, min_segment_size=100, dilation=3).segments(picture)
     assert all(segment.sum() == 48 * 27 for segment in wide)
-    assert XRAI(side=16, min_size=8, dilation=0).segments(np.full((1, 8, 8), 3.0)).any(0).all()
+    assert XRAI(segmentation_size=16, min_segment_size=8, dilation=0).segments(np.full((1, 8, 8), 3.0)).any(0).all()
 
 
 def test_the_map_holds_what_the_two_integrals_do():
@@ -73,7 +73,7 @@ def test_the_map_holds_what_the_two_integrals_do():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"side": 0}, r"XRAI\(side=0\): expected an integer of at least 1"),
+        ({"segmentation_size": 0}, r"XRAI\(segmentation_size=0\): expected an integer of at least 1"),
         ({"dilation": -1}, r"XRAI\(dilation=-1\): expected a number of pixels, 0 or more"),
     ],
 )

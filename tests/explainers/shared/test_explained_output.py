@@ -5,7 +5,7 @@ from oracles.explainers import softmax_gradient
 from torch import nn
 
 from xaibench.explainers import ExplainedOutput
-from xaibench.explainers.shared.explained_output import exact_softmax, margins
+from xaibench.explainers.shared.explained_output import class_margins, exact_softmax
 
 
 def rows(*values):
@@ -51,14 +51,16 @@ def test_any_upstream_gradient_gives_the_softmax_jacobian():
 def test_margins_are_logits_minus_the_logsumexp_of_the_others():
     z = rows([1.0, -2.0, 3.0], [200.0, 1.0, 0.0], [0.0, 500.0, 500.0])
     expected = torch.stack([z[:, k] - torch.cat([z[:, :k], z[:, k + 1 :]], 1).logsumexp(1) for k in range(3)], 1)
-    torch.testing.assert_close(margins(z), expected, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(class_margins(z), expected, rtol=1e-13, atol=1e-13)
     for k in range(3):
-        ours, theirs = (torch.autograd.grad(f[:, k].sum(), z, retain_graph=True)[0] for f in (margins(z), expected))
+        ours, theirs = (
+            torch.autograd.grad(f[:, k].sum(), z, retain_graph=True)[0] for f in (class_margins(z), expected)
+        )
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
 
 
 def test_the_margin_of_two_classes_is_the_difference_of_the_logits():
-    assert margins(rows([7.0, 3.0])).tolist() == [[4.0, -4.0]]
+    assert class_margins(rows([7.0, 3.0])).tolist() == [[4.0, -4.0]]
 
 
 def test_the_head_is_no_module_and_the_logit_is_what_the_network_returns():

@@ -51,7 +51,7 @@ def test_channel_reductions_by_hand():
         ("ig", {"n_steps": 0}, r"IntegratedGradients\(n_steps=0\): expected an integer of at least 1"),
         ("lime", {"n_samples": 2.5}, r"LIME\(n_samples=2.5\): expected an integer"),
         ("saliency", {"batch_size": -1}, r"Saliency\(batch_size=-1\): expected an integer"),
-        ("pfi", {"group": 1}, r"PFI\(group=1\): expected an integer of at least 2"),
+        ("pfi", {"group_size": 1}, r"PFI\(group_size=1\): expected an integer of at least 2"),
         ("kernel_shap", {"n_samples": 2}, r"KernelSHAP\(n_samples=2\): expected at least 3"),
         ("lrp", {"channels": "rgb"}, r"LRP\(channels='rgb'\): expected one of 'sum', 'abs_sum', 'max_abs'"),
     ],

@@ -9,7 +9,7 @@ from xaibench.explainers.shared.layer_activations import (
     fastest_layout,
     find_layer,
     forward_rows,
-    resized,
+    resize_maps,
 )
 
 
@@ -96,8 +96,11 @@ def test_tokens_become_maps_row_by_row_without_the_class_token():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (stack(nn.Flatten(), nn.Linear(768, 2)), r"X: found no feature map .* in Sequential.*can be named .*: none"),
-        (Tokens(True), r"found no feature map .* can be named .*: 'embed', 'norm'."),
+        (
+            stack(nn.Flatten(), nn.Linear(768, 2)),
+            r"X: found neither a feature map .* in Sequential.*can be named .*: none",
+        ),
+        (Tokens(True), r"found neither a feature map .* can be named .*: 'embed', 'norm'."),
     ],
 )
 def test_no_layer_to_find(model, message):
@@ -145,7 +148,9 @@ def test_tokens_that_do_not_reach_the_output_are_an_error():
     model, x = small_vit(), images()
     nn.init.normal_(model.heads.head.weight)
     layer = find_layer("X", model, x, "encoder.ln")
-    with pytest.raises(UnsupportedModelError, match=r"X: .* no gradient by the patch tokens of layer 'encoder.ln'"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"X: .* no gradient with respect to the patch tokens of layer 'encoder.ln'"
+    ):
         activations_and_gradients("X", model, layer, x, torch.tensor([0, 1]))
 
 
@@ -159,13 +164,15 @@ def test_a_layer_off_the_way_to_the_output_is_an_error():
             return self.head(self.conv(x).detach().mean((2, 3)))
 
     model = Detached()
-    with pytest.raises(UnsupportedModelError, match=r"no gradient by the output of layer 'conv' \(Conv2d\)"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"no gradient with respect to the output of layer 'conv' \(Conv2d\)"
+    ):
         activations_and_gradients("X", model, Layer("conv", model.conv), images(), torch.tensor([0, 1]))
 
 
 def test_resize_none_keeps_the_map():
     maps = images(1, 3)[:, 0]
-    assert resized(maps, (9, 9), None) is maps
+    assert resize_maps(maps, (9, 9), None) is maps
 
 
 def test_rows_are_as_asked_for():

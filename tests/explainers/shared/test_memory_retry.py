@@ -36,7 +36,7 @@ def images():
 def test_the_rows_of_a_pass_are_halved_from_those_there_are_until_they_fit(name, first, images, caplog):
     torch.manual_seed(0)
     model, targets = Small(fits=100_000), torch.arange(9) % 2
-    settings = {"rise": {"N": 40}, "integrated_gradients": {"n_steps": 8}}.get(name, {})
+    settings = {"rise": {"n_masks": 40}, "integrated_gradients": {"n_steps": 8}}.get(name, {})
     expected = explain(name, model, images, targets, device="cpu", batch_size=64, **settings)
     model.fits = 5
     with caplog.at_level(logging.WARNING, "xaibench"):

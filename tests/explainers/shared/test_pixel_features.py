@@ -29,7 +29,7 @@ def photos():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_grid_is_the_mask_of_its_cells(name, rgb_cnn, photos, targets, grid):
-    maps = explain(name, rgb_cnn, photos, targets, feature_mask="grid", cell=2, **few(name))
+    maps = explain(name, rgb_cnn, photos, targets, feature_mask="grid", cell_size=2, **few(name))
     assert maps.abs().max() > 0
     assert maps.equal(maps[:, ::2, ::2].repeat_interleave(2, 1).repeat_interleave(2, 2))
     own = (grid * 7 - 3, grid[None].expand(7, -1, -1), grid[None, None].expand(-1, 3, -1, -1))
@@ -49,7 +49,7 @@ def test_features_of_one_value_are_no_mask(name, cnn, images, targets):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mask", ["grid", "slic"])
 def test_maps_do_not_depend_on_the_batch_size(name, mask, rgb_cnn, photos, targets):
-    settings = {"feature_mask": mask, "cell": 3, "n_segments": 8, **few(name)}
+    settings = {"feature_mask": mask, "cell_size": 3, "n_segments": 8, **few(name)}
     maps = explain(name, rgb_cnn, photos, targets, **settings)
     for batch_size in (1, 5, 100):
         again = explain(name, rgb_cnn, photos, targets, batch_size=batch_size, **settings)
@@ -100,7 +100,7 @@ def test_a_single_feature_has_the_whole_rise(cnn, images, targets):
 def test_superpixels_follow_the_edges(photos):
     image = torch.zeros(1, 3, 16, 16)
     image[:, 0, :, 5:] = 1
-    labels = find_features("slic", image, cell=1, n_segments=8).index.reshape(3, 16, 16)
+    labels = find_features("slic", image, cell_size=1, n_segments=8).index.reshape(3, 16, 16)
     assert set(labels[0, :, :5].unique().tolist()).isdisjoint(labels[0, :, 5:].unique().tolist())
     assert labels[0].equal(labels[2])
 
@@ -115,7 +115,7 @@ def test_how_many_features_an_image_has_is_nothing_to_the_others(name, rgb_cnn, 
 
 
 def test_cells_at_the_edge_may_be_smaller():
-    features = find_features("grid", torch.zeros(2, 1, 5, 7), cell=3, n_segments=1)
+    features = find_features("grid", torch.zeros(2, 1, 5, 7), cell_size=3, n_segments=1)
     assert features.counts == (6,)
     assert features.index.reshape(5, 7)[-1].tolist() == [3, 3, 3, 4, 4, 4, 5]
 
@@ -131,7 +131,7 @@ def test_cells_at_the_edge_may_be_smaller():
         ({"feature_mask": torch.zeros(8, 8)}, TypeError, "got torch.float32, expected integers"),
         ({"feature_mask": torch.zeros(4, 8, dtype=int)}, ValueError, r"got \[4, 8\] for images \[7, 1, 8, 8\]"),
         ({"feature_mask": torch.zeros(3, 8, 8, dtype=int)}, ValueError, r"got \[3, 8, 8\] for images \[7, 1, 8, 8\]"),
-        ({"cell": 0}, ValueError, r"LIME\(cell=0\): expected an integer of at least 1"),
+        ({"cell_size": 0}, ValueError, r"LIME\(cell_size=0\): expected an integer of at least 1"),
     ],
 )
 def test_masks_that_do_not_fit_are_refused(settings, error, message, cnn, images, targets):
@@ -142,9 +142,9 @@ def test_masks_that_do_not_fit_are_refused(settings, error, message, cnn, images
 def test_the_number_of_perturbations_follows_the_features(cnn, images, targets):
     assert build("lime").n_samples is None
     expected = explain(
-        "kernel_shap", cnn, images[:2], targets[:2], n_samples=2048 + 2 * 16, feature_mask="grid", cell=2
+        "kernel_shap", cnn, images[:2], targets[:2], n_samples=2048 + 2 * 16, feature_mask="grid", cell_size=2
     )
-    assert explain("kernel_shap", cnn, images[:2], targets[:2], feature_mask="grid", cell=2).equal(expected)
+    assert explain("kernel_shap", cnn, images[:2], targets[:2], feature_mask="grid", cell_size=2).equal(expected)
     assert all(features * default_samples(features) <= 2**23 for features in (1, 100, 1024, 4096, 50176, 150528))
 
 

@@ -50,9 +50,9 @@ PLAIN = [
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_softmax_at_the_end_changes_no_map(name, network, images, targets):
     few = {
-        "rise": {"N": 20},
+        "rise": {"n_masks": 20},
         "sobol": {"n_designs": 2},
-        "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
+        "xrai": {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1},
         "hsic": {"n_samples": 40},
         "guided_ig": {"n_steps": 4},
         "blur_ig": {"n_steps": 4},

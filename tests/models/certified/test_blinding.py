@@ -22,13 +22,13 @@ PROMISE_ZERO = {
 LEAK = {
     "kernel_shap", "lime", "rise", "gradcam", "gradcam++", "layercam", "scorecam", "eigencam",
     "hirescam", "xgradcam", "ablationcam", "finercam", "fullgrad", "hsic", "xrai", "pattern_local",
-    "sobel", "laplace", "uniform", "input", "centre",
+    "sobel", "laplace", "uniform", "input", "center_prior",
 }  # fmt: skip
 FEW = {
-    "xrai": {"n_steps": 3, "side": 16, "min_size": 8, "dilation": 1},
+    "xrai": {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1},
     "lime": {"n_samples": 50},
     "kernel_shap": {"n_samples": 50},
-    "rise": {"N": 50},
+    "rise": {"n_masks": 50},
     "sobol": {"n_designs": 2},
     "hsic": {"n_samples": 50},
 }

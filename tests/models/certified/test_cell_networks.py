@@ -44,7 +44,7 @@ def test_methods_that_promise_zero_leave_the_other_cells_alone(mosaic, name):
 
 def test_rise_does_not(mosaic):
     model, split, columns = mosaic
-    maps = xb.explain("rise", model, split.images, columns, output="logit", device="cpu", N=100)
+    maps = xb.explain("rise", model, split.images, columns, output="logit", device="cpu", n_masks=100)
     assert xb.leak(maps, split.masks) > 0.5
 
 

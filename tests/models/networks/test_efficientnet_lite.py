@@ -65,7 +65,7 @@ def test_it_tells_cats_from_dogs_and_gradcam_lies_on_them():
         grey = model(torch.full((1, 3, 224, 224), 0.5)).softmax(1)
     assert grey[0, 0].item() == pytest.approx(0.5, abs=0.05)
     maps = xb.explain("gradcam", model, x, y)
-    centre = xb.explain("centre", None, x, y)
-    inside, prior = ((each * masks).sum((1, 2)) / each.sum((1, 2)) for each in (maps, centre))
+    center = xb.explain("center_prior", None, x, y)
+    inside, prior = ((each * masks).sum((1, 2)) / each.sum((1, 2)) for each in (maps, center))
     assert inside.mean() > prior.mean() + 0.03
     assert inside.mean() > masks.float().mean() + 0.2

@@ -43,7 +43,7 @@ def test_a_budget_that_images_of_a_set_do_not_allow_is_refused_on_its_line(tmp_p
     path = tmp_path / "mine.toml"
     path.write_text(text.replace('"kernel_shap-25", "kernel_shap-100"', '"sobol-100", "kernel_shap-100"'))
     with pytest.raises(
-        SuiteError, match=r"sobol-100: Sobol: got budget=100, expected at least 130, .* change s below 8"
+        SuiteError, match=r"sobol-100: Sobol: got budget=100, expected at least 130, .* change grid_size below 8"
     ):
         make_plan(load_suite(path)[0])
 
@@ -62,5 +62,5 @@ def test_photographs_are_explained_at_their_budgets(tmp_path, monkeypatch):
     done = run("budget-photographs", tmp_path / "run", engine="serial", device="cpu", **asked)
     assert done.failures == {}
     scores = pd.read_parquet(done.folder / "scores.parquet").pivot(index="sample", columns="explainer", values="value")
-    assert set(scores) == {"kernel_shap-25", "kernel_shap-100", "sobel", "uniform", "centre"}
+    assert set(scores) == {"kernel_shap-25", "kernel_shap-100", "sobel", "uniform", "center_prior"}
     assert not scores["kernel_shap-25"].equals(scores["kernel_shap-100"])

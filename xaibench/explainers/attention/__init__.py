@@ -1,1 +1,1 @@
-"""Explainers of transformers."""
+"""Explainers for transformers."""

@@ -1,4 +1,4 @@
-"""What the maps made of attention and its gradient share: where the tokens lie, and how they become an image."""
+"""Base class of maps made of attention and its gradient."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from xaibench.core.checks import check_choice, check_count
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.attention.token_places import TokenLayout, token_layout
 from xaibench.explainers.shared.interface import UnsupportedModelError, chunks
-from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resized
+from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionGradients:
-    """A value for each patch, of the attention and the gradient of the explained output by it.
+    """Base class of explainers that compute one value per patch from the attention and the gradient with respect to it.
 
     Attributes:
-        resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
-            ``None``: one value for each patch.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        resize: Interpolation of the map to the size of the image: ``"bilinear"`` (without aligned corners),
+            ``"nearest"``, or ``None``: one value per patch.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images.
     """
 
     resize: Resize | None = "bilinear"
     batch_size: int | None = None
-    #: What of the model is explained, unless another is asked for.
+    #: The explained output by default.
     explains: ClassVar[Output] = "logit"
     #: The name of the explainer, for messages.
     name: ClassVar[str]
@@ -40,23 +40,22 @@ class AttentionGradients:
             check_count("batch_size", self.batch_size, owner=owner)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``, or as large as the grid of patches without ``resize``.
+        """Return maps ``[N, H, W]``, or of the size of the grid of patches if ``resize`` is ``None``.
 
         Raises:
-            UnsupportedModelError: If the network has no attention, its tokens cannot be placed in the image, or are not
-                those that the method is defined on.
+            UnsupportedModelError: If the network has no attention, or the method does not support its tokens.
         """
         layout = token_layout(self.name, model, images)
         rows = forward_rows(images, self.batch_size)
         parts = [self.on_patches(model, layout, x, y) for x, y in chunks(rows, images, targets)]
-        return resized(torch.cat(parts).to(images.dtype), (images.shape[-2], images.shape[-1]), self.resize)
+        return resize_maps(torch.cat(parts).to(images.dtype), (images.shape[-2], images.shape[-1]), self.resize)
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
-        """The map before it is resized.
+        """Compute the map before it is resized.
 
         Args:
             model: Maps images to ``[N, K]``.
-            layout: Where the tokens lie.
+            layout: The layout of the tokens.
             images: ``[n, C, H, W]``.
             targets: ``[n]``.
 
@@ -67,14 +66,14 @@ class AttentionGradients:
 
 
 def check_same_tokens(owner: str, layout: TokenLayout) -> None:
-    """Refuse windows, and layers over other tokens than the first.
+    """Require that every layer attends over the same tokens, without windows.
 
     Args:
         owner: The explainer.
-        layout: Where the tokens lie.
+        layout: The layout of the tokens.
 
     Raises:
-        UnsupportedModelError: If a layer attends within windows, or to other tokens.
+        UnsupportedModelError: If a layer attends within windows, or over other tokens.
     """
     count = layout.layers[0].count
     for tokens, attention in zip(layout.layers, layout.attentions, strict=True):
@@ -82,7 +81,7 @@ def check_same_tokens(owner: str, layout: TokenLayout) -> None:
         if len(tokens.places) > 1 or shape != (count, count):
             windows = f" in {len(tokens.places)} windows" if len(tokens.places) > 1 else ""
             raise UnsupportedModelError(
-                f"{owner}: layer {attention.name!r} attends over {shape} tokens{windows}; the method is defined on "
+                f"{owner}: layer {attention.name!r} attends over {shape} tokens{windows}; the method is defined for "
                 "self-attention over the same tokens in every layer, as in ViT and DeiT. Use attention_x_gradient, "
                 "libragrad or gradcam."
             )

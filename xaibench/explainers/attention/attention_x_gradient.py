@@ -1,4 +1,4 @@
-"""Attention × gradient: what each token adds to the logit by being attended to in the last layer."""
+"""Attention × gradient: the contribution of each token to the logit through the attention of the last layer."""
 
 from __future__ import annotations
 
@@ -23,26 +23,16 @@ from xaibench.explainers.attention.token_places import TokenLayout
 )
 @dataclass(frozen=True, kw_only=True)
 class AttentionXGradient(AttentionGradients):
-    """The last layer's attention times the gradient of the explained output by it, of each token that is attended to.
+    """The attention of the last layer times the gradient of the explained output with respect to it, per token.
 
-    sum_t A_ts dy/dA_ts for patch s, averaged over the heads; where the head of the network reads a class token, only
-    its row t has a gradient. Signed. The paper weighs the words of a text so; here the tokens are patches, those of
-    Swin's windows too, which are put where they lie.
+    The value of patch s is sum_t A_ts dy/dA_ts, averaged over the heads. If the head of the network reads a class
+    token, only the row t of that token has a gradient. Signed. The paper weights the words of a text in this way. Here
+    the tokens are patches, also those in the windows of Swin.
     """
 
     name: ClassVar[str] = "attention_x_gradient"
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
-        """Of each token that is attended to.
-
-        Args:
-            model: Maps images to ``[N, K]``.
-            layout: Where the tokens lie.
-            images: ``[n, C, H, W]``.
-            targets: ``[n]``.
-
-        Returns:
-            ``[n, h, w]``.
-        """
+        """Compute the values of the patches ``[n, h, w]``."""
         seen, gradients = attention_gradients(self.name, model, images, targets)
         return layout.layers[-1].on_grid((seen[-1].weights.detach() * gradients[-1]).mean(1).sum(1))

@@ -1,4 +1,4 @@
-"""Conservative Input×Gradient: nothing of the output gets lost in attention or layer normalisation."""
+"""Conservative Input×Gradient: attention and layer normalization conserve the relevance."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.attention.transformer_rules import (
     CONSTANT_ATTENTION,
     CONSTANT_DENOMINATORS,
-    RuledInputXGradient,
-    Rules,
+    BackwardRules,
+    RuleBasedInputXGradient,
 )
 
 
@@ -23,21 +23,21 @@ from xaibench.explainers.attention.transformer_rules import (
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class ConservativeInputXGradient(RuledInputXGradient):
-    """The image times a gradient that takes the attention, and the denominators of normalisations, for constants.
+class ConservativeInputXGradient(RuleBasedInputXGradient):
+    """The image times a gradient that treats attention weights and the denominators of normalizations as constants.
 
-    In the backward pass the attention p_ij of y_j = sum_i x_i p_ij(x), and the sqrt(eps + Var[x]) under x - E[x], are
-    constants (section 4, LRP-AH and LRP-LN); all else is differentiated as it is. A layer that is linear then passes on
-    as much as it gets, where a plain gradient loses or multiplies it: without biases, with embeddings of position and
-    class token 0 and ReLU for activation, the map sums to the logit. GELU is left as it is; LibraGrad treats it.
+    In the backward pass, the attention p_ij of y_j = sum_i x_i p_ij(x) and the sqrt(eps + Var[x]) under x - E[x] are
+    constants (section 4, LRP-AH and LRP-LN). All other operations have their usual gradient. Such linear layers
+    conserve the relevance, whereas a plain gradient changes its sum. Without biases, with zero position embeddings and
+    class token and with ReLU activations, the map sums to the logit. GELU keeps its gradient; LibraGrad treats it.
     """
 
     name: ClassVar[str] = "conservative_input_x_gradient"
 
-    def rules(self) -> Rules:
-        """Constant attention and constant denominators.
+    def rules(self) -> BackwardRules:
+        """Return the backward rules: constant attention and constant denominators.
 
         Returns:
-            By the name under which torch reports a call.
+            Rules by the name under which torch reports a call.
         """
         return {**CONSTANT_DENOMINATORS, **CONSTANT_ATTENTION}

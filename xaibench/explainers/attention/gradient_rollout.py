@@ -1,4 +1,4 @@
-"""Gradient-weighted attention rollout: through which attention the patches reach the logit."""
+"""Gradient-weighted attention rollout: the influence of the patches on the logit through all layers."""
 
 from __future__ import annotations
 
@@ -25,27 +25,18 @@ from xaibench.explainers.attention.token_places import TokenLayout
 )
 @dataclass(frozen=True, kw_only=True)
 class GradientRollout(AttentionGradients):
-    """Rollout of the attention times its gradient: R = R + A' R from layer to layer, R the identity at first.
+    """Rollout of the attention times its gradient: R = R + A' R from layer to layer, starting with the identity.
 
-    A' is the mean over the heads of the positive part of A times dy/dA, the gradient of the explained output by it
-    (equations 5 and 6, for self-attention). The map is the row of the token that the head reads, at the patches; where
-    it reads several, the mean of their rows. Never negative. It is the method of the paper of ICCV 2021; that of CVPR
-    2021 by the same authors has relevance (LRP) in the place of A.
+    A' is the mean over the heads of the positive part of A times dy/dA, the gradient of the explained output (equations
+    5 and 6, for self-attention). The map is the row of the token that the head of the network reads, at the patches. If
+    it reads several tokens, the map is the mean of their rows. Never negative. This is the method of the ICCV 2021
+    paper; that of CVPR 2021 by the same authors uses relevance (LRP) instead of A.
     """
 
     name: ClassVar[str] = "gradient_rollout"
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
-        """The row of what is read.
-
-        Args:
-            model: Maps images to ``[N, K]``.
-            layout: Where the tokens lie.
-            images: ``[n, C, H, W]``.
-            targets: ``[n]``.
-
-        Returns:
-            ``[n, h, w]``.
+        """Compute the values of the patches ``[n, h, w]``.
 
         Raises:
             UnsupportedModelError: If the layers do not all attend over the same tokens, as in Swin.

@@ -1,4 +1,4 @@
-"""LeGrad: to which patches more attention, in any layer, would raise the logit."""
+"""LeGrad: the patches to which more attention, in any layer, would increase the logit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.attention.attention_calls import attending
+from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.attention_maps import AttentionGradients, check_same_tokens
 from xaibench.explainers.attention.token_places import TokenLayout, token_layout
 from xaibench.explainers.shared.counted_passes import GRADIENT
@@ -28,77 +28,68 @@ from xaibench.explainers.shared.interface import UnsupportedModelError
 )
 @dataclass(frozen=True, kw_only=True)
 class LeGrad(AttentionGradients):
-    """The positive gradient of each layer's own logit by its attention, summed over the layers.
+    """The positive gradient of each layer's own logit with respect to its attention, summed over the layers.
 
-    The tokens of layer l, their mean in the place of each, go straight to what follows the last layer (its
-    normalisation and head), which gives y_l; the map is the sum over l of the mean over heads and queries of
-    max(dy_l/dA_l, 0), at the patches. Never negative. It looks at the gradient alone: a patch that nobody attends to
-    counts too, if attention to it would help. The authors' scaling of each map to [0, 1] is left to the caller;
-    so scaled, it agrees with their package (legrad_torch 1.1, float32) to 10⁻⁴.
+    For layer l, the mean of its output tokens replaces each of them, and the rest of the network after the last layer
+    (normalization and head) computes the logit y_l. The map is the sum over l of the mean over heads and queries of
+    max(dy_l/dA_l, 0), at the patches. Never negative. Only the gradient is used: a patch without attention counts if
+    more attention to it would increase the logit. The authors scale each map to [0, 1], which is left to the caller.
+    Scaled in this way, the map agrees with their package (legrad_torch 1.1, float32) to 10⁻⁴.
 
     Attributes:
-        layers: How many of the last layers are summed; ``None``: all. The authors' package takes two unless it is told.
+        n_layers: Number of last layers that are summed; ``None``: all. The default of the authors' package is two.
     """
 
-    layers: int | None = None
+    n_layers: int | None = None
     name: ClassVar[str] = "legrad"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layers is not None:
-            check_count("layers", self.layers, owner="LeGrad")
+        if self.n_layers is not None:
+            check_count("n_layers", self.n_layers, owner="LeGrad")
 
     def passes_with(self, model: nn.Module, images: Tensor) -> int:
-        """Passes for these images, of which the network's layers decide; looks at the first.
+        """Return the number of passes, which depends on the layers of the network.
 
         Args:
             model: Maps images to ``[N, K]``.
-            images: ``[N, C, H, W]``.
+            images: ``[N, C, H, W]``; the model is called with the first.
 
         Returns:
-            One for the tokens, and a gradient for each layer, through what is left of the network.
+            One for the tokens, and one gradient per layer through the rest of the network.
         """
         layers = len(token_layout(self.name, model, images[:1]).attentions)
-        return len(images) * (1 + GRADIENT * min(layers, self.layers or layers))
+        return len(images) * (1 + GRADIENT * min(layers, self.n_layers or layers))
 
     def on_patches(self, model: nn.Module, layout: TokenLayout, images: Tensor, targets: Tensor) -> Tensor:
-        """The sum over the layers.
-
-        Args:
-            model: Maps images to ``[N, K]``.
-            layout: Where the tokens lie.
-            images: ``[n, C, H, W]``.
-            targets: ``[n]``.
-
-        Returns:
-            ``[n, h, w]``.
+        """Compute the values of the patches ``[n, h, w]``.
 
         Raises:
             UnsupportedModelError: If the layers do not all attend over the same tokens, as in Swin, or are not blocks
-                from tokens to tokens.
+                that map tokens to tokens.
         """
         check_same_tokens(self.name, layout)
-        blocks = _blocks(self.name, model, layout)
+        blocks = _find_blocks(self.name, model, layout)
         outputs: list[Tensor] = []
         handles = [block.register_forward_hook(lambda *call: outputs.append(call[-1])) for block in blocks]
         try:
-            with attending(model) as seen, torch.enable_grad():
+            with record_attention(model) as seen, torch.enable_grad():
                 model(images.detach().requires_grad_())
         finally:
             for handle in handles:
                 handle.remove()
         total = torch.zeros(len(images), layout.layers[0].count, dtype=images.dtype, device=images.device)
-        for attention, tokens in list(zip(seen, outputs, strict=True))[-(self.layers or len(blocks)) :]:
+        for attention, tokens in list(zip(seen, outputs, strict=True))[-(self.n_layers or len(blocks)) :]:
             mean = tokens.mean(1, keepdim=True).expand_as(tokens)
             with torch.enable_grad():
-                logits = _ended(model, blocks, mean, images).gather(1, targets[:, None])
+                logits = _run_from_last_block(model, blocks, mean, images).gather(1, targets[:, None])
             (gradient,) = torch.autograd.grad(logits.sum(), attention.weights, retain_graph=True)
             total = total + gradient.clamp(min=0).mean((1, 2))
         return layout.layers[0].on_grid(total)
 
 
-def _blocks(owner: str, model: nn.Module, layout: TokenLayout) -> list[nn.Module]:
-    """The layer around each attention that takes tokens and returns as many."""
+def _find_blocks(owner: str, model: nn.Module, layout: TokenLayout) -> list[nn.Module]:
+    """Return the module around each attention that takes tokens and returns as many."""
     network = network_of(model)
     names = [attention.name for attention in layout.attentions]
     tokens = {
@@ -113,11 +104,13 @@ def _blocks(owner: str, model: nn.Module, layout: TokenLayout) -> list[nn.Module
         alone = [path for path in around if path in tokens and sum(f"{n}.".startswith(f"{path}.") for n in names) == 1]
         if not alone:
             raise UnsupportedModelError(
-                f"{owner}: the attention {name!r} of {type(network).__name__} is in no block of its own. Expected a "
-                "module for each layer that takes tokens [N, T, D] and returns as many, to end the network after it. "
+                f"{owner}: the attention {name!r} of {type(network).__name__} is not in a block of its own. Expected "
+                "a module per layer that takes tokens [N, T, D] and returns as many, so that the network can be ended "
+                "after it. "
                 "Use gradient_rollout or attention_x_gradient."
             )
-        # The whole of a layer, not a part of it; around the only attention everything fits that takes tokens.
+        # The outermost module is the whole layer. With a single attention, the outermost could be the whole network, so
+        # the innermost is taken.
         found.append(network.get_submodule(alone[0] if len(names) > 1 else alone[-1]))
     return found
 
@@ -126,8 +119,8 @@ def _shape(x: object) -> tuple[int, ...]:
     return tuple(x.shape) if isinstance(x, Tensor) else ()
 
 
-def _ended(model: nn.Module, blocks: list[nn.Module], tokens: Tensor, images: Tensor) -> Tensor:
-    """What the network returns when these tokens come out of its last block, whatever goes into the first."""
+def _run_from_last_block(model: nn.Module, blocks: list[nn.Module], tokens: Tensor, images: Tensor) -> Tensor:
+    """Return the output of the network with ``tokens`` as the output of its last block."""
     before = [dict(vars(block)) for block in blocks]
     try:
         for block in blocks:

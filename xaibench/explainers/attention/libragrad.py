@@ -1,4 +1,4 @@
-"""LibraGrad: Input×Gradient with a gradient of which nothing gets lost in any operation of a transformer."""
+"""LibraGrad: Input×Gradient with a gradient that every operation of a transformer conserves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xaibench.explainers.attention.transformer_rules import (
     CONSTANT_DENOMINATORS,
     CONSTANT_GATES,
     HALVED_PRODUCTS,
-    RuledInputXGradient,
-    Rules,
+    BackwardRules,
+    RuleBasedInputXGradient,
 )
 
 
@@ -26,22 +26,24 @@ from xaibench.explainers.attention.transformer_rules import (
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class LibraGrad(RuledInputXGradient):
-    """The image times a balanced gradient, in which every operation is affine or its factors share alike.
+class LibraGrad(RuleBasedInputXGradient):
+    """The image times a balanced gradient: every operation is affine or splits the gradient between its factors.
 
-    In the backward pass these are constants: the attention, the denominators of normalisations, and the gate f(x) / x
-    of an activation with f(0) = 0 (GELU, SiLU); a product of two numbers that both depend on the image passes half of
-    its gradient to each. The network is then FullGrad-complete: image times gradient, and every bias, embedding of
-    position and class token times its own, sum to the logit. The paper balances any method made of gradients; this is
-    its Input×Gradient, on pixels.
+    In the backward pass, these are constants: the attention weights, the denominators of normalizations, and the gate
+    f(x) / x of an activation with f(0) = 0 (GELU, SiLU). A product of two numbers that both depend on the image passes
+    half of its gradient to each. The network is then FullGrad-complete: image times gradient, plus every bias, position
+    embedding and class token times its gradient, sums to the logit. The paper balances any gradient-based method; this
+    is its Input×Gradient, on pixels.
     """
 
     name: ClassVar[str] = "libragrad"
 
-    def rules(self) -> Rules:
-        """Constant attention, denominators and gates, and halved products.
+    def rules(self) -> BackwardRules:
+        """Return the backward rules.
+
+        Constant attention weights, denominators and gates, and halved gradients of products.
 
         Returns:
-            By the name under which torch reports a call.
+            Rules by the name under which torch reports a call.
         """
         return {**CONSTANT_DENOMINATORS, **CONSTANT_ATTENTION, **CONSTANT_GATES, **HALVED_PRODUCTS}

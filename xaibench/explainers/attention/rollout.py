@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.attention.attention_calls import attending
+from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.token_places import TokenLayout, Tokens, token_layout
 from xaibench.explainers.shared.interface import UnsupportedModelError, chunks
-from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resized
+from xaibench.explainers.shared.layer_activations import Resize, forward_rows, resize_maps
 
 
 @described(
@@ -27,19 +27,19 @@ from xaibench.explainers.shared.layer_activations import Resize, forward_rows, r
 )
 @dataclass(frozen=True, kw_only=True)
 class AttentionRollout:
-    """The product over the layers of (A + I) / 2, with A the attention, averaged over the heads (section 3).
+    """The product over the layers of (A + I) / 2, with A the attention averaged over the heads (section 3).
 
-    The map is the row of the token that the head reads, at the patches; where it reads several (those of all patches,
-    averaged, or a class and a distillation token), the mean of their rows. Never negative, and the same for every
-    target: it knows nothing of the class.
+    The map is the row of the token that the head of the network reads, at the patches. If it reads several tokens (all
+    patches, averaged, or a class and a distillation token), the map is the mean of their rows. Never negative, and
+    independent of the target class.
 
-    Beyond the paper, in a transformer of windows (Swin) A is zero between tokens of different windows, and where
-    patches are merged so are their rows, by their mean.
+    Beyond the paper, in a transformer with windows (Swin), A is zero between tokens of different windows. Where patches
+    are merged, the mean of their rows is taken.
 
     Attributes:
-        resize: How the map becomes as large as the image: ``"bilinear"`` (without aligned corners), ``"nearest"``, or
-            ``None``: one value for each patch.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        resize: Interpolation of the map to the size of the image: ``"bilinear"`` (without aligned corners),
+            ``"nearest"``, or ``None``: one value per patch.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images.
     """
 
     resize: Resize | None = "bilinear"
@@ -52,36 +52,36 @@ class AttentionRollout:
             check_count("batch_size", self.batch_size, owner="AttentionRollout")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``, or as large as the grid of patches without ``resize``; targets are not looked at.
+        """Return maps ``[N, H, W]``, or of the size of the grid of patches without ``resize``; targets are ignored.
 
         Raises:
-            UnsupportedModelError: If the network has no attention, or its tokens cannot be placed in the image.
+            UnsupportedModelError: If the network has no attention, or its tokens cannot be located in the image.
         """
         layout = token_layout("attention_rollout", model, images)
-        _check_same_tokens(layout)
-        parts = [_roll(model, layout, x) for (x,) in chunks(forward_rows(images, self.batch_size), images)]
-        return resized(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
+        _check_token_merging(layout)
+        parts = [_rollout(model, layout, x) for (x,) in chunks(forward_rows(images, self.batch_size), images)]
+        return resize_maps(torch.cat(parts), (images.shape[-2], images.shape[-1]), self.resize)
 
 
-def _roll(model: nn.Module, layout: TokenLayout, images: Tensor) -> Tensor:
-    """``[n, h, w]``: how much of each patch is in the tokens that the head reads."""
-    with attending(model) as seen, torch.no_grad():
+def _rollout(model: nn.Module, layout: TokenLayout, images: Tensor) -> Tensor:
+    """Compute ``[n, h, w]``: the share of each patch in the tokens that the head reads."""
+    with record_attention(model) as seen, torch.no_grad():
         model(images)
     first = layout.layers[0]
-    # [n, tokens, tokens of the first layer]: how much of these is in each token.
+    # [n, tokens, tokens of the first layer]: the share of the latter in each token.
     rollout = torch.eye(first.count, dtype=images.dtype, device=images.device).expand(len(images), -1, -1)
     before = first
     for tokens, attention in zip(layout.layers, seen, strict=True):
         if tokens.count != before.count:
-            rollout = _merged(rollout, before.grid, tokens.grid)
-        rollout = _attended(rollout, tokens, attention.weights.mean(1).to(rollout.dtype))
+            rollout = _merge_rows(rollout, before.grid, tokens.grid)
+        rollout = _apply_attention(rollout, tokens, attention.weights.mean(1).to(rollout.dtype))
         before = tokens
     rows = rollout[:, layout.read.to(rollout.device)].mean(1)
     return rows[:, first.extra :].reshape(-1, *first.grid)
 
 
-def _attended(rollout: Tensor, tokens: Tokens, attention: Tensor) -> Tensor:
-    """(A + I) / 2 times what came before, window by window; padding holds nothing."""
+def _apply_attention(rollout: Tensor, tokens: Tokens, attention: Tensor) -> Tensor:
+    """Multiply the rollout by (A + I) / 2, window by window; padding is zero."""
     places = tokens.places.to(rollout.device)
     padded = torch.cat([rollout, torch.zeros_like(rollout[:, :1])], 1)
     windows = padded[:, places]
@@ -90,14 +90,14 @@ def _attended(rollout: Tensor, tokens: Tokens, attention: Tensor) -> Tensor:
     return rollout.index_copy(1, places.flatten()[there], windows.flatten(1, 2)[:, there])
 
 
-def _merged(rollout: Tensor, grid: tuple[int, int], coarse: tuple[int, int]) -> Tensor:
-    """The mean of the rows of the patches that become one."""
+def _merge_rows(rollout: Tensor, grid: tuple[int, int], coarse: tuple[int, int]) -> Tensor:
+    """Average the rows of the patches that are merged."""
     rows = rollout.transpose(1, 2).reshape(len(rollout), -1, *grid)
     return nn.functional.adaptive_avg_pool2d(rows, coarse).flatten(2).transpose(1, 2)
 
 
-def _check_same_tokens(layout: TokenLayout) -> None:
-    """Refuse tokens that are neither those of the layer before nor these merged."""
+def _check_token_merging(layout: TokenLayout) -> None:
+    """Require that the tokens of each layer are those of the previous layer, possibly merged."""
     before = layout.layers[0]
     for tokens, attention in zip(layout.layers, layout.attentions, strict=True):
         shape = tuple(attention.weights.shape[-2:])

@@ -1,8 +1,8 @@
-"""Where the tokens of a transformer lie in the image, found from what it does with noise.
+"""Locate the tokens of a transformer in the image, by evaluating it on random noise.
 
-Nothing is asked of names: the grid of patches is that of the last feature map before the tokens; what comes before
-the patches are class, distillation and register tokens; windows, shifted or not, hold rows of a map ``[N, h, w, D]``,
-which are recognised by their numbers; and which tokens the head reads is where the output has a gradient.
+This does not depend on names. The grid of patches is that of the last feature map before the tokens. Tokens before the
+patches are class, distillation and register tokens. Windows, shifted or not, contain rows of a map ``[N, h, w, D]``,
+which are recognized by their values. The head reads those tokens that the output has a gradient with respect to.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xaibench.explainers.attention.attention_calls import Attention, attending, no_attention
+from xaibench.explainers.attention.attention_calls import Attention, no_attention_error, record_attention
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.feature_grids import patch_grid
 from xaibench.explainers.shared.interface import UnsupportedModelError
-from xaibench.explainers.shared.layer_runs import Run, recording
+from xaibench.explainers.shared.layer_runs import LayerRun, record_layer_runs
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Where the tokens of one attention lie.
+    """The positions of the tokens of one attention.
 
     Attributes:
-        grid: Rows and columns of patches, which are the last of the tokens, row by row.
-        extra: So many tokens before them: class token, distillation token, registers.
-        places: ``[W, T]`` int64: which of the ``extra + h·w`` tokens each token of each window is; -1: padding. A
-            single row 0, 1, 2, ... where there are no windows.
+        grid: Rows and columns of patches, which are the last tokens, row by row.
+        extra: Number of tokens before them: class token, distillation token, registers.
+        places: ``[W, T]`` int64: the index among the ``extra + h·w`` tokens of each token of each window; -1 is
+            padding. A single row 0, 1, 2, ... if there are no windows.
     """
 
     grid: tuple[int, int]
@@ -38,19 +38,19 @@ class Tokens:
 
     @property
     def count(self) -> int:
-        """All tokens, ``extra + h·w``."""
+        """The number of all tokens, ``extra + h·w``."""
         return self.extra + math.prod(self.grid)
 
-    def by_token(self, values: Tensor) -> Tensor:
-        """What the tokens have ``[B, T]`` (B = N·W) in the order of the tokens ``[N, count]``, padding left out."""
+    def in_token_order(self, values: Tensor) -> Tensor:
+        """Reorder values ``[B, T]`` (B = N·W) of the windows' tokens to ``[N, count]``, without padding."""
         windows, size = self.places.shape
         places = self.places.flatten().to(values.device)
         rows = values.reshape(-1, windows * size)
         return rows.new_zeros(len(rows), self.count).index_copy(1, places[places >= 0], rows[:, places >= 0])
 
     def on_grid(self, values: Tensor) -> Tensor:
-        """What the patches have, ``[N, h, w]``, from what the tokens have, ``[B, T]``."""
-        return self.by_token(values)[:, self.extra :].reshape(-1, *self.grid)
+        """Return the values ``[N, h, w]`` of the patches from those of the tokens, ``[B, T]``."""
+        return self.in_token_order(values)[:, self.extra :].reshape(-1, *self.grid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,49 +58,49 @@ class TokenLayout:
     """The tokens of all layers.
 
     Attributes:
-        layers: One for each attention, in the order in which they run.
+        layers: The tokens of each attention, in the order in which they run.
         read: ``[count]`` bool: tokens of the last attention whose output the head reads: the class token, or all
-            patches where they are averaged.
-        attentions: What was seen, of the noise.
-        runs: Every run of a layer in that pass.
+            patches if they are averaged.
+        attentions: The attentions for the noise.
+        runs: Every call of a layer in that pass.
     """
 
     layers: tuple[Tokens, ...]
     read: Tensor
     attentions: tuple[Attention, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[LayerRun, ...]
 
     @property
     def reads_patches(self) -> bool:
-        """Whether the head reads patches, as where they are averaged, and not only class tokens."""
+        """Whether the head reads patches, for example their mean, and not only class tokens."""
         return bool(self.read[self.layers[-1].extra :].any())
 
 
 def token_layout(owner: str, model: nn.Module, images: Tensor) -> TokenLayout:
-    """Find where the tokens lie; costs some forward passes of one image, and the gradient of one.
+    """Locate the tokens; this takes a few forward passes of one image, and one gradient.
 
     Args:
         owner: The explainer, for error messages.
         model: Maps images to ``[N, K]``.
-        images: ``[N, C, H, W]``, of which only the shape counts.
+        images: ``[N, C, H, W]``; only their shape matters.
 
     Returns:
-        The layout, the same for all images of that size.
+        The layout, which is the same for all images of that size.
 
     Raises:
-        UnsupportedModelError: If the network attends to nothing, or its tokens cannot be placed in the image.
+        UnsupportedModelError: If the network has no attention, or its tokens cannot be located in the image.
     """
     noise = _noise(images, 1)
-    with attending(model) as seen, recording(model) as runs, torch.enable_grad():
+    with record_attention(model) as seen, record_layer_runs(model) as runs, torch.enable_grad():
         outputs = model(noise.requires_grad_())
     if not seen:
-        raise no_attention(owner, model)
+        raise no_attention_error(owner, model)
     size = (images.shape[-2], images.shape[-1])
-    layers = tuple(_place(owner, model, attention, runs, size) for attention in seen)
+    layers = tuple(_locate_tokens(owner, model, attention, runs, size) for attention in seen)
     if any(len(tokens.places) > 1 for tokens in layers):
         _check_order(owner, model, images, seen)
     _check_patches(owner, seen[0], layers[0], noise)
-    read = _read(seen[-1], layers[-1], runs, outputs)
+    read = _find_read_tokens(seen[-1], layers[-1], runs, outputs)
     return TokenLayout(layers, read, tuple(seen), tuple(runs))
 
 
@@ -109,8 +109,10 @@ def _noise(images: Tensor, rows: int) -> Tensor:
     return noise.to(images.device, images.dtype)
 
 
-def _place(owner: str, model: nn.Module, attention: Attention, runs: Sequence[Run], size: tuple[int, int]) -> Tokens:
-    """The tokens of one attention for one image."""
+def _locate_tokens(
+    owner: str, model: nn.Module, attention: Attention, runs: Sequence[LayerRun], size: tuple[int, int]
+) -> Tokens:
+    """Locate the tokens of one attention for one image."""
     batch, _, _, count = attention.weights.shape
     tokens = attention.tokens
     if tokens is not None and tokens.shape[:2] == (batch, count):
@@ -118,7 +120,7 @@ def _place(owner: str, model: nn.Module, attention: Attention, runs: Sequence[Ru
             if not isinstance(run.output, Tensor) or run.output.ndim != 4:
                 continue
             for output in (run.output, run.output.permute(0, 2, 3, 1)):
-                places = _same_rows(tokens.detach(), output.detach())
+                places = _match_rows(tokens.detach(), output.detach())
                 if places is not None:
                     return Tokens((output.shape[1], output.shape[2]), 0, places)
     grid = patch_grid(list(runs), size, attention.weights[:, 0])
@@ -128,13 +130,13 @@ def _place(owner: str, model: nn.Module, attention: Attention, runs: Sequence[Ru
             f"{owner}: the attention of layer {attention.name!r} ({type(network_of(model)).__name__}) is over {count} "
             f"tokens{windows}, but no layer has a grid of at most as many patches. Expected a convolution that cuts "
             "the image into patches, or windows of a map [N, h, w, D]. gradcam with layer='...', rise and occlusion "
-            "need neither."
+            "work without."
         )
     return Tokens(grid, count - math.prod(grid), torch.arange(count)[None])
 
 
-def _same_rows(tokens: Tensor, output: Tensor) -> Tensor | None:
-    """``[W, T]``: which position of a map ``[1, h, w, D]`` each token is, by its numbers; ``None`` if not all are."""
+def _match_rows(tokens: Tensor, output: Tensor) -> Tensor | None:
+    """Match tokens to positions of a map ``[1, h, w, D]`` by value: ``[W, T]``; ``None`` if one has no match."""
     rows = output.flatten(0, 2)
     if rows.shape[1] != tokens.shape[-1]:
         return None
@@ -146,7 +148,7 @@ def _same_rows(tokens: Tensor, output: Tensor) -> Tensor | None:
     position = torch.full((int(which.max()) + 1,), -1, device=which.device)
     position[of_rows] = torch.arange(len(rows), device=which.device)
     places = position[of_tokens]
-    # Each position once; zeros that are at none of them are padding, anything else is a token of another kind.
+    # Each position must occur once. Other tokens are padding if they are zero; otherwise they are of another kind.
     once = torch.equal(places[places >= 0].sort().values, torch.arange(len(rows), device=which.device))
     if not once or bool(tokens.flatten(0, 1)[places < 0].any()):
         return None
@@ -154,20 +156,20 @@ def _same_rows(tokens: Tensor, output: Tensor) -> Tensor | None:
 
 
 def _check_order(owner: str, model: nn.Module, images: Tensor, seen: Sequence[Attention]) -> None:
-    """Refuse windows that do not lie image by image."""
-    with attending(model) as both, torch.no_grad():
+    """Require that the windows of an image are consecutive in the batch."""
+    with record_attention(model) as both, torch.no_grad():
         model(_noise(images, 2))
     alone, of_two = seen[0].tokens, both[0].tokens
     assert alone is not None
     if of_two is None or not torch.allclose(of_two[: len(alone)], alone, rtol=1e-3, atol=1e-4):
         raise UnsupportedModelError(
-            f"{owner}: the windows of layer {seen[0].name!r} do not lie image by image in the batch. Expected those of "
+            f"{owner}: the windows of layer {seen[0].name!r} are not ordered by image in the batch. Expected those of "
             "the first image first, as in Swin transformers. rise and occlusion explain any network."
         )
 
 
 def _check_patches(owner: str, first: Attention, tokens: Tokens, noise: Tensor) -> None:
-    """Refuse a first attention whose last tokens are not the patches, row by row."""
+    """Require that the last tokens of the first attention are the patches, row by row."""
     if first.tokens is None or not first.tokens.requires_grad or len(tokens.places) > 1:
         return
     height, width = tokens.grid
@@ -183,16 +185,16 @@ def _check_patches(owner: str, first: Attention, tokens: Tokens, noise: Tensor) 
             centre = float((along * middles).sum() / along.sum().clamp(min=1e-30))
             if abs(centre - at - 0.5) > 1:
                 raise UnsupportedModelError(
-                    f"{owner}: token {tokens.extra + row * width + column} of layer {first.name!r} looks at another "
-                    f"place than patch ({row}, {column}) of {height} by {width}. Expected the patches to be the last "
-                    "tokens, row by row. rise and occlusion explain any network."
+                    f"{owner}: token {tokens.extra + row * width + column} of layer {first.name!r} depends on another "
+                    f"part of the image than patch ({row}, {column}) of {height} by {width}. Expected the patches to "
+                    "be the last tokens, row by row. rise and occlusion explain any network."
                 )
 
 
-def _read(last: Attention, tokens: Tokens, runs: Sequence[Run], outputs: Tensor) -> Tensor:
-    """Which tokens the head reads: those whose row of the last attention the output has a gradient by."""
+def _find_read_tokens(last: Attention, tokens: Tokens, runs: Sequence[LayerRun], outputs: Tensor) -> Tensor:
+    """Return which tokens the head reads, by the gradient with respect to their rows of the last attention."""
     pooled = [run.inputs[0] for run in runs if isinstance(run.module, nn.Linear) and run.inputs]
-    # A head of zeros, as torchvision's before training, has no gradient: then what goes into it.
+    # A head of zeros, as torchvision's before training, has no gradient: then the input of the head is used.
     for result in (outputs, *pooled[-1:]):
         if not isinstance(result, Tensor) or not result.requires_grad or not last.weights.requires_grad:
             continue
@@ -202,8 +204,8 @@ def _read(last: Attention, tokens: Tokens, runs: Sequence[Run], outputs: Tensor)
             continue
         rows = gradient.ne(0).any(3).any(1)
         if rows.shape == tokens.places.shape:
-            return tokens.by_token(rows.float())[0] > 0
-        # Queries of their own, as a class token's that alone attends: the first of the tokens.
+            return tokens.in_token_order(rows.float())[0] > 0
+        # Separate queries, for example of a class token that alone attends: the first tokens.
         return torch.arange(tokens.count, device=rows.device) < min(tokens.extra, rows.shape[1])
     read = torch.zeros(tokens.count, dtype=torch.bool)
     read[: 1 if tokens.extra else None] = True

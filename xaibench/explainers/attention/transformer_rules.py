@@ -1,9 +1,9 @@
-"""Input×Gradient of a transformer some of whose operations are differentiated by rules of their own.
+"""Input×Gradient with modified backward rules for the operations of a transformer.
 
-The network runs forward under a watch. An operation that has a rule is carried out by it: the output is the same, the
-way back another. Attention is carried out in matrix products and a softmax, each of which can have one. Where all rules
-share out the whole of an output among its inputs in proportion to what they contribute, input times gradient *is*
-relevance, in every layer: what :class:`~xaibench.explainers.LayerwiseRelevance` does by carrying relevance itself.
+The forward pass is intercepted. An operation with a rule has the same output and another backward pass. Attention is
+computed as matrix products and a softmax, each of which can have a rule. If all rules distribute an output over its
+inputs in proportion to their contributions, input times gradient *is* the relevance in every layer;
+:class:`~xaibench.explainers.LayerwiseRelevance` propagates the relevance itself.
 """
 
 from __future__ import annotations
@@ -18,67 +18,67 @@ from torch import Tensor, nn
 
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.attention.attention_calls import PRODUCTS
-from xaibench.explainers.backward.forward_watch import Watch, watching
+from xaibench.explainers.backward.forward_watch import OperationInterceptor, intercept_operations
 from xaibench.explainers.backward.layer_operations import out_of_place
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
 
-#: Does what ``function(*args, **kwargs)`` does, with a backward pass of its own.
-Rule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+#: Computes ``function(*args, **kwargs)`` with another backward pass.
+BackwardRule: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 #: Rules by the name under which torch reports a call.
-Rules: TypeAlias = Mapping[str, Rule]
+BackwardRules: TypeAlias = Mapping[str, BackwardRule]
 
-#: What is common to the networks that the rules are for; a rule for linear layers alone makes nobody a transformer.
-_OF_ALL_NETWORKS = ("linear", "conv2d")
+#: Operations that all networks have: rules for these alone do not make the network a transformer.
+_IN_ALL_NETWORKS = ("linear", "conv2d")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuledInputXGradient(Attribution):
-    """Input×Gradient of the target's output, with rules for the operations of a transformer."""
+class RuleBasedInputXGradient(Attribution):
+    """Base class: Input×Gradient of the target output with backward rules for the operations of a transformer."""
 
-    #: What of the model is explained, unless another is asked for.
+    #: The explained output by default.
     explains: ClassVar[Output] = "logit"
     #: The name of the explainer, for messages.
     name: ClassVar[str]
 
-    def rules(self) -> Rules:
-        """The rules.
+    def rules(self) -> BackwardRules:
+        """Return the backward rules.
 
         Returns:
-            By the name under which torch reports a call.
+            Rules by the name under which torch reports a call.
         """
         raise NotImplementedError
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
-            UnsupportedModelError: If the network has nothing that the rules change, or hides what it does.
+            UnsupportedModelError: If no rule applies to the network, or its operations cannot be observed.
         """
         return self.by_chunk(partial(self._attribute, model), images, targets)
 
     def _attribute(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        with watching(model, lambda network: _Ruled(network, self.rules())) as watch:
+        with intercept_operations(model, lambda network: _RuleInterceptor(network, self.rules())) as interceptor:
             inputs = images.detach().requires_grad_()
-            outputs = watch.run(model, inputs).gather(1, targets[:, None])
-            if not watch.ruled:
+            outputs = interceptor.run(model, inputs).gather(1, targets[:, None])
+            if not interceptor.ruled:
                 raise UnsupportedModelError(
-                    f"{self.name}: {type(network_of(model)).__name__} has no attention, layer normalisation "
-                    "or other operation of a transformer, so that nothing is left of the method but Input×Gradient. "
-                    "Use a transformer (vit_b_16, timm's), or input_x_gradient or lrp_gamma."
+                    f"{self.name}: {type(network_of(model)).__name__} has no attention, layer normalization "
+                    "or other operation of a transformer, so the method would be Input×Gradient. "
+                    "Use a transformer (vit_b_16, one of timm), or input_x_gradient or lrp_gamma."
                 )
             return images * torch.autograd.grad(outputs.sum(), inputs)[0]
 
 
-class _Ruled(Watch):
-    """Carries out by its rule every operation that has one."""
+class _RuleInterceptor(OperationInterceptor):
+    """Apply the rule of every operation that has one."""
 
-    def __init__(self, network: nn.Module, rules: Rules) -> None:
+    def __init__(self, network: nn.Module, rules: BackwardRules) -> None:
         super().__init__(network)
         self.rules = rules
         self.ruled = False
 
-    def see(
+    def handle(
         self,
         func: Callable[..., Any],
         called: str,
@@ -89,40 +89,40 @@ class _Ruled(Watch):
         rule = self.rules.get(called)
         if rule is None:
             return func(*args, **kwargs)
-        self.ruled = self.ruled or called not in _OF_ALL_NETWORKS
+        self.ruled = self.ruled or called not in _IN_ALL_NETWORKS
         return rule(func, args, kwargs)
 
 
-def _depends(x: object) -> bool:
+def _depends_on_image(x: object) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
 
 
-def _by_way_of(value: Tensor, way: Tensor) -> Tensor:
-    """``value``, differentiated as ``way``."""
+def _with_gradient_of(value: Tensor, way: Tensor) -> Tensor:
+    """Return ``value`` with the gradient of ``way``."""
     return value.detach() + (way - way.detach())
 
 
-def _constant(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A softmax whose result is a constant; that of class scores ``[N, K]`` is left as it is."""
+def _detach_softmax(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Detach the result of a softmax, except for class scores ``[N, K]``."""
     result = func(*args, **kwargs)
     return result.detach() if result.ndim > 2 else result
 
 
-def _halved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A product of two factors that both depend on the image: each gets half of what it would."""
-    if sum(map(_depends, args)) < 2:
+def _halve_product_gradient(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Halve the gradient of each factor of a product if both depend on the image."""
+    if sum(map(_depends_on_image, args)) < 2:
         return func(*args, **kwargs)
-    # x stays x: its difference from itself is exactly zero.
-    halves = (x.detach() + 0.5 * (x - x.detach()) if _depends(x) else x for x in args)
+    # The value stays exactly x, since its difference from itself is zero.
+    halves = (x.detach() + 0.5 * (x - x.detach()) if _depends_on_image(x) else x for x in args)
     return func(*halves, **kwargs)
 
 
-def _gated(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An activation as x times a constant gate, f(x) / x; a gate of 0 at x = 0, where nothing flows."""
+def _constant_gate(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Treat an activation as x times a constant gate f(x) / x, with the gate 0 at x = 0."""
     x = args[0]
     y: Tensor = out_of_place(func, args, kwargs)(x.detach(), None)
     gate = torch.where(x == 0, 0, y / x).detach()
-    return _by_way_of(y, x * gate)
+    return _with_gradient_of(y, x * gate)
 
 
 def _layer_norm(
@@ -135,7 +135,7 @@ def _layer_norm(
     axes = tuple(range(-len(tuple(normalized_shape)), 0))
     centred = input - input.mean(axes, keepdim=True)
     deviation = (centred.detach().square().mean(axes, keepdim=True) + eps).sqrt()
-    return _scaled(centred / deviation, weight, bias)
+    return _scale_and_shift(centred / deviation, weight, bias)
 
 
 def _rms_norm(
@@ -143,7 +143,7 @@ def _rms_norm(
 ) -> Tensor:
     axes = tuple(range(-len(tuple(normalized_shape)), 0))
     eps = torch.finfo(input.dtype).eps if eps is None else eps
-    return _scaled(input / (input.detach().square().mean(axes, keepdim=True) + eps).sqrt(), weight)
+    return _scale_and_shift(input / (input.detach().square().mean(axes, keepdim=True) + eps).sqrt(), weight)
 
 
 def _group_norm(
@@ -152,7 +152,7 @@ def _group_norm(
     groups = input.reshape(len(input), num_groups, -1)
     normalised = _layer_norm(groups, groups.shape[2:], eps=eps).reshape(input.shape)
     ones = [1] * (input.ndim - 2)
-    return _scaled(normalised, *(None if x is None else x.reshape(-1, *ones) for x in (weight, bias)))
+    return _scale_and_shift(normalised, *(None if x is None else x.reshape(-1, *ones) for x in (weight, bias)))
 
 
 def _normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
@@ -160,22 +160,24 @@ def _normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, 
     return input / norm.clamp(min=eps)
 
 
-def _scaled(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+def _scale_and_shift(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
-def _normalised(by: Callable[..., Tensor]) -> Rule:
-    """A normalisation whose denominator is a constant; the mean is not."""
-    return lambda func, args, kwargs: _by_way_of(func(*args, **kwargs), by(*args, **kwargs))
+def _constant_denominator(by: Callable[..., Tensor]) -> BackwardRule:
+    """Return the rule for a normalization with a constant denominator (the mean is not constant)."""
+    return lambda func, args, kwargs: _with_gradient_of(func(*args, **kwargs), by(*args, **kwargs))
 
 
-def _gamma(gamma: float, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """A linear layer or convolution by the gamma rule: contributions with the sign of the output count 1 + gamma."""
+def _apply_gamma_rule(
+    gamma: float, func: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """Apply the gamma rule: contributions with the sign of the output are weighted by 1 + gamma."""
     names = ("input", "weight", "bias")
     given = dict(zip(names, args, strict=False)) | kwargs
     x, weight, bias = given["input"], given["weight"], given.get("bias")
-    if _depends(weight):
+    if _depends_on_image(weight):
         return func(*args, **kwargs)
     named = {key: value for key, value in kwargs.items() if key not in names}
 
@@ -189,35 +191,37 @@ def _gamma(gamma: float, func: Callable[..., Tensor], args: tuple[Any, ...], kwa
     above = y + gamma * (layer(x_up, w_up, b_up) + layer(x_down, w_down))
     below = y + gamma * (layer(x_down, w_up, b_down) + layer(x_up, w_down))
     favoured = torch.where(y > 0, above, below)
-    # An output of 0 has no relevance to share out.
+    # An output of 0 has no relevance to distribute.
     share = torch.where(y == 0, 0, y / favoured).detach()
-    return _by_way_of(y, favoured * share)
+    return _with_gradient_of(y, favoured * share)
 
 
-#: The denominator of a normalisation is a constant.
-CONSTANT_DENOMINATORS: Rules = {
-    "layer_norm": _normalised(_layer_norm),
-    "rms_norm": _normalised(_rms_norm),
-    "group_norm": _normalised(_group_norm),
-    "normalize": _normalised(_normalize),
+#: The denominator of a normalization is a constant.
+CONSTANT_DENOMINATORS: BackwardRules = {
+    "layer_norm": _constant_denominator(_layer_norm),
+    "rms_norm": _constant_denominator(_rms_norm),
+    "group_norm": _constant_denominator(_group_norm),
+    "normalize": _constant_denominator(_normalize),
 }
-#: The weights of the attention are constants: what is mixed by them matters, not how they came about.
-CONSTANT_ATTENTION: Rules = {"softmax": _constant}
-#: An activation with f(0) = 0 is a constant gate; that of ReLU and leaky ReLU is their gradient.
-CONSTANT_GATES: Rules = dict.fromkeys(("gelu", "silu", "mish", "elu", "hardswish", "tanh"), _gated)
-#: The factors of a product, elementwise or of matrices, share alike.
-HALVED_PRODUCTS: Rules = dict.fromkeys(("mul", "__mul__", "__rmul__", "multiply", *PRODUCTS), _halved)
+#: The attention weights are constants: only the values that they mix get relevance.
+CONSTANT_ATTENTION: BackwardRules = {"softmax": _detach_softmax}
+#: An activation with f(0) = 0 is a constant gate. For ReLU and leaky ReLU this is the gradient.
+CONSTANT_GATES: BackwardRules = dict.fromkeys(("gelu", "silu", "mish", "elu", "hardswish", "tanh"), _constant_gate)
+#: The factors of a product, elementwise or of matrices, get equal shares.
+HALVED_PRODUCTS: BackwardRules = dict.fromkeys(
+    ("mul", "__mul__", "__rmul__", "multiply", *PRODUCTS), _halve_product_gradient
+)
 
 
-def favouring(linear: float, convolution: float) -> Rules:
-    """The gamma rule.
+def gamma_rules(linear: float, convolution: float) -> BackwardRules:
+    """Return the gamma rule of linear layers and convolutions.
 
     Args:
-        linear: Gamma of the linear layers.
-        convolution: Gamma of the convolutions.
+        linear: Gamma of linear layers.
+        convolution: Gamma of convolutions.
 
     Returns:
-        The rules, none for a gamma of 0.
+        The rules; none for a gamma of 0.
     """
     gammas = {"linear": linear, "conv2d": convolution}
-    return {name: partial(_gamma, gamma) for name, gamma in gammas.items() if gamma}
+    return {name: partial(_apply_gamma_rule, gamma) for name, gamma in gammas.items() if gamma}

@@ -1,1 +1,1 @@
-"""Explainers with backward passes of their own: relevance, DeepLIFT, patterns."""
+"""Explainers with modified backward passes: relevance propagation, DeepLIFT, patterns."""

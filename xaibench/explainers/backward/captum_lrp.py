@@ -1,7 +1,7 @@
-"""Captum's layer-wise relevance propagation, as the XAI-TRIS runs used it.
+"""Captum's layer-wise relevance propagation, as used in the XAI-TRIS runs.
 
-Captum is imported when it is called. The numbers are Captum's, with its defaults; what is added is that a network that
-it cannot treat is an error that names the layer, where Captum fails or goes on with a plain gradient.
+Captum is imported when it is called. The numbers are Captum's, with its defaults. In addition, a network that it does
+not support raises an error that names the layer, where Captum fails or silently uses a plain gradient.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.backward.forward_watch import Watch, watching
-from xaibench.explainers.backward.layer_operations import MOVES, is_rectifier, kind_of, tensors_in
+from xaibench.explainers.backward.forward_watch import OperationInterceptor, intercept_operations
+from xaibench.explainers.backward.layer_operations import REARRANGING, is_rectifier, operation_kind, tensors_in
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
 
-# Layers that only move numbers, or do nothing in evaluation mode: relevance goes through them by the epsilon rule.
+# Layers that only rearrange values, or do nothing in evaluation mode: relevance passes by the epsilon rule.
 _SHAPE_LAYERS = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
 _ADVICE = (
-    "lrp_epsilon and lrp_gamma treat functions, sums of branches and any elementwise activation too; "
+    "lrp_epsilon and lrp_gamma also support functions, sums of branches and any elementwise activation; "
     "integrated_gradients explains any differentiable network."
 )
 
@@ -42,30 +42,29 @@ _ADVICE = (
 class LRP(Attribution):
     """Layer-wise relevance propagation with the epsilon rule (epsilon 1e-9) in every layer.
 
-    As in Captum: the relevance starts from the explained output; through the functional softmax (and the log-sum-exp of
-    classes taken together) it goes back as a gradient. A ``rule`` that is set on a layer
-    (``captum.attr._utils.lrp_rules``) is used instead. Beyond Captum, relevance passes unchanged through a module of
-    nothing but sums and products with constants, such as the normalisation of the image, as it does through
-    activations.
+    As in Captum, the relevance starts at the explained output and passes as a gradient through the functional softmax
+    (and the log-sum-exp of merged classes). A ``rule`` that is set on a layer (``captum.attr._utils.lrp_rules``) is
+    used instead. Beyond Captum, relevance passes unchanged through activations and through a module that consists of
+    sums and products with constants, such as the normalization of the image.
 
-    Captum knows modules, so branches that are added by a function (every ResNet) are an error here; in Captum itself
-    each of them gets the whole relevance. :class:`~xaibench.explainers.LRPEpsilon` treats them.
+    Captum treats modules only, so branches that are added by a function (every ResNet) raise an error here; in Captum
+    itself, each branch gets the full relevance. :class:`~xaibench.explainers.LRPEpsilon` supports them.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
-            UnsupportedModelError: If the network has a layer without a rule, runs one with a rule twice, or computes
-                something outside of its layers.
+            UnsupportedModelError: If the network has a layer without a rule, calls a layer with a rule twice, or
+                computes something outside its layers.
         """
         from captum.attr import LRP as Method  # noqa: N811
 
-        extra = _rules(model, images)
+        extra = _added_rules(model, images)
         method = Method(model)
 
         def attribute(x: Tensor, y: Tensor) -> Tensor:
-            # Captum deletes every rule when it is done, and leaves the activations: the guard takes care of both.
+            # Captum deletes every rule when it is done, and keeps the activations: unharmed() reverts both.
             with unharmed(model), torch.enable_grad(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=r"Setting (forward, )?backward hooks", category=UserWarning)
                 for module, rule in extra.items():
@@ -76,34 +75,34 @@ class LRP(Attribution):
         return self.by_chunk(attribute, images, targets)
 
 
-def _rules(model: nn.Module, images: Tensor) -> dict[nn.Module, Callable[[], Any]]:
-    """Layers that Captum knows no rule for, with the one that they get; refuses the network if one has none."""
+def _added_rules(model: nn.Module, images: Tensor) -> dict[nn.Module, Callable[[], Any]]:
+    """Return the rules of layers that Captum has no rule for; raise an error if a layer cannot have one."""
     from captum.attr._core.lrp import SUPPORTED_LAYERS_WITH_RULES, SUPPORTED_NON_LINEAR_LAYERS
     from captum.attr._utils.lrp_rules import EpsilonRule
 
     known = (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS, *_SHAPE_LAYERS)
-    with watching(model, _Calls) as calls:
+    with intercept_operations(model, _LayerRecorder) as calls:
         calls.run(model, images[:1].detach().clone().requires_grad_())
     rules: dict[nn.Module, Callable[[], Any]] = {}
-    for module, ran in calls.of_layers.items():
+    for module, record in calls.of_layers.items():
         if hasattr(module, "rule") or type(module) in (*SUPPORTED_LAYERS_WITH_RULES, *SUPPORTED_NON_LINEAR_LAYERS):
             continue
-        if type(module) in _SHAPE_LAYERS or ran.kinds == {"move"}:
+        if type(module) in _SHAPE_LAYERS or record.kinds == {"move"}:
             rules[module] = EpsilonRule
-        elif ran.kinds <= {"affine"}:
+        elif record.kinds <= {"affine"}:
             rules[module] = _unchanged_rule()
         else:
             names = ", ".join(sorted(kind.__name__ for kind in known))
             raise UnsupportedModelError(
-                f"lrp: {ran.where} has no propagation rule. Layers that have one: {names}. {_ADVICE}"
+                f"lrp: {record.where} has no propagation rule. Layers that have one: {names}. {_ADVICE}"
             )
     if calls.outside:
-        raise UnsupportedModelError(f"lrp: {calls.outside}, and Captum has rules for layers only. {_ADVICE}")
-    for module, ran in calls.of_layers.items():
-        if ran.times > 1 and type(module) not in SUPPORTED_NON_LINEAR_LAYERS:
+        raise UnsupportedModelError(f"lrp: {calls.outside}, but Captum has rules for layers only. {_ADVICE}")
+    for module, record in calls.of_layers.items():
+        if record.times > 1 and type(module) not in SUPPORTED_NON_LINEAR_LAYERS:
             raise UnsupportedModelError(
-                f"lrp: {ran.where} runs {ran.times} times in one pass; the method needs a module of its own for each "
-                f"use. {_ADVICE}"
+                f"lrp: {record.where} runs {record.times} times in one pass; the method needs a separate module for "
+                f"each call. {_ADVICE}"
             )
     return rules
 
@@ -112,10 +111,10 @@ def _unchanged_rule() -> Callable[[], Any]:
     from captum.attr._utils.lrp_rules import PropagationRule
 
     class Unchanged(PropagationRule):  # type: ignore[misc]
-        """Passes relevance on as it is."""
+        """Pass on relevance unchanged."""
 
         def forward_hook(self, module: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
-            # The output, with the gradient of the identity: what comes back here is relevance already.
+            # The output with the gradient of the identity, since the incoming gradient is the relevance.
             return inputs[0] + (outputs - inputs[0]).detach()
 
         def _manipulate_weights(self, module: nn.Module, inputs: object, outputs: object) -> None:
@@ -125,27 +124,27 @@ def _unchanged_rule() -> Callable[[], Any]:
 
 
 @dataclass
-class _Ran:
-    """What a layer did in one forward pass."""
+class _LayerRecord:
+    """The operations of a layer in one forward pass."""
 
     where: str
     times: int = 0
     kinds: set[str] = field(default_factory=set)
 
 
-class _Calls(Watch):
-    """What each layer without submodules does, and the first thing computed outside of them."""
+class _LayerRecorder(OperationInterceptor):
+    """Record the operations of each layer without submodules, and the first operation outside of them."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__(network)
         self.outside = self.head = ""
-        self.of_layers: dict[nn.Module, _Ran] = {}
+        self.of_layers: dict[nn.Module, _LayerRecord] = {}
         for name, module in network.named_modules():
             if not any(True for _ in module.children()):
-                ran = self.of_layers[module] = _Ran(f"layer {name!r} ({type(module).__name__})")
-                module.register_forward_hook(lambda *_, ran=ran: setattr(ran, "times", ran.times + 1))
+                record = self.of_layers[module] = _LayerRecord(f"layer {name!r} ({type(module).__name__})")
+                module.register_forward_hook(lambda *_, record=record: setattr(record, "times", record.times + 1))
 
-    def see(
+    def handle(
         self,
         func: Callable[..., Any],
         called: str,
@@ -154,9 +153,9 @@ class _Calls(Watch):
         carriers: tuple[Tensor, ...],
     ) -> Any:
         result = func(*args, **kwargs)
-        # A size or a comparison is nothing that relevance goes through; nor does a ReLU change what Captum passes back.
+        # Relevance does not pass through sizes or comparisons, and a ReLU does not change the relevance in Captum.
         if any(x.requires_grad for x in tensors_in(result)) and not is_rectifier(called, args, kwargs):
-            kind = "move" if called in MOVES else kind_of(called, args, kwargs) or called
+            kind = "move" if called in REARRANGING else operation_kind(called, args, kwargs) or called
             layer = self.of_layers.get(self.running[-1][1])
             if layer is not None:
                 layer.kinds.add(kind)

@@ -1,15 +1,16 @@
 """DeepLIFT with the rescale rule, and its mean over baselines, Deep SHAP.
 
-Image and baseline run together, and each nonlinear operation passes back the quotient of the differences between the
-two instead of a derivative. The numbers are Captum's wherever Captum has a rule (tested), apart from max-pooling (see
-:class:`DeepLift`). Captum hooks into modules and goes on with a plain gradient where it does not know one; here
+Image and baseline are evaluated together. Each nonlinear operation propagates the quotient of the differences between
+the two instead of its derivative. The numbers agree with Captum wherever Captum has a rule (tested), except for
+max-pooling (see :class:`DeepLift`). Captum hooks into modules and uses a plain gradient where it knows no rule. Here
 
-- every activation is seen, also as a function, and in a module that runs in several places (torchvision's ResNets);
+- every activation is treated, also one called as a function, or in a module that is called in several places
+  (torchvision's ResNets);
 - any elementwise activation is rescaled (ReLU6, SiLU, GELU), and the product of two branches (squeeze and excitation)
-  is shared half and half, which is its Shapley value;
-- attention and layer normalisation are taken apart into sums, products and functions of one number, each of which has a
-  rule, so that the whole is shared out in transformers too;
-- what has no rule is an error that names its layer.
+  is split in half, which is its Shapley value;
+- attention and layer normalization are decomposed into sums, products and functions of one number, each of which has a
+  rule, so the difference is fully distributed in transformers too;
+- an operation without a rule raises an error that names its layer.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.attention.attention_calls import PRODUCTS
-from xaibench.explainers.backward.attention_differences import normalised, softmaxed
-from xaibench.explainers.backward.forward_watch import Watch, watching
+from xaibench.explainers.backward.attention_differences import layer_norm_rule, softmax_rule
+from xaibench.explainers.backward.forward_watch import OperationInterceptor, intercept_operations
 from xaibench.explainers.backward.layer_operations import (
     LINEAR,
-    MOVES,
-    Kind,
+    REARRANGING,
     Operation,
-    kind_of,
+    OperationKind,
+    is_attention_softmax,
+    operation_kind,
     tensors_in,
-    weighs_tokens,
 )
 from xaibench.explainers.backward.layer_walk import with_backward
 from xaibench.explainers.gradients.plain_gradients import prepare_baselines
 from xaibench.explainers.shared.counted_passes import GRADIENT
 from xaibench.explainers.shared.interface import Attribution, UnsupportedModelError
 
-#: How max-pooling passes back (see :class:`DeepLift`).
+#: Rule of max-pooling (see :class:`DeepLift`).
 MaxPool: TypeAlias = Literal["difference", "gradient"]
 
-# Differences below this have no quotient; as in Captum.
+# For smaller differences, the derivative is used; as in Captum.
 _NO_DIFFERENCE = 1e-10
 
-# Linear in what depends on the image, if that is one of their arguments only.
+# Linear if only one of the arguments depends on the image.
 _LINEAR_TOO = ("interpolate", "conv_transpose2d", "matmul", "mm", "bmm", "__matmul__", "__rmatmul__", "einsum")
 _PRODUCTS = ("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__", *PRODUCTS)
 
-# Moves a signal from the output to the inputs.
-_Rule: TypeAlias = Callable[..., tuple[Tensor, ...]]
+# Propagates a signal from the output to the inputs.
+_BackwardRule: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 
 @described(
@@ -67,18 +68,18 @@ _Rule: TypeAlias = Callable[..., tuple[Tensor, ...]]
 )
 @dataclass(frozen=True, kw_only=True)
 class DeepLift(Attribution):
-    """DeepLIFT with the rescale rule: differences from the baseline, passed back through the layers.
+    """DeepLIFT with the rescale rule: differences from the baseline, propagated back through the layers.
 
-    The head passes back its plain gradient at the image: softmax and margin, and the log-sum-exp of a network that
-    takes classes together. So it is in the XAI-TRIS runs and in Captum where the softmax is a function; a softmax that
-    is a module Captum rescales in a way of its own, and its maps are others. Those of the logit are the same.
+    The head (softmax, margin, and the log-sum-exp of merged classes) propagates its plain gradient at the image. The
+    XAI-TRIS runs do so, and Captum if the softmax is a function. Captum rescales a softmax module in its own way, which
+    gives other maps. Those of the logit are the same.
 
     Attributes:
         baseline: Value of every pixel of the reference image.
-        max_pool: How max-pooling passes back. ``"difference"``: to the inputs that make the difference, as in the
+        max_pool: Rule of max-pooling. ``"difference"``: to the inputs that cause the difference, as in
             ``DeepExplainer`` of ``shap``; overlapping windows add up, and the map of a logit sums to its difference
-            from the reference image's. ``"gradient"``: to the largest input, as happens in Captum to a pooling right
-            after a ReLU, whose hook then never sees the rule, and so in the XAI-TRIS runs.
+            from that of the reference image. ``"gradient"``: to the largest input. Captum does so for a pooling right
+            after a ReLU, whose hook hides the rule, and therefore in the XAI-TRIS runs.
     """
 
     baseline: float = 0.0
@@ -89,7 +90,7 @@ class DeepLift(Attribution):
         check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepLift")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
             UnsupportedModelError: If the network has an operation without a rule.
@@ -113,11 +114,11 @@ class DeepLift(Attribution):
 class DeepSHAP(Attribution):
     """The mean of DeepLIFT over baselines (Captum's ``DeepLiftShap``).
 
-    With the default, zeros as in the XAI-TRIS runs, the maps are DeepLIFT's.
+    With the default baseline, zeros as in the XAI-TRIS runs, the maps are those of DeepLIFT.
 
     Attributes:
         baselines: ``[B, C, H, W]``; ``None``: zeros.
-        max_pool: As in :class:`DeepLift`.
+        max_pool: See :class:`DeepLift`.
     """
 
     baselines: Tensor | None = field(default=None, repr=False, compare=False)
@@ -128,26 +129,26 @@ class DeepSHAP(Attribution):
         check_choice("max_pool", self.max_pool, get_args(MaxPool), owner="DeepSHAP")
 
     def passes(self, images: Tensor) -> int:
-        """Passes for these images.
+        """Return the number of passes for these images.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            For each baseline a gradient of the image and one of the baseline.
+            For each baseline, a gradient of the image and one of the baseline.
         """
         return len(images) * 2 * GRADIENT * len(prepare_baselines(self.baselines, images))
 
     def cheaper(self) -> str:
-        """What to change.
+        """Return how to reduce the number of passes, for messages.
 
         Returns:
-            In words.
+            The change in words.
         """
         return "fewer baselines"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
             UnsupportedModelError: If the network has an operation without a rule.
@@ -165,18 +166,20 @@ class DeepSHAP(Attribution):
 def _contributions(
     owner: str, model: nn.Module, images: Tensor, baselines: Tensor, targets: Tensor, max_pool: MaxPool
 ) -> Tensor:
-    """Multiplier times difference, ``[N, C, H, W]``, of images and as many baselines."""
-    with watching(model, lambda network: _Differences(network, owner, len(images), max_pool)) as watch:
+    """Compute multiplier times difference, ``[N, C, H, W]``, for images and as many baselines."""
+    with intercept_operations(
+        model, lambda network: _DifferenceInterceptor(network, owner, len(images), max_pool)
+    ) as interceptor:
         leaf = images.detach().clone().requires_grad_()
-        outputs = watch.run(model, torch.cat([leaf, baselines]))
+        outputs = interceptor.run(model, torch.cat([leaf, baselines]))
         (multipliers,) = torch.autograd.grad(outputs.gather(1, targets.repeat(2)[:, None]).sum(), leaf)
     return multipliers * (images - baselines)
 
 
-class _Differences(Watch):
-    """Gives every nonlinear operation the backward pass that its differences ask for.
+class _DifferenceInterceptor(OperationInterceptor):
+    """Replace the backward pass of every nonlinear operation by its rule for differences.
 
-    The first half of each tensor is of the images, the second of their baselines.
+    The first half of each tensor belongs to the images, the second to their baselines.
     """
 
     def __init__(self, network: nn.Module, owner: str, samples: int, max_pool: MaxPool) -> None:
@@ -184,7 +187,7 @@ class _Differences(Watch):
         self.owner, self.rows, self.max_pool = owner, 2 * samples, max_pool
         self.head = ""
 
-    def see(
+    def handle(
         self,
         func: Callable[..., Any],
         called: str,
@@ -192,8 +195,8 @@ class _Differences(Watch):
         kwargs: dict[str, Any],
         carriers: tuple[Tensor, ...],
     ) -> Any:
-        kind = kind_of(called, args, kwargs)
-        rule = self._rule(called, kind, args, kwargs, len(carriers))
+        kind = operation_kind(called, args, kwargs)
+        rule = self._find_rule(called, kind, args, kwargs, len(carriers))
         if self.head and (rule is not None or called in LINEAR):
             raise self._unsupported(f"{called} after the logsumexp of {self.head}")
         if rule is not None:
@@ -206,77 +209,78 @@ class _Differences(Watch):
             self.head = self.where()
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
-        gradient = kind is not None or called in MOVES or _is_linear(called, args, kwargs, len(carriers))
+        gradient = kind is not None or called in REARRANGING or _is_linear(called, args, kwargs, len(carriers))
         if not gradient and any(x.requires_grad for x in tensors_in(result)):
             raise self._unsupported(called)
         return result
 
     def _is_batch(self, x: Tensor) -> bool:
-        """Whether the first half of a tensor is of the images; heads of windows are several for each image."""
+        """Return whether the first half of a tensor belongs to the images; windows have several rows per image."""
         return x.shape[:1] == (self.rows,) or (x.ndim > 3 and len(x) % self.rows == 0)
 
-    def _rule(
-        self, called: str, kind: Kind | None, args: tuple[Any, ...], kwargs: dict[str, Any], carriers: int
-    ) -> _Rule | None:
-        """How the differences pass back through a nonlinear operation; ``None`` for those that keep their gradient."""
+    def _find_rule(
+        self, called: str, kind: OperationKind | None, args: tuple[Any, ...], kwargs: dict[str, Any], carriers: int
+    ) -> _BackwardRule | None:
+        """Return the rule of a nonlinear operation; ``None`` for operations that keep their gradient."""
         if kind == "activation":
-            return _rescaled
+            return _rescale_rule
         pools = "max_pool" in called and "indices" not in called and not kwargs.get("return_indices")
         if pools and self.max_pool == "difference":
-            return _pooled
+            return _max_pool_rule
         if called == "layer_norm":
-            return normalised(*args, **kwargs)
-        if weighs_tokens(called, args, kwargs):
-            return softmaxed
-        return _shared if called in _PRODUCTS and carriers == 2 else None
+            return layer_norm_rule(*args, **kwargs)
+        if is_attention_softmax(called, args, kwargs):
+            return softmax_rule
+        return _product_rule if called in _PRODUCTS and carriers == 2 else None
 
     def _unsupported(self, called: str) -> UnsupportedModelError:
         return UnsupportedModelError(
-            f"{self.owner}: {self.where()} has no rule for {called}. Those that have one: linear and convolutional "
-            "layers, batch and layer normalisation, elementwise activations, max- and average pooling, attention, sums "
+            f"{self.owner}: {self.where()} has no rule for {called}. Supported: linear and convolutional "
+            "layers, batch and layer normalization, elementwise activations, max- and average pooling, attention, sums "
             "and products of branches. integrated_gradients and gradient_shap explain any differentiable network."
         )
 
 
 def _is_linear(called: str, args: tuple[Any, ...], kwargs: dict[str, Any], carriers: int) -> bool:
-    """Whether an operation is linear in what depends on the image."""
+    """Return whether an operation is linear in the tensors that depend on the image."""
     if called == "batch_norm":
         return not kwargs.get("training", args[5] if len(args) > 5 else False)
     return (called in LINEAR or called in _LINEAR_TOO) and carriers == 1
 
 
-def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+def _split_halves(x: Tensor) -> tuple[Tensor, Tensor]:
     first, second = x.chunk(2)
     return first, second
 
 
 def _quotient(numerator: Tensor, difference: Tensor, otherwise: Tensor) -> Tensor:
-    """Numerator by difference, in both halves, and a derivative where there is none."""
+    """Divide numerator by difference in both halves, and use ``otherwise`` where there is no difference."""
     small = difference.abs() < _NO_DIFFERENCE
     quotient = numerator / torch.where(small, 1.0, difference)
     return torch.where(torch.cat([small, small]), otherwise, torch.cat([quotient, quotient]))
 
 
-def _rescaled(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    """The rescale rule: the difference of the outputs by that of the inputs."""
-    (image, baseline), (out, out_baseline) = _halves(x), _halves(operation(x))
+def _rescale_rule(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    """Apply the rescale rule: the difference of the outputs divided by that of the inputs."""
+    (image, baseline), (out, out_baseline) = _split_halves(x), _split_halves(operation(x))
     (derivative,) = operation.pullback(None, torch.ones_like(signal), x)
     return (signal * _quotient(out - out_baseline, image - baseline, derivative),)
 
 
-def _pooled(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    """The difference of the largest values, at the inputs that have them: up to the larger at one, down at the other.
+def _max_pool_rule(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    """Assign the difference of the maxima to the inputs that attain them.
 
-    The pullback puts the numbers back to where they came from, and adds where windows overlap.
+    The input that attains the larger maximum gets the increase, the other one the decrease. The pullback routes the
+    values to these inputs, and adds them up where windows overlap.
     """
-    (image, baseline), (out, out_baseline) = _halves(x), _halves(operation(x))
+    (image, baseline), (out, out_baseline) = _split_halves(x), _split_halves(operation(x))
     largest = torch.maximum(out, out_baseline)
     (back,) = operation.pullback(None, signal * torch.cat([largest - out_baseline, out - largest]), x)
     (derivative,) = operation.pullback(None, signal, x)
-    return (_quotient(torch.stack(_halves(back)).sum(0), image - baseline, derivative),)
+    return (_quotient(torch.stack(_split_halves(back)).sum(0), image - baseline, derivative),)
 
 
-def _shared(operation: Operation, signal: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    """Each by the mean of the other, because a b - a'b' = (a - a') (b + b')/2 + (b - b') (a + a')/2."""
-    means = [torch.cat([(first + second) / 2] * 2) for first, second in (_halves(a), _halves(b))]
+def _product_rule(operation: Operation, signal: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    """Multiply each factor by the mean of the other: a b - a'b' = (a - a') (b + b')/2 + (b - b') (a + a')/2."""
+    means = [torch.cat([(first + second) / 2] * 2) for first, second in (_split_halves(a), _split_halves(b))]
     return operation.pullback(None, signal, *means)

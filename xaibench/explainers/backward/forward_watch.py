@@ -1,4 +1,4 @@
-"""Seeing every operation of a network's forward pass, by a module or by a function, and the layer that asked for it."""
+"""Intercept every operation of a network's forward pass, called by a module or as a function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xaibench.explainers.backward.layer_operations import (
     Operation,
     is_rectifier,
     is_smooth_rectifier,
-    kind_of,
+    operation_kind,
     out_of_place,
     tensors_in,
 )
@@ -23,12 +23,12 @@ from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import UnsupportedModelError
 
 
-class Watch(TorchFunctionMode):
-    """Hands every operation on what depends on the image to :meth:`see`, which returns its result.
+class OperationInterceptor(TorchFunctionMode):
+    """Pass every operation on tensors that depend on the image to :meth:`handle`, which returns the result.
 
-    To be made by :func:`watching`, which takes the hooks away again and freezes the parameters, so that what requires a
-    gradient depends on the image. Fused attention comes as matrix products and a softmax. What is called outside of the
-    network, such as the head that chooses the explained output, runs as it is.
+    Create it with :func:`intercept_operations`, which removes the hooks afterwards and freezes the parameters, so that
+    only tensors that depend on the image require a gradient. Fused attention is split into matrix products and a
+    softmax. Operations outside the network, such as the head that computes the explained output, are not intercepted.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -40,7 +40,7 @@ class Watch(TorchFunctionMode):
             module.register_forward_pre_hook(self._enter(name))
             module.register_forward_hook(self._leave)
 
-    def see(
+    def handle(
         self,
         func: Callable[..., Any],
         called: str,
@@ -48,21 +48,24 @@ class Watch(TorchFunctionMode):
         kwargs: dict[str, Any],
         carriers: tuple[Tensor, ...],
     ) -> Any:
-        """The result of ``func(*args, **kwargs)``, known as ``called``; carriers are the tensors that depend on it."""
+        """Return the result of ``func(*args, **kwargs)``.
+
+        ``called`` is the name of the function, ``carriers`` are the arguments that depend on the image.
+        """
         raise NotImplementedError
 
     def run(self, model: nn.Module, images: Tensor) -> Tensor:
-        """The outputs ``[N, K]`` of images that require a gradient.
+        """Return the outputs ``[N, K]`` of images that require a gradient.
 
         Raises:
-            UnsupportedModelError: If the network hides what it does.
+            UnsupportedModelError: If the operations of the network cannot be observed.
         """
         with self:
             outputs: Tensor = model(images)
         if not self.seen:
             raise UnsupportedModelError(
-                f"{type(self.network).__name__}: no operation on the images can be seen. A compiled, scripted or "
-                "traced network hides its layers: give the one it was made from."
+                f"{type(self.network).__name__}: no operation on the images can be observed. A compiled, scripted "
+                "or traced network hides its layers: pass the network it was made from."
             )
         return outputs
 
@@ -74,8 +77,8 @@ class Watch(TorchFunctionMode):
         kwargs: dict[str, Any],
         kind: Any = None,
     ) -> Operation | None:
-        """The call as an operation on the tensors that depend on the image; ``None`` where its kind is not known."""
-        kind = kind or kind_of(called, args, kwargs)
+        """Return the call as an operation on the tensors that depend on the image; ``None`` if its kind is unknown."""
+        kind = kind or operation_kind(called, args, kwargs)
         if kind is None:
             return None
         function, rectifies = out_of_place(func, args, kwargs), is_rectifier(called, args, kwargs)
@@ -83,13 +86,13 @@ class Watch(TorchFunctionMode):
         return Operation(kind, self.name(called), function, called, self.where(), rectifies=rectifies, smooth=smooth)
 
     def name(self, called: str) -> str:
-        """The layer that runs, with the name of the function unless it is a linear layer itself."""
+        """Return the name of the current layer, with the name of the function unless it is a linear layer."""
         name, module = self.running[-1]
         own = isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.BatchNorm2d)
         return name if own and name else f"{name}.{called}".lstrip(".")
 
     def where(self) -> str:
-        """The layer that runs, for messages."""
+        """Describe the current layer, for messages."""
         name, module = self.running[-1]
         return f"layer {name!r} ({type(module).__name__})" if name else type(module).__name__
 
@@ -111,14 +114,14 @@ class Watch(TorchFunctionMode):
         if plain is not None:
             with self:
                 return plain(*args, **kwargs)
-        return self.see(func, getattr(func, "__name__", str(func)), args, kwargs, carriers)
+        return self.handle(func, getattr(func, "__name__", str(func)), args, kwargs, carriers)
 
 
-_W = TypeVar("_W", bound=Watch)
+_W = TypeVar("_W", bound=OperationInterceptor)
 
 
 @contextmanager
-def watching(model: nn.Module, make: Callable[[nn.Module], _W]) -> Iterator[_W]:
-    """The watch that ``make`` makes of the network; what it returned is to be differentiated before the end of this."""
+def intercept_operations(model: nn.Module, make: Callable[[nn.Module], _W]) -> Iterator[_W]:
+    """Yield the interceptor that ``make`` creates; differentiate its outputs inside the block."""
     with unharmed(network_of(model)) as network:
         yield make(network)

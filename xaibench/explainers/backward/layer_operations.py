@@ -1,4 +1,4 @@
-"""What the walk over a network's layers (:mod:`.layer_walk`) knows of each operation."""
+"""Classification of the operations that the backward rules treat."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: Functions by the name under which torch reports a call, of a module or not.
+#: Functions, by the name under which torch reports a call from a module or elsewhere.
 LINEAR = _names("linear conv1d conv2d conv3d")
-#: Those that only move or select numbers, or do nothing in evaluation mode: their gradient is all there is to say.
-MOVES = _names("""
+#: Functions that only rearrange or select values, or do nothing in evaluation mode. They keep their gradient.
+REARRANGING = _names("""
     flatten unflatten reshape reshape_as view view_as permute transpose movedim moveaxis swapaxes swapdims t __getitem__
     expand expand_as squeeze squeeze_ unsqueeze unsqueeze_ contiguous clone alias narrow select index_select gather
     chunk split tensor_split unbind cat concat concatenate stack hstack vstack flip roll
@@ -34,12 +34,12 @@ _ACTIVATIONS = _names("""
     threshold threshold_ hardshrink softshrink tanhshrink
 """)
 #: Activations in which each output depends on several inputs.
-NORMALISING = _names("softmax log_softmax softmin glu")
-#: x times a gate from 0 to 1 that opens with x: smooth relatives of ReLU.
+NORMALIZING = _names("softmax log_softmax softmin glu")
+#: x times a gate from 0 to 1 that increases with x: smooth variants of ReLU.
 _SMOOTH = _names("gelu silu mish hardswish")
-# max(x, 0), cut off above or not: those of which a neuron is either active, and linear, or not.
+# max(x, 0), possibly with an upper bound: a neuron is either inactive or linear.
 _RECTIFIERS = _names("relu relu_ relu6")
-# Weighted sums whose weights are all positive.
+# Weighted sums with positive weights.
 _AVERAGES = _names("""
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum
 """)
@@ -50,29 +50,29 @@ _AFFINE = _ADDITIONS | _names("""
     div div_ true_divide __truediv__ __itruediv__ neg __neg__
 """)
 
-Kind: TypeAlias = Literal["linear", "sum", "activation", "affine", "group"]
+OperationKind: TypeAlias = Literal["linear", "sum", "activation", "affine", "group"]
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One operation of the forward pass that a treatment decides on.
+    """One operation of the forward pass that a backward rule treats.
 
     Attributes:
-        kind: ``"linear"``: a linear layer or convolution, linear in its weight too. ``"sum"``: a weighted sum whose
-            weights are positive (average pooling, the addition of branches). ``"activation"``: elementwise, nonlinear.
-            ``"affine"``: elementwise, with constants. ``"group"``: the log-sum-exp of logits (classes taken together).
-        name: Of the layer, as in ``model.named_modules()``; ``"#2"`` is appended to the second call of the same layer.
+        kind: ``"linear"``: a linear layer or convolution. ``"sum"``: a weighted sum with positive weights (average
+            pooling, the addition of branches). ``"activation"``: elementwise and nonlinear. ``"affine"``: elementwise,
+            with constants. ``"group"``: the log-sum-exp of logits (merged classes).
+        name: The name of the layer in ``model.named_modules()``; ``"#2"`` is appended for its second call.
         function: ``function(*inputs, weight)``, without bias; ``weight`` is ``None`` unless the kind is ``"linear"``.
         called: Name of the function that the network called.
-        where: The layer, for messages.
-        weight: ``[out, in, ...]``, a batch normalisation that follows folded in.
+        where: Description of the layer, for messages.
+        weight: ``[out, in, ...]``, including a batch normalization that follows.
         bias: Broadcasts with the output.
-        is_input: True for the first linear operation to run: the one that sees the image.
-        rectifies: True for ReLU, ReLU6 and their like: max(x, 0), cut off above or not.
-        smooth: True for GELU, SiLU, Mish and Hardswish: x times a gate that opens with x.
+        is_input: Whether it is the first linear operation, whose input is the image.
+        rectifies: Whether it is ReLU, ReLU6 or similar: max(x, 0), possibly with an upper bound.
+        smooth: Whether it is GELU, SiLU, Mish or Hardswish: x times a gate that increases with x.
     """
 
-    kind: Kind
+    kind: OperationKind
     name: str
     function: Callable[..., Tensor]
     called: str
@@ -84,19 +84,19 @@ class Operation:
     smooth: bool = False
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """The output of the forward pass."""
+        """Return the output of the forward pass."""
         output: Tensor = self.function(*inputs, self.weight)
         return output if self.bias is None else output + self.bias
 
     def pullback(self, weight: Tensor | None, signal: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """What ``signal`` at the output gives at the inputs, by the transpose of the operation with that weight."""
+        """Apply the transpose of the operation with that weight to ``signal``; returns one tensor per input."""
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_() for x in inputs]
             return torch.autograd.grad(self.function(*leaves, weight), leaves, signal)
 
 
-def kind_of(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kind | None:
-    """What kind of operation a call is; ``None`` for an unknown one."""
+def operation_kind(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OperationKind | None:
+    """Return the kind of operation of a call; ``None`` if it is unknown."""
     if called in _ACTIVATIONS:
         return "activation"
     if called in _AVERAGES:
@@ -110,29 +110,29 @@ def kind_of(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kind 
 
 
 def is_rectifier(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call is max(x, 0), cut off above or not; ``nn.ReLU6`` calls ``hardtanh`` from 0 to 6."""
+    """Return whether a call is max(x, 0), possibly with an upper bound; ``nn.ReLU6`` calls ``hardtanh`` from 0 to 6."""
     if called.rstrip("_") == "hardtanh":
         return bool(kwargs.get("min_val", args[1] if len(args) > 1 else -1.0) == 0)
     return called in _RECTIFIERS
 
 
 def is_smooth_rectifier(called: str) -> bool:
-    """Whether a call is x times a gate that opens with x."""
+    """Return whether a call is x times a gate that increases with x."""
     return called in _SMOOTH
 
 
-def weighs_tokens(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call is the softmax of an attention: over the last axis, of scores for each image (and head, token)."""
+def is_attention_softmax(called: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a call is the softmax of an attention: over the last axis, with three or more dimensions."""
     if called != "softmax" or not args:
         return False
     return args[0].ndim >= 3 and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, args[0].ndim - 1)
 
 
 def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Tensor]:
-    """The call as a function of the tensors that require a gradient, in order, which it leaves as they are."""
+    """Return the call as a function of the tensors that require a gradient, in order, without modifying them."""
 
     def function(*inputs: Tensor | None) -> Tensor:
-        fresh = (x.clone() for x in inputs if x is not None)  # the last, the weight, is None
+        fresh = (x.clone() for x in inputs if x is not None)  # the weight, which is the last, is None
 
         def fill(x: Any) -> Any:
             return next(fresh) if isinstance(x, Tensor) and x.requires_grad else x
@@ -144,7 +144,7 @@ def out_of_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
+    """Yield the tensors in nested tuples, lists and dicts."""
     if isinstance(values, Tensor):
         yield values
     elif isinstance(values, tuple | list):

@@ -1,1 +1,1 @@
-"""Explainers that weigh feature maps: the CAM family."""
+"""The CAM family: explainers that weight feature maps."""

@@ -1,4 +1,4 @@
-"""Ablation-CAM: each feature map weighted by what the output loses without it."""
+"""Ablation-CAM: feature maps weighted by the decrease of the output without them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.feature_maps.one_layer import EveryMap, weighted_sum
-from xaibench.explainers.shared.captured_maps import Layer, captured, without_map
+from xaibench.explainers.feature_maps.one_layer import PerFeatureMapCAM, weighted_sum
+from xaibench.explainers.shared.captured_maps import Layer, captured, zero_feature_map
 from xaibench.explainers.shared.interface import blocks, target_output
 from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
 
@@ -24,16 +24,16 @@ from xaibench.explainers.shared.layer_activations import fastest_layout, forward
     )
 )
 @dataclass(frozen=True, kw_only=True)
-class AblationCAM(EveryMap):
-    """ReLU of the sum over k of w_k A_k, with w_k = y - y_k what the output loses where A_k is set to zero.
+class AblationCAM(PerFeatureMapCAM):
+    """ReLU of the sum over k of w_k A_k, with w_k = y - y_k the decrease of the output if A_k is set to zero.
 
-    In a transformer a feature is set to zero in the patches, not in class and register tokens. One forward pass row for
-    each k, and one for the image.
+    In a transformer, a feature is set to zero in the patches, not in class and register tokens. It takes one forward
+    row per k, and one for the image.
 
-    Departures: the paper divides the loss by y, one factor a sample, which is left out: where the output is negative it
-    would turn the map around, and show what speaks against the class. The ``grad-cam`` package divides, and otherwise
-    agrees where the smallest activation is zero, as after a ReLU (tested); elsewhere it puts a number far below the
-    smallest one in place of the paper's zero.
+    Departures: the paper divides the decrease by y, one factor per sample. This is omitted, since a negative output
+    would invert the map and show evidence against the class. The ``grad-cam`` package divides, and otherwise agrees if
+    the smallest activation is zero, as after a ReLU (tested); in other cases it uses a value far below the smallest
+    activation instead of the paper's zero.
     """
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class AblationCAM(EveryMap):
             some, maps = images[samples], torch.arange(channels.start, channels.stop, device=images.device)
             rows = some.repeat_interleave(len(maps), 0).contiguous(memory_format=layout)
             numbers = torch.arange(len(rows), device=images.device)
-            with captured(layer, without_map(layer, last, numbers, maps.repeat(len(some)))):
+            with captured(layer, zero_feature_map(layer, last, numbers, maps.repeat(len(some)))):
                 found = target_output(model, rows, targets[samples].repeat_interleave(len(maps)))
             ablated[samples, channels] = found.reshape(len(some), -1)
         return weighted_sum(whole[:, None] - ablated, features).relu()

@@ -1,4 +1,4 @@
-"""Finer-CAM: Grad-CAM of what tells a class from those most like it."""
+"""Finer-CAM: Grad-CAM of the difference between a class and the most similar classes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from xaibench.explainers.shared.interface import UnsupportedModelError
 )
 @dataclass(frozen=True, kw_only=True)
 class FinerCAM(FeatureMaps):
-    """Grad-CAM of y - gamma times the mean output of the classes most like the target: what tells it from them.
+    """Grad-CAM of y - gamma times the mean output of the most similar classes: what distinguishes the target from them.
 
-    Those are the classes whose outputs lie closest to the target's; of two classes, the other one.
+    The most similar classes are those whose outputs are closest to that of the target; of two classes, the other one.
 
-    Departure: the released code weighs the classes by their probabilities as well, which the paper does not; torch-cam
-    does as here (tested).
+    Departure: the released code also weights the classes by their probabilities, which the paper does not; torch-cam
+    agrees with this implementation (tested).
 
     Attributes:
-        gamma: How strongly the others count; 0 is Grad-CAM, 0.6 the paper's.
-        n_references: How many other classes, at most; 3 in the paper.
+        gamma: Weight of the other classes; 0 is Grad-CAM, the paper uses 0.6.
+        n_references: Maximum number of other classes; 3 in the paper.
     """
 
     gamma: float = 0.6
@@ -48,13 +48,13 @@ class FinerCAM(FeatureMaps):
             raise ValueError(f"FinerCAM(gamma={self.gamma!r}): expected a number of at least 0.")
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
-        compared = _Compared(model, targets, self.gamma, self.n_references)
+        compared = _ClassDifference(model, targets, self.gamma, self.n_references)
         features, gradients = activations_and_gradients("FinerCAM", compared, layer, images, torch.zeros_like(targets))
         return weighted_sum(gradients.mean((2, 3)), features).relu()
 
 
-class _Compared(nn.Module):
-    """Of each image one output ``[N, 1]``: the target's, less those of the classes most like it."""
+class _ClassDifference(nn.Module):
+    """Return one output per image ``[N, 1]``: that of the target minus the mean of similar classes, times gamma."""
 
     def __init__(self, model: nn.Module, targets: Tensor, gamma: float, n_references: int) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ class _Compared(nn.Module):
         outputs: Tensor = self.model(images)
         if outputs.shape[1] < 2:
             raise UnsupportedModelError(
-                f"FinerCAM: the model has {outputs.shape[1]} output, expected two classes or more, of which it shows "
-                "the difference. gradcam explains the output by itself."
+                f"FinerCAM: the model has {outputs.shape[1]} output, expected two or more classes, whose "
+                "difference it explains. gradcam explains a single output."
             )
         own = outputs.gather(1, self.targets)
         apart = (outputs - own).detach().abs().scatter(1, self.targets, torch.inf)

@@ -23,11 +23,11 @@ from xaibench.explainers.shared.captured_maps import Layer, activations_and_grad
 )
 @dataclass(frozen=True, kw_only=True)
 class HiResCAM(FeatureMaps):
-    """Sum over k of g_k A_k, position by position: Grad-CAM without the mean of the gradient over the positions.
+    """Sum over k of g_k A_k, position by position: Grad-CAM without averaging the gradient over the positions.
 
-    Where one linear layer follows the feature maps, pooled or flattened, the map before it is resized sums to the logit
-    minus the bias. Signed: the definition has no ReLU (the ``grad-cam`` package cuts the map at zero, and
-    agrees above it). LayerCAM takes only the positive gradients.
+    If one linear layer follows the feature maps, pooled or flattened, the map before resizing sums to the logit minus
+    the bias. Signed, since the definition has no ReLU (the ``grad-cam`` package clips the map at zero, and agrees above
+    it). LayerCAM uses the positive gradients only.
     """
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:

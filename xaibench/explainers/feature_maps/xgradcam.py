@@ -1,4 +1,4 @@
-"""XGrad-CAM: Grad-CAM with gradients averaged where the feature map is active."""
+"""XGrad-CAM: Grad-CAM with gradients weighted by the activations."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from xaibench.explainers.shared.captured_maps import Layer, activations_and_grad
 )
 @dataclass(frozen=True, kw_only=True)
 class XGradCAM(FeatureMaps):
-    """ReLU of the sum over k of w_k A_k, with w_k the mean of g_k, each position weighted by A_k.
+    """ReLU of the sum over k of w_k A_k, with w_k the mean of g_k weighted by A_k over the positions.
 
-    w_k = sum over the positions of g_k A_k / sum over the positions of A_k. A feature map that sums to
-    zero has no weight. (The ``grad-cam`` package and torch-cam add a small number to the denominator instead.)
+    w_k = sum over the positions of g_k A_k / sum over the positions of A_k. A feature map that sums to zero has no
+    weight (the ``grad-cam`` package and torch-cam add a small number to the denominator instead).
     """
 
     def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:

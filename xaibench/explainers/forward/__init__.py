@@ -1,1 +1,1 @@
-"""Explainers that only ask for the outputs of changed images."""
+"""Explainers that only evaluate the network on perturbed images."""

@@ -1,4 +1,4 @@
-"""What Sobol' indices and HSIC share: cells of a grid that are faded out together, as a design of points says."""
+"""Base class of Sobol' and HSIC attribution: masks on a coarse grid, given by a quasi-random design."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.explainers.shared.interface import blocks, target_output
-from xaibench.explainers.shared.layer_activations import Resize, fastest_layout, forward_rows, resized
+from xaibench.explainers.shared.layer_activations import Resize, fastest_layout, forward_rows, resize_maps
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridDesign:
-    """The image is cut into cells, and each cell's share of it that is left is a coordinate of a point in [0, 1]^F.
+    """Base class of explainers that fade out cells of a grid; each coordinate of a point in [0, 1]^F scales one cell.
 
     Attributes:
-        s: Cells along each side of the image, and no more than it has pixels there.
-        baseline: What a cell fades to.
-        resize: How the map of the cells becomes as large as the image: ``"bilinear"`` (without aligned corners) or
-            ``"nearest"``, each cell in one value.
-        seed: Of the points, a scrambled Sobol' sequence; they are the same for all images.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        grid_size: Cells along each side of the image, at most its number of pixels.
+        baseline: The value that a cell fades to.
+        resize: Interpolation of the map of cells to the size of the image: ``"bilinear"`` (without aligned corners) or
+            ``"nearest"``, one value per cell.
+        seed: Seed of the points, a scrambled Sobol' sequence; they are the same for all images.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images.
     """
 
-    s: int = 8
+    grid_size: int = 8
     baseline: float = 0.0
     resize: Resize = "bilinear"
     seed: int = 0
@@ -34,27 +34,27 @@ class GridDesign:
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        check_count("s", self.s, owner=owner)
+        check_count("grid_size", self.grid_size, owner=owner)
         check_choice("resize", self.resize, get_args(Resize), owner=owner)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size, owner=owner)
 
     def cells(self, images: Tensor) -> tuple[int, int]:
-        """Rows and columns of the grid.
+        """Return rows and columns of the grid.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            As ``s`` says, or the image's pixels where those are fewer.
+            ``grid_size``, or the number of pixels if that is smaller.
         """
-        return min(self.s, images.shape[-2]), min(self.s, images.shape[-1])
+        return min(self.grid_size, images.shape[-2]), min(self.grid_size, images.shape[-1])
 
     def points(self, n: int, dimensions: int) -> Tensor:
-        """The first points of the sequence.
+        """Return the first points of the sequence.
 
         Args:
-            n: How many.
+            n: Number of points.
             dimensions: F.
 
         Returns:
@@ -65,13 +65,13 @@ class GridDesign:
         return found
 
     def outputs(self, model: nn.Module, images: Tensor, targets: Tensor, points: Tensor) -> Tensor:
-        """The target's output for every image at every point.
+        """Compute the target output for every image at every point.
 
         Args:
-            model: As of :class:`~xaibench.explainers.Explainer`.
+            model: See :class:`~xaibench.explainers.Explainer`.
             images: ``[N, C, H, W]``.
             targets: ``[N]``.
-            points: ``[M, F]``, of which 1 leaves a cell as it is.
+            points: ``[M, F]``; 1 leaves a cell unchanged.
 
         Returns:
             ``[N, M]`` float64.
@@ -79,22 +79,22 @@ class GridDesign:
         found = torch.empty(len(images), len(points), dtype=torch.float64, device=images.device)
         size, layout = (images.shape[-2], images.shape[-1]), fastest_layout(model, images)
         for samples, steps in blocks(len(images), len(points), forward_rows(images, self.batch_size)):
-            masks = resized(points[steps].to(images).reshape(-1, *self.cells(images)), size, "nearest")[:, None]
+            masks = resize_maps(points[steps].to(images).reshape(-1, *self.cells(images)), size, "nearest")[:, None]
             some = images[samples, None]
             rows = (self.baseline + masks * (some - self.baseline)).flatten(0, 1).contiguous(memory_format=layout)
             classes = targets[samples].repeat_interleave(len(masks))
             found[samples, steps] = target_output(model, rows, classes).double().reshape(len(some), -1)
         return found
 
-    def enlarged(self, values: Tensor, images: Tensor) -> Tensor:
-        """Maps ``[N, H, W]`` of the cells' values.
+    def enlarge(self, values: Tensor, images: Tensor) -> Tensor:
+        """Resize the values of the cells to maps ``[N, H, W]``.
 
         Args:
             values: ``[N, F]``.
             images: ``[N, C, H, W]``.
 
         Returns:
-            In the precision of the images.
+            Maps in the precision of the images.
         """
         maps = values.to(images).reshape(-1, *self.cells(images))
-        return resized(maps, (images.shape[-2], images.shape[-1]), self.resize)
+        return resize_maps(maps, (images.shape[-2], images.shape[-1]), self.resize)

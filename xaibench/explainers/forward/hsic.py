@@ -1,4 +1,4 @@
-"""HSIC attribution: how much the output depends on whether a cell of the image is there."""
+"""HSIC attribution: the dependence between the output and the presence of a cell of the image."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.forward.grid_designs import GridDesign
 from xaibench.explainers.shared.counted_passes import Repeating
 
-#: Of the kernel of the outputs, how many numbers are held at a time.
-_NUMBERS = 2**22
+#: Number of entries of the output kernel that are held at a time.
+_MAX_NUMBERS = 2**22
 
 
 @described(
@@ -29,18 +29,18 @@ _NUMBERS = 2**22
 )
 @dataclass(frozen=True, kw_only=True)
 class HSIC(Repeating, GridDesign):
-    """The Hilbert-Schmidt independence criterion of each cell's being there and the output, over random masks.
+    """The Hilbert-Schmidt independence criterion between the presence of a cell and the output, over random masks.
 
-    Half of the cells are there in each mask. The biased estimate, the trace of K H L H over n², with the kernel
-    K = 1/2 - (m - m')² of a cell's masks, and of the outputs L = exp(-(y - y')² / 2 w²), w their median. Never
-    negative, and 0 for a cell on which the output does not depend, but for the error of the estimate.
+    Each mask keeps half of the cells. The biased estimate is the trace of K H L H divided by n², with the kernel K =
+    1/2 - (m - m')² of a cell's masks and the kernel L = exp(-(y - y')² / 2 w²) of the outputs, w their median. It is
+    never negative, and 0 up to the estimation error for a cell that the output does not depend on.
 
-    Departures: the authors' Xplique divides by n, and enlarges by cubic interpolation; its points are not scrambled,
-    and the paper draws them by Latin hypercubes. With the same masks the values are those of Xplique 2.0.2, which
-    computes them in float32, to 10⁻⁶ of the largest.
+    Departures: the authors' package Xplique divides by n and enlarges by cubic interpolation; its points are not
+    scrambled. The paper draws them as Latin hypercubes. With the same masks, the values agree with Xplique
+    2.0.2, which uses float32, to 10⁻⁶ of the largest.
 
     Attributes:
-        n_samples: Masks n; 500 in Xplique.
+        n_samples: Number of masks n; 500 in Xplique.
     """
 
     counted: ClassVar[str] = "n_samples"
@@ -52,21 +52,21 @@ class HSIC(Repeating, GridDesign):
         check_count("n_samples", self.n_samples, owner="HSIC")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         masks = self.points(self.n_samples, math.prod(self.cells(images))).round().to(images.device)
         found = self.outputs(model, images, targets, masks)
         values = torch.stack([_dependence(masks, outputs) for outputs in found])
-        return self.enlarged(values, images)
+        return self.enlarge(values, images)
 
 
 def _dependence(masks: Tensor, outputs: Tensor) -> Tensor:
-    """The criterion ``[F]`` of each column of the masks ``[n, F]`` and the outputs ``[n]``."""
-    # Of a median of zero no width is left: outputs are then alike or not.
+    """Compute the criterion ``[F]`` between each column of the masks ``[n, F]`` and the outputs ``[n]``."""
+    # A median of zero leaves no width: outputs then count as equal or different.
     width = outputs.quantile(0.5).abs().clamp(min=torch.finfo(outputs.dtype).tiny ** 0.5)
-    # Of (m - m')² = m + m' - 2 m m' only the product is left, since rows and columns of the centred kernel sum to zero;
-    # and the masks are centred in its place, so that it need not be held: of ten thousand masks it has 10⁸ numbers.
+    # In (m - m')² = m + m' - 2 m m' only the product matters, since rows and columns of the centered kernel sum to
+    # zero. The masks are centered instead of the kernel, which would have 10⁸ entries for ten thousand masks.
     centred, total = masks - masks.mean(0), torch.zeros_like(masks[0])
-    for some in Rows(max(1, _NUMBERS // len(outputs))).parts(len(outputs)):
+    for some in Rows(max(1, _MAX_NUMBERS // len(outputs))).parts(len(outputs)):
         kernel = torch.exp(-(((outputs[some, None] - outputs) / width).square() / 2))
         total += (centred[some] * (kernel @ centred)).sum(0)
     return 2 * total.clamp(min=0) / len(masks) ** 2

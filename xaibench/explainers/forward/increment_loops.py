@@ -1,7 +1,7 @@
-"""The inner loops of :mod:`.incremental_passes`: what changes in a network's stages when few values of an image do.
+"""Compiled inner loops of :mod:`.incremental_passes`: update the stages of a network after a few image values changed.
 
-The numbers of a stage are *sums* (what its convolution returns) and *units* (these after ReLU and max-pooling, which
-the next stage takes), both channels last, one stage behind the other. The units begin with the image.
+A stage stores *sums* (the output of its convolution) and *units* (the sums after ReLU and max-pooling, the input of the
+next stage). Both are channels last, with all stages one after another. The units begin with the image.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from xaibench.core.compiled_loops import MINIMA, SUMS, kernel, part
+from xaibench.explainers.forward.stage_tables import FloatArray, IntArray
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-#: What the columns of ``stages`` are; see :class:`xaibench.explainers.forward.stage_tables.Tables`.
+#: Columns of ``stages``; see :class:`xaibench.explainers.forward.stage_tables.StageTables`.
 IN, OUT, STRIDE, RUN, RUNS, REACH, REACHED, WINDOW, PIXELS, RELU, SUM, UNIT, NEXT, WINDOWS = range(14)
 
 
 @partial(part, freedom=MINIMA | SUMS, inline=True)
-def _add(sums: Floats, first: int, length: int, weights: Floats, at: Ints, by: Floats, count: int) -> None:
-    """Add ``by[i]`` times the ``length`` weights from ``at[i]`` on, for each of the first ``count`` i."""
-    # Nothing is negative; said here, it spares the compiler Python's way of counting from the end.
+def _add_weighted_runs(
+    sums: FloatArray, first: int, length: int, weights: FloatArray, at: IntArray, by: FloatArray, count: int
+) -> None:
+    """Add ``by[i]`` times the ``length`` weights starting at ``at[i]``, for each i below ``count``."""
+    # Indices are never negative. These checks let the compiler skip Python's negative indexing.
     if first < 0:
         return
     i = 0
@@ -47,13 +46,14 @@ def _add(sums: Floats, first: int, length: int, weights: Floats, at: Ints, by: F
 
 
 @partial(part, freedom=MINIMA | SUMS, inline=True)
-def _scatter(
-    stages: Ints, i: int, runs: Ints, reach: Ints, weights: Floats, sums: Floats, change: Floats, changed: Ints,
-    count: int, touched: Ints, stamps: Ints, now: int, offset: Ints, at: Ints, by: Floats,
+def _scatter_changes(
+    stages: IntArray, i: int, runs: IntArray, reach: IntArray, weights: FloatArray, sums: FloatArray,
+    change: FloatArray, changed: IntArray, count: int, touched: IntArray, stamps: IntArray, now: int,
+    offset: IntArray, at: IntArray, by: FloatArray,
 ) -> int:  # fmt: skip
-    """Add to the sums of stage i what changed in the ``count`` positions ``changed``.
+    """Add the changes at the ``count`` positions ``changed`` to the sums of stage i.
 
-    Returns how many windows that ``touched``. ``change`` is zero again afterwards.
+    Returns the number of pooling windows that are affected, listed in ``touched``. Resets ``change`` to zero.
     """
     width, stride, seen, found = stages[i, IN], stages[i, STRIDE], stages[i, WINDOWS], 0
     for c in range(count):
@@ -68,7 +68,7 @@ def _scatter(
         for r in range(start, start + stages[i, RUNS]):
             for k in range(m):
                 at[k] = runs[r, 1] + offset[k]
-            _add(sums, runs[r, 0], runs[r, 2], weights, at, by, m)
+            _add_weighted_runs(sums, runs[r, 0], runs[r, 2], weights, at, by, m)
         start = stages[i, REACH] + p * stages[i, REACHED]
         for k in range(start, start + stages[i, REACHED]):
             q = reach[k]
@@ -80,11 +80,14 @@ def _scatter(
 
 
 @partial(part, freedom=MINIMA | SUMS, inline=True)
-def _gate(
-    stages: Ints, i: int, windows: Ints, sums: Floats, units: Floats, change: Floats, touched: Ints, count: int,
-    changed: Ints,
+def _update_windows(
+    stages: IntArray, i: int, windows: IntArray, sums: FloatArray, units: FloatArray, change: FloatArray,
+    touched: IntArray, count: int, changed: IntArray,
 ) -> int:  # fmt: skip
-    """ReLU and max-pooling in the windows of stage i that were touched; returns in how many a unit ``changed``."""
+    """Apply ReLU and max-pooling in the affected windows of stage i.
+
+    Returns the number of windows in which a unit changed, listed in ``changed``.
+    """
     width, pixels, found = stages[i, OUT], stages[i, PIXELS], 0
     least = 0.0 if stages[i, RELU] else -np.inf
     for c in range(count):
@@ -112,10 +115,10 @@ def _gate(
 
 @partial(part, freedom=MINIMA | SUMS, inline=True)
 def _restore(
-    stages: Ints, i: int, windows: Ints, sums: Floats, units: Floats, base: Floats, base_units: Floats, b: int,
-    touched: Ints, count: int,
+    stages: IntArray, i: int, windows: IntArray, sums: FloatArray, units: FloatArray, base: FloatArray,
+    base_units: FloatArray, b: int, touched: IntArray, count: int,
 ) -> None:  # fmt: skip
-    """Put back the sums and units of the windows of stage i that were touched."""
+    """Restore the sums and units of the affected windows of stage i."""
     width, pixels = stages[i, OUT], stages[i, PIXELS]
     for c in range(count):
         q = touched[i, c]
@@ -130,26 +133,27 @@ def _restore(
 
 
 @partial(kernel, freedom=MINIMA | SUMS)
-def walk(
-    stages: Ints, runs: Ints, reach: Ints, windows: Ints, weights: Floats, base: Floats, base_units: Floats,
-    order: Ints, which: Ints, ends: Ints, to: Floats, carry: bool, out: Floats,
+def run_walks(
+    stages: IntArray, runs: IntArray, reach: IntArray, windows: IntArray, weights: FloatArray, base: FloatArray,
+    base_units: FloatArray, order: IntArray, which: IntArray, ends: IntArray, to: FloatArray, carry: bool,
+    out: FloatArray,
 ) -> None:  # fmt: skip
-    """Fill ``out [W, S, K]`` with the last units, after each of the S steps of W walks.
+    """Fill ``out [W, S, K]`` with the last units after each of the S steps of W walks.
 
     Args:
-        stages: ``[L, 14]``, as the constants above say.
-        runs: ``[., 3]``: the first sum, the first weight and the length of a run of weights.
-        reach: Windows that a position reaches; -1 fills up.
-        windows: Positions in a pooling window.
-        weights: All of them.
-        base: ``[B, .]``, the sums before the first step; B is W, or 1: all walks begin at the same image.
-        base_units: ``[B, .]``, the units then.
-        order: ``[W]``, the row of ``which`` and ``ends`` that a walk takes.
-        which: ``[P, T]``, values of the image, channels last.
+        stages: ``[L, 14]``, with the columns named above.
+        runs: ``[., 3]``: the first sum, the first weight and the length of a run of consecutive weights.
+        reach: The windows that a position affects, padded with -1.
+        windows: The positions in each pooling window.
+        weights: The weights of all stages.
+        base: ``[B, .]``, the sums before the first step; B is W, or 1 if all walks begin at the same image.
+        base_units: ``[B, .]``, the units before the first step.
+        order: ``[W]``, the row of ``which`` and ``ends`` that each walk uses.
+        which: ``[P, T]``, indices of image values, channels last.
         ends: ``[P, S + 1]``: step s sets the values ``which[ends[s] : ends[s + 1]]``.
-        to: ``[W, T]``, to what they are set.
-        carry: Whether a step begins where the one before ended; else at the base.
-        out: Where the result goes.
+        to: ``[W, T]``, the new values.
+        carry: Whether a step begins at the end of the previous one; otherwise at the base.
+        out: The result.
     """
     layers, width, last, classes = len(stages), stages[0, IN], stages[len(stages) - 1, NEXT], out.shape[2]
     most = max(base.shape[1], base_units.shape[1])
@@ -177,11 +181,11 @@ def walk(
                     changed[count] = p
                     count += 1
             for i in range(layers):
-                counts[i] = _scatter(
+                counts[i] = _scatter_changes(
                     stages, i, runs, reach, weights, sums, change, changed, count, touched, stamps, now,
                     offset, at, by,
                 )  # fmt: skip
-                count = _gate(stages, i, windows, sums, units, change, touched, counts[i], changed)
+                count = _update_windows(stages, i, windows, sums, units, change, touched, counts[i], changed)
             for k in range(classes):
                 out[w, s, k] = units[last + k]
                 change[last + k] = 0.0

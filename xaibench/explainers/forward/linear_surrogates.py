@@ -1,7 +1,7 @@
-"""Explainers that fit a linear model to the outputs of random coalitions of features: LIME and Kernel SHAP.
+"""LIME and Kernel SHAP: a linear model fitted to the outputs for random coalitions of features.
 
-Sampling distributions, kernels and regressions are Captum's (tested against it), whose implementations take one
-perturbation, or one image, at a time; see :mod:`xaibench.explainers.forward.pixel_perturbation`.
+Sampling distributions, kernels and regressions agree with Captum (tested), which evaluates one
+perturbation or one image at a time; see :mod:`xaibench.explainers.forward.pixel_perturbation`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from xaibench.explainers.shared.pixel_features import FeatureMask, Features
 
 @dataclass(frozen=True, kw_only=True)
 class _Surrogate(Repeating, FeatureAttribution, ABC):
-    """A linear model fitted, for each image, to the outputs of random coalitions of its features."""
+    """Base class: fit a linear model to the outputs for random coalitions of the features of each image."""
 
     counted: ClassVar[str] = "n_samples"
 
@@ -39,26 +39,15 @@ class _Surrogate(Repeating, FeatureAttribution, ABC):
     seed: int = 0
 
     def count(self, images: Tensor) -> int:
-        """Perturbations of an image.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            As stated, or by the number of features.
-        """
+        """Return the number of perturbations per image, by default chosen by the number of features."""
         return self.n_samples or default_samples(self.feature_count(images))
 
     def cheaper(self) -> str:
-        """What to lower.
-
-        Returns:
-            In words, with the present value.
-        """
+        """Return the parameter to lower, for messages."""
         return "n_samples" if self.n_samples is None else super().cheaper()
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``: the coefficients of the linear model.
+        """Return maps ``[N, H, W]``: the coefficients of the linear model.
 
         Warns:
             ParameterWarning: If there are fewer perturbations than features, or a map is zero everywhere.
@@ -71,35 +60,35 @@ class _Surrogate(Repeating, FeatureAttribution, ABC):
             maps[which] = reduce_channels(features.attributions(found.to(images)), self.channels)
         empty = int((maps == 0).flatten(1).all(1).sum())
         if empty:
-            text = f"{type(self).__name__}: {empty} of {len(maps)} maps are zero everywhere. {self._emptiness()}"
+            text = f"{type(self).__name__}: {empty} of {len(maps)} maps are zero everywhere. {self._explain_zero_map()}"
             warn_caller(text, ParameterWarning)
         return maps
 
     def _coefficients(
         self, model: nn.Module, images: Tensor, targets: Tensor, features: Features, rngs: list[np.random.Generator]
     ) -> Tensor:
-        """Coefficients ``[n, F]``, float64 on the CPU, of images that have F features each."""
+        """Return the coefficients ``[n, F]``, float64 on the CPU, of images with F features each."""
         count = self.n_samples or default_samples(features.most)
         if count < features.most:
             warn_caller(
                 f"{type(self).__name__}: {count} perturbations do not determine the {features.most} features of an "
-                "image, and the map is largely chance. Take more (n_samples), or fewer features: feature_mask='slic' "
+                "image, so the map is mostly random. Use more (n_samples), or fewer features: feature_mask='slic' "
                 "or 'grid'.",
                 ParameterWarning,
             )
         with warnings.catch_warnings(), beside(images.device) as submit:
-            # Here, because the threads that fit share the filters.
+            # Set here, because the threads that fit share the warning filters.
             warnings.filterwarnings("ignore", "Objective did not converge")
-            asked = self._asked(model, images, targets, features, rngs, count)
-            # The regressions are small: they are solved on the CPU, in float64, while a device goes on.
+            asked = self._evaluate_coalitions(model, images, targets, features, rngs, count)
+            # The regressions are small. They are solved on the CPU in float64 while the device continues.
             solved = [submit(self._solve, *given) for given in asked]
             return torch.stack([coefficients() for coefficients in solved])
 
     def _solve(self, mask: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        """One regression; the mask becomes eight times as large here, and not while it waits."""
+        """Solve one regression. The mask is converted here, so that it is small while it waits."""
         return self._fit(mask.double(), outputs, weights)
 
-    def _asked(
+    def _evaluate_coalitions(
         self,
         model: nn.Module,
         images: Tensor,
@@ -108,9 +97,9 @@ class _Surrogate(Repeating, FeatureAttribution, ABC):
         rngs: list[np.random.Generator],
         count: int,
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """What is regressed for each image: the coalitions ``[s, F]``, the outputs for them and their weights ``[s]``.
+        """Yield the regression data of each image: coalitions ``[s, F]``, outputs and weights ``[s]``.
 
-        On the CPU, in groups of as many images as one pass takes.
+        The tensors are on the CPU. The images are evaluated in groups that fit into one pass.
         """
         flat, most = images.flatten(1), self.rows_of(model, images)
         size = max(1, most // count)
@@ -129,30 +118,30 @@ class _Surrogate(Repeating, FeatureAttribution, ABC):
 
     @abstractmethod
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
-        """``[count, features]``: which features keep their value."""
+        """Draw ``[count, features]``: whether each feature keeps its value."""
 
     @abstractmethod
     def _weights(self, images: Tensor, rows: Tensor) -> Tensor:
-        """Weights ``[n, s]`` in the regression of the rows ``[n, s, V]`` made of the images ``[n, 1, V]``."""
+        """Return the regression weights ``[n, s]`` of rows ``[n, s, V]`` made from images ``[n, 1, V]``."""
 
     @abstractmethod
     def _fit(self, masks: Tensor, outputs: Tensor, weights: Tensor) -> Tensor:
-        """Coefficients ``[F]`` of the regression of the outputs ``[s]`` on the masks ``[s, F]``."""
+        """Fit the outputs ``[s]`` to the masks ``[s, F]`` and return the coefficients ``[F]``."""
 
-    def _emptiness(self) -> str:
-        """Why a map is zero everywhere, and what to do."""
+    def _explain_zero_map(self) -> str:
+        """Return why a map is zero everywhere and what to do about it."""
         return (
-            "The output does not change under the perturbations: a probability may be too near 0 or 1 for that, "
-            "output='margin' or 'logit' is not."
+            "The output does not change under the perturbations. A probability may be saturated at 0 or 1; use "
+            "output='margin' or 'logit'."
         )
 
 
 def default_samples(features: int) -> int:
-    """Perturbations of an image when their number is not given: 2 F + 2048, but at most 2²² / F, and at least 50.
+    """Return the default number of perturbations per image: 2 F + 2048, at most 2²² / F, and at least 50.
 
-    The first is the choice of the ``shap`` package's Kernel SHAP: the F coefficients are well determined. The second
-    bounds the regression (32 MiB a matrix) and takes over above some 1000 features, where there are then too few
-    perturbations: use a ``feature_mask``.
+    The first term is the choice of Kernel SHAP in the ``shap`` package; it determines the F coefficients well. The
+    second bounds the size of the regression (32 MiB per matrix). It applies above about 1000 features, where there are
+    then too few perturbations: use a ``feature_mask``.
 
     Example:
         >>> [default_samples(features) for features in (64, 196, 4096, 150528)]
@@ -173,21 +162,21 @@ def default_samples(features: int) -> int:
 class LIME(_Surrogate):
     """The coefficients of a lasso fitted to the outputs for random coalitions of features.
 
-    As Captum's ``Lime``: each feature is kept with probability 1/2, else set to the baseline; the weight of a
-    perturbation is exp(-d² / (2 kernel_width²)) with d its cosine distance from the image; the lasso minimises the
+    As in Captum's ``Lime``, each feature is kept with probability 1/2 and otherwise set to the baseline. The weight of
+    a perturbation is exp(-d² / (2 kernel_width²)) with d its cosine distance from the image. The lasso minimizes the
     weighted mean squared error / 2 + alpha |coefficients|_1.
 
-    The XAI-TRIS runs take Captum's defaults, ``n_samples=50, alpha=0.01``: few perturbations meet a penalty made for
-    outputs that vary by more than a pixel moves a probability, and the map is often zero everywhere. Hence the defaults
-    here; the XAI-TRIS suites state the published values.
+    The XAI-TRIS runs use Captum's defaults, ``n_samples=50, alpha=0.01``: few perturbations, and a penalty larger than
+    the effect of a pixel on a probability, so the map is often zero everywhere. The defaults here differ for this
+    reason; the XAI-TRIS suites set the published values.
 
     Attributes:
-        n_samples: Perturbations of each image; ``None``: by the number of features, see :func:`default_samples`.
+        n_samples: Perturbations per image; ``None``: chosen by the number of features, see :func:`default_samples`.
         baseline: Value of a feature that is left out.
-        seed: Of the perturbations. An image draws the same wherever it stands in a batch.
-        alpha: Penalty of the lasso, in units of the output; larger is sparser. ``None``: for each image a hundredth of
-            the smallest penalty that leaves nothing of its map, so that a map is never zero for the penalty's sake.
-        kernel_width: Of the exponential kernel, in cosine distance.
+        seed: Seed of the perturbations. The draws of an image do not depend on its position in the batch.
+        alpha: Penalty of the lasso, in units of the output; larger is sparser. ``None``: for each image, a hundredth of
+            the smallest penalty for which its map is zero, so the penalty alone never makes a map zero.
+        kernel_width: Width of the exponential kernel, in cosine distance.
     """
 
     alpha: float | None = None
@@ -205,25 +194,24 @@ class LIME(_Surrogate):
         from sklearn.linear_model import Lasso
 
         share = weights / weights.sum()
-        # The intercept takes up any shift; taken out first, an output that does not vary gives exact zeros and not the
-        # noise of rounding.
+        # The intercept absorbs any shift. Subtracting it first gives exact zeros for a constant output.
         outputs = outputs - outputs[0]
         outputs = outputs - share @ outputs
-        # Above the largest correlation of a feature with the output the lasso keeps none.
+        # Above the largest correlation of a feature with the output, all coefficients of the lasso are zero.
         most = float(((masks - share @ masks).T @ (share * outputs)).abs().max())
         alpha = most / 100 if self.alpha is None else self.alpha
         if most == 0 or alpha >= most:
             return torch.zeros(masks.shape[1], dtype=torch.float64)
-        # Nothing in it is random, but without a random_state it would draw from NumPy's global generator.
+        # The fit is deterministic, but without random_state sklearn would draw from NumPy's global generator.
         lasso = Lasso(alpha=alpha, random_state=0).fit(masks.numpy(), outputs.numpy(), sample_weight=weights.numpy())
         return torch.from_numpy(lasso.coef_)
 
-    def _emptiness(self) -> str:
+    def _explain_zero_map(self) -> str:
         if self.alpha is None:
-            return super()._emptiness()
+            return super()._explain_zero_map()
         return (
-            f"alpha={self.alpha} penalises more than any feature changes the output. Take a smaller one, or leave it "
-            "out: then it follows the output."
+            f"alpha={self.alpha} exceeds the effect of every feature on the output. Use a smaller one, or omit it: "
+            "the default adapts to the output."
         )
 
 
@@ -239,17 +227,17 @@ class LIME(_Surrogate):
 class KernelSHAP(_Surrogate):
     """Shapley values as a linear regression of the output on coalitions of features (theorem 2).
 
-    The coefficients sum to f(x) - f(baseline), exactly and at any ``n_samples``: the full and the empty coalition are
-    met by construction. The others are drawn from the Shapley kernel and count alike; of the least-squares solutions
-    the smallest is taken. Captum's ``KernelShap`` gives those two a weight of 10⁶ instead, which comes to the same
-    but for rounding. With fewer perturbations than features, such as the 25 of Captum and of the XAI-TRIS runs, this
-    is far from the Shapley values.
+    The coefficients sum to f(x) - f(baseline) exactly, for any ``n_samples``, since the full and the empty coalition
+    are constraints. The others are drawn from the Shapley kernel with equal weights. Among the least-squares solutions,
+    the one of smallest norm is taken. Captum's ``KernelShap`` gives the full and the empty coalition a weight of 10⁶
+    instead, which is equivalent up to rounding. With fewer perturbations than features, such as the 25 of Captum and of
+    the XAI-TRIS runs, the result is far from the Shapley values.
 
     Attributes:
-        n_samples: Coalitions of each image, the full and the empty one included; ``None``: by the number of features,
-            see :func:`default_samples`.
+        n_samples: Coalitions per image, including the full and the empty one; ``None``: chosen by the number of
+            features, see :func:`default_samples`.
         baseline: Value of a feature that is left out.
-        seed: Of the coalitions. An image draws the same wherever it stands in a batch.
+        seed: Seed of the coalitions. The draws of an image do not depend on its position in the batch.
     """
 
     fewest: ClassVar[int] = 3
@@ -257,11 +245,13 @@ class KernelSHAP(_Surrogate):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_samples is not None and self.n_samples < 3:
-            raise ValueError(f"KernelSHAP(n_samples={self.n_samples}): expected at least 3; full and empty are two.")
+            raise ValueError(
+                f"KernelSHAP(n_samples={self.n_samples}): expected at least 3, with the full and the empty one."
+            )
 
     def _coalitions(self, rng: np.random.Generator, count: int, features: int) -> NDArray[np.bool_]:
         if features < 2:
-            return (np.arange(1, count + 1)[:, None] % 2).astype(bool)  # a single feature is there or not
+            return (np.arange(1, count + 1)[:, None] % 2).astype(bool)  # a single feature is either present or absent
         sizes = np.arange(1, features)
         kernel = 1 / (sizes * (features - sizes))
         size = rng.choice(sizes, count - 2, p=kernel / kernel.sum())
@@ -278,7 +268,7 @@ class KernelSHAP(_Surrogate):
 
 
 def least_squares_of_sum(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
-    """Of the coefficients b that sum to ``total``, those of least squared error in ``x b = y``; the smallest of them.
+    """Solve ``x b = y`` by least squares, with coefficients that sum to ``total`` and of smallest norm.
 
     Args:
         x: ``[s, F]``.
@@ -288,8 +278,8 @@ def least_squares_of_sum(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
     Returns:
         b, ``[F]``.
     """
-    # b = total / F + c with coefficients c that sum to zero, which only see how x differs from its mean over the
-    # features; the smallest solution lies in the span of those differences, and so does sum to zero.
+    # b = total / F + c, where the coefficients c sum to zero and so depend only on the deviations of x from its mean
+    # over the features. The solution of smallest norm lies in the span of these deviations, so it sums to zero.
     equal = total / x.shape[1]
     means = x.mean(1, keepdim=True)
     cutoff = max(x.shape) * torch.finfo(x.dtype).eps

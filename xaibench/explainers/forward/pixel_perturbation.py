@@ -1,8 +1,8 @@
-"""Explainers that only look at the output for perturbed images: PFI and Shapley sampling (:mod:`.surrogate` has more).
+"""Permutation feature importance and Shapley sampling; the linear surrogates are in :mod:`.linear_surrogates`.
 
-The estimators are Captum's (tested against it), whose implementations take one perturbation at a time. Here the
-perturbations of many images share a forward pass, the outputs are not rounded to float32, and each explainer draws from
-a generator of its own. As in Captum, every channel of every pixel is a feature, unless a ``feature_mask`` is given.
+The estimators agree with Captum (tested), which evaluates one perturbation at a time. Here the
+perturbations of many images share a forward pass, the outputs are not rounded to float32, and each explainer has its
+own random generator. As in Captum, every channel of every pixel is a feature unless a ``feature_mask`` is given.
 """
 
 from __future__ import annotations
@@ -32,70 +32,71 @@ from xaibench.explainers.shared.pixel_features import FeatureMask, Features, che
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureAttribution(Attribution):
-    """The parameters of the explainers that perturb features.
+    """Base class with the parameters of explainers that perturb features.
 
-    Every pixel of a feature gets the whole attribution of the feature, as in Captum.
+    Every pixel of a feature gets the full attribution of the feature, as in Captum.
 
     Attributes:
-        feature_mask: ``"values"`` or ``None``: every value, of each channel by itself, is a feature. ``"grid"``: square
-            cells. ``"slic"``: superpixels of each image. ``"auto"``: the values of an image that has up to 1024 (32×32
-            of one channel), else superpixels. An integer tensor ``[H, W]``, ``[N, H, W]``, ``[1, C, H, W]`` or
-            ``[N, C, H, W]``, in which equal numbers make a feature. Except for values and masks with C > 1, a feature
-            takes all channels of its pixels, and ``channels`` has nothing to reduce.
-        cell: Side of a grid cell in pixels.
-        n_segments: Superpixels of an image, about.
+        feature_mask: ``"values"`` or ``None``: every value of every channel is a feature. ``"grid"``: square cells.
+            ``"slic"``: superpixels of each image. ``"auto"``: values for an image of up to 1024 values (32×32 with one
+            channel), otherwise superpixels. An integer tensor ``[H, W]``, ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C,
+            H, W]``, in which equal numbers form a feature. Except for values and masks with C > 1, a feature covers all
+            channels of its pixels, and ``channels`` has no effect.
+        cell_size: Side of a grid cell in pixels.
+        n_segments: Approximate number of superpixels per image.
     """
 
     feature_mask: FeatureMask = field(default=None, repr=False, compare=False)
-    cell: int = 16
+    cell_size: int = 16
     n_segments: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("cell", self.cell, owner=type(self).__name__)
+        check_count("cell_size", self.cell_size, owner=type(self).__name__)
         check_feature_mask(type(self).__name__, self.feature_mask)
 
     def rows_of(self, model: nn.Module, images: Tensor) -> int:
-        """Rows that one forward pass of the model takes.
+        """Return the number of rows per forward pass of the model.
 
-        A linear layer on the whole image wants many, since its weights are read once a pass. A convolution wants few:
-        what it unfolds and returns is larger than the image, and soon falls out of the processor's cache.
+        A linear layer on the whole image is fastest with many rows, since its weights are read once per pass. A
+        convolution is fastest with few, since its intermediate results are larger than the image and would not fit into
+        the CPU cache.
         """
         rows, size = self.rows(images), images[0].numel()
         flat = any(isinstance(layer, nn.Linear) and layer.in_features == size for layer in model.modules())
         return max(rows, min(128, 2**19 // size)) if flat and not self.batch_size else rows
 
     def passes(self, images: Tensor) -> int:
-        """Passes for these images: one a feature, for explainers that draw no samples.
+        """Return the number of passes: one per feature, for explainers that draw no samples.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many; about, where each image has superpixels of its own.
+            The number of passes; approximate if each image has its own superpixels.
         """
         return len(images) * (1 + self.feature_count(images))
 
     def cheaper(self) -> str:
-        """What to change.
+        """Return how to reduce the number of passes, for messages.
 
         Returns:
-            In words, with the present value.
+            The change in words.
         """
         return "feature_mask='slic' or 'grid'"
 
     def features(self, images: Tensor) -> Features:
-        """The features of images ``[N, C, H, W]``."""
-        return find_features(self.feature_mask, images, self.cell, self.n_segments)
+        """Return the features of images ``[N, C, H, W]``."""
+        return find_features(self.feature_mask, images, self.cell_size, self.n_segments)
 
     def feature_count(self, images: Tensor) -> int:
-        """Features of an image, about: of the first one where they are to be found, which takes a while.
+        """Return the number of features per image, taken from the first image if segmentation is needed.
 
         Args:
-            images: ``[N, C, H, W]``; a mask of one's own is for all of them.
+            images: ``[N, C, H, W]``; a user-defined mask applies to all of them.
 
         Returns:
-            Their number.
+            The number of features.
         """
         given = isinstance(self.feature_mask, Tensor)
         return self.features(images if given else images[:1]).most
@@ -110,37 +111,37 @@ class FeatureAttribution(Attribution):
 )
 @dataclass(frozen=True, kw_only=True)
 class PFI(FeatureAttribution):
-    """Permutation feature importance: how much the output falls when a feature is swapped for another image's.
+    """Permutation feature importance: the decrease of the output when a feature is replaced by that of another image.
 
-    The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p, never
-    the identity, for each feature within each group of ``group`` images. By definition the map depends on the images
-    that share the group. With ``torch.manual_seed(seed)`` Captum's ``FeaturePermutation`` draws the same permutations.
-    Small networks on a CPU compute only what a swap changes (:mod:`.incremental_passes`).
+    The map of image i at feature f is f(x_i) - f(x_i with feature f of x_p(i)), with one random permutation p (never
+    the identity) per feature within each group of ``group_size`` images. By definition, the map depends on the other
+    images of the group. With ``torch.manual_seed(seed)``, Captum's ``FeaturePermutation`` draws the same permutations.
+    On a CPU, small networks compute only the changes caused by a swap (:mod:`.incremental_passes`).
 
     Attributes:
-        group: Images among which a feature is permuted, taken in order; the XAI-TRIS runs permute within 50. A last
-            group of one image joins the group before it.
-        seed: Of the permutations.
+        group_size: Number of images, in their order, among which a feature is permuted; 50 in the XAI-TRIS runs. If a
+            single image is left over, it joins the previous group.
+        seed: Seed of the permutations.
     """
 
-    group: int = 50
+    group_size: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.group, bool) or not isinstance(self.group, int) or self.group < 2:
-            raise ValueError(f"PFI(group={self.group!r}): expected an integer of at least 2, to permute among.")
+        if isinstance(self.group_size, bool) or not isinstance(self.group_size, int) or self.group_size < 2:
+            raise ValueError(f"PFI(group_size={self.group_size!r}): expected an integer of at least 2.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
             ValueError: If there is only one image.
         """
         if len(images) < 2:
-            raise ValueError("pfi: got 1 image; it swaps features between images, so it needs at least 2.")
+            raise ValueError("pfi: got 1 image, expected at least 2, since features are swapped between images.")
         rng = torch.Generator().manual_seed(self.seed)
-        starts = list(range(0, len(images), self.group))
+        starts = list(range(0, len(images), self.group_size))
         if len(images) - starts[-1] == 1:
             starts.pop()
         features = self.features(images)
@@ -150,10 +151,10 @@ class PFI(FeatureAttribution):
             group = slice(start, stop)
             permutations = [_moving_permutation(stop - start, rng) for _ in range(features.most)]
             others = torch.stack(permutations, 1).to(images.device)
-            falls.append(self._falls(model, passes, images[group], targets[group], features.of(group), others))
+            falls.append(self._output_drops(model, passes, images[group], targets[group], features.of(group), others))
         return reduce_channels(features.attributions(torch.cat(falls)), self.channels)
 
-    def _falls(
+    def _output_drops(
         self,
         model: nn.Module,
         passes: IncrementalPasses | None,
@@ -162,10 +163,10 @@ class PFI(FeatureAttribution):
         index: Tensor,
         others: Tensor,
     ) -> Tensor:
-        """How much the output of each image of a group falls, ``[n, F]``, with features of ``others [n, F]``."""
+        """Compute the decrease of the output for each image of a group, ``[n, F]``, with features of ``others``."""
         flat, most, count = images.flatten(1), others.shape[1], self.rows_of(model, images)
         whole = plain_outputs(model, images, targets, count)
-        found = None if passes is None else self._swapped(passes, images, targets, index, others)
+        found = None if passes is None else self._swapped_outputs(passes, images, targets, index, others)
         if found is not None:
             return whole[:, None] - found
         fall = whole[:, None].repeat(1, most)
@@ -176,10 +177,10 @@ class PFI(FeatureAttribution):
             fall[samples, steps] -= row_outputs(model, rows, images, targets[samples])
         return fall
 
-    def _swapped(
+    def _swapped_outputs(
         self, passes: IncrementalPasses, images: Tensor, targets: Tensor, index: Tensor, others: Tensor
     ) -> Tensor | None:
-        """The outputs ``[n, F]`` with each feature swapped, without whole passes."""
+        """Compute the outputs ``[n, F]`` with each feature swapped, incrementally."""
         flat = images.flatten(1)
         there = flat.gather(0, others.gather(1, index.expand(len(flat), -1)))
         swapped = torch.where(index == others.shape[1] - 1, there, flat).reshape(images.shape)
@@ -190,7 +191,7 @@ class PFI(FeatureAttribution):
 
 
 def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
-    """A random permutation that is not the identity (single images may stay)."""
+    """Draw a random permutation other than the identity (single images may keep their place)."""
     identity = torch.arange(n)
     while torch.equal(permutation := torch.randperm(n, generator=rng), identity):
         pass
@@ -207,18 +208,18 @@ def _moving_permutation(n: int, rng: torch.Generator) -> Tensor:
 )
 @dataclass(frozen=True, kw_only=True)
 class ShapleySampling(Repeating, FeatureAttribution):
-    """Shapley values estimated over random permutations: the mean rise of the output when a feature joins those before.
+    """Shapley values by sampling permutations: the mean increase of the output when a feature joins its predecessors.
 
-    The permutations are shared by all images with equally many features. With ``torch.manual_seed(seed)`` Captum's
-    ``ShapleyValueSampling`` draws the same. The maps sum to f(x) - f(baseline), but for rounding. On a CPU, a
-    small network of convolution, ReLU, pooling and linear layers one after another carries on what a step changes
-    (:mod:`.incremental_passes`); else, where a network starts with a linear layer, the output of that layer is carried
-    (:mod:`.shapley_increments`). That changes the maps by no more than rounding.
+    The permutations are shared by all images with the same number of features. With ``torch.manual_seed(seed)``,
+    Captum's ``ShapleyValueSampling`` draws the same. The maps sum to f(x) - f(baseline) up to rounding. On a CPU, a
+    small sequential network of convolution, ReLU, pooling and linear layers is updated incrementally
+    (:mod:`.incremental_passes`). Other networks that start with a linear layer update the output of that layer
+    (:mod:`.shapley_increments`). Both change the maps by rounding only.
 
     Attributes:
-        n_samples: Permutations.
+        n_samples: Number of permutations.
         baseline: Value of a feature that has not joined yet.
-        seed: Of the permutations.
+        seed: Seed of the permutations.
     """
 
     counted: ClassVar[str] = "n_samples"
@@ -228,51 +229,37 @@ class ShapleySampling(Repeating, FeatureAttribution):
     seed: int = 0
 
     def passes_each(self, images: Tensor) -> int:
-        """Passes for an image for each permutation.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            One for each feature.
-        """
+        """Return the passes per image and permutation: one per feature."""
         return self.feature_count(images)
 
     def alike(self, images: Tensor) -> list[list[int]]:
-        """Which images have equally many features.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            Their places; all of them where one mask is for all.
-        """
+        """Group the images by their number of features; one group if a mask is given."""
         if isinstance(self.feature_mask, Tensor):
             return super().alike(images)
         return [which for which, _ in self.features(images).alike(len(images))]
 
     def cheaper_each(self) -> str:
-        """What else to change.
-
-        Returns:
-            In words.
-        """
+        """Return which other parameter reduces the passes, for messages."""
         return "feature_mask='slic' or 'grid'"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         maps = images.new_empty(len(images), *images.shape[2:])
         for which, features in self.features(images).alike(len(images)):
-            found = self._values(model, images[which], targets[which], features)
+            found = self._shapley_values(model, images[which], targets[which], features)
             maps[which] = reduce_channels(features.attributions(found), self.channels)
         return maps
 
-    def _values(self, model: nn.Module, images: Tensor, targets: Tensor, features: Features) -> Tensor:
-        """Shapley values ``[n, F]`` of images that have F features each."""
+    def _shapley_values(self, model: nn.Module, images: Tensor, targets: Tensor, features: Features) -> Tensor:
+        """Compute the Shapley values ``[n, F]`` of images with F features each."""
         rng = torch.Generator().manual_seed(self.seed)
         permutations = torch.stack([torch.randperm(features.most, generator=rng) for _ in range(self.n_samples)])
         passes = IncrementalPasses.find(model, images, images[0].numel() / features.most)
-        carried = None if passes is None else self._carried(passes, images, targets, features, permutations.argsort(1))
+        carried = (
+            None
+            if passes is None
+            else self._incremental_values(passes, images, targets, features, permutations.argsort(1))
+        )
         if carried is not None:
             return carried
         flat = images.flatten(1)
@@ -286,7 +273,7 @@ class ShapleySampling(Repeating, FeatureAttribution):
             rank = permutation.argsort()
             for samples, steps in blocks(len(flat), features.most, rows):
                 run = partial(row_outputs, model, images=images, targets=targets[samples])
-                joined = partial(self._joined, flat[samples], rank[features.of(samples)])
+                joined = partial(self._coalition_rows, flat[samples], rank[features.of(samples)])
                 found = None
                 if first is not None:
                     ends = joined(torch.tensor([steps.start - 1, steps.stop - 1], device=flat.device))
@@ -297,10 +284,10 @@ class ShapleySampling(Repeating, FeatureAttribution):
             total += values.diff(dim=1)[:, rank]
         return total / self.n_samples
 
-    def _carried(
+    def _incremental_values(
         self, passes: IncrementalPasses, images: Tensor, targets: Tensor, features: Features, ranks: Tensor
     ) -> Tensor | None:
-        """The values from passes that carry on what each feature changes; ``ranks [P, F]`` say when a feature joins."""
+        """Compute the values incrementally; ``ranks [P, F]`` is the step at which each feature joins."""
         start, flat, count = torch.full_like(images[:1], self.baseline), images.flatten(1), features.most
         with torch.no_grad():
             first = passes.model(start)[0, targets]
@@ -322,17 +309,17 @@ class ShapleySampling(Repeating, FeatureAttribution):
                 total[samples] += rises.gather(2, ranks[some][:, None].expand_as(rises)).sum(0)
         return total / len(ranks)
 
-    def _joined(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
-        """Rows ``[n, s, V]`` at some steps; step k is the coalition of the first k + 1 features of the permutation."""
+    def _coalition_rows(self, flat: Tensor, rank: Tensor, steps: Tensor) -> Tensor:
+        """Return rows ``[n, s, V]``; step k is the coalition of the first k + 1 features."""
         return torch.where(rank[:, None] <= steps[:, None], flat[:, None], self.baseline)
 
 
 def plain_outputs(model: nn.Module, images: Tensor, targets: Tensor, rows: int) -> Tensor:
-    """Target outputs ``[n]``, from passes of at most so many rows."""
+    """Return target outputs ``[n]``, with at most ``rows`` rows per pass."""
     return torch.cat([target_output(model, x, y) for x, y in chunks(rows, images, targets)])
 
 
 def row_outputs(model: nn.Module, rows: Tensor, images: Tensor, targets: Tensor) -> Tensor:
-    """Target outputs ``[n, s]`` of the rows ``[n, s, features]`` of n samples."""
+    """Return target outputs ``[n, s]`` of the rows ``[n, s, features]`` of n samples."""
     shaped = rows.reshape(-1, *images.shape[1:])
     return target_output(model, shaped, targets.repeat_interleave(rows.shape[1])).reshape(rows.shape[:2])

@@ -1,8 +1,8 @@
-"""Shapley sampling on a network that starts with a linear layer on the flattened image, without most of that layer.
+"""Shapley sampling without most of the first layer, for networks that start with a linear layer on the flattened image.
 
-From one step of a permutation to the next a single value v of the image changes, so the output of such a layer changes
-by that value's change times column v of the weight. A cumulative sum of those replaces the product with the image:
-O(m) a step instead of O(D·m), for D values and m units. Of a 64×64 MLP that product is nine tenths of the work.
+Each step of a permutation changes a single value v of the image, so the output of that layer changes by the change
+times column v of the weight. A cumulative sum of these replaces the matrix product: O(m) per step instead of O(D·m),
+for D values and m units. In a 64×64 MLP, that product is nine tenths of the work.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-#: How far rounding may take the outputs from those of a plain pass, relative to the largest of the block.
+#: Tolerance between the outputs and those of a plain pass, relative to the largest of the block.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
 @dataclass(frozen=True)
 class FlatLinear:
-    """A linear layer that is applied, once in a forward pass, to the flattened image.
+    """A linear layer that is applied once per forward pass, to the flattened image.
 
     Attributes:
         layer: The layer.
-        columns: Its weight, ``[D, m]``: a row for each value of the image.
+        columns: Its transposed weight, ``[D, m]``: one row per value of the image.
     """
 
     layer: nn.Linear
@@ -32,34 +32,35 @@ class FlatLinear:
 
     @classmethod
     def find(cls, model: nn.Module, image: Tensor) -> FlatLinear | None:
-        """The layer that gets an image ``[1, C, H, W]`` flattened in a forward pass; ``None`` if there is none."""
+        """Return the layer whose input is the flattened image ``[1, C, H, W]``; ``None`` if there is none."""
         for layer in model.modules():
-            # Another class, hooks or a forward of the instance's own may do more than the product.
+            # A subclass, hooks or an overridden forward may do more than the product.
             if not isinstance(layer, nn.Linear) or type(layer) is not nn.Linear or "forward" in vars(layer):
                 continue
             if layer._forward_hooks or layer._forward_pre_hooks or layer.in_features != image.numel():
                 continue
             if layer.weight.dtype == image.dtype and image.dtype in _TOLERANCE:
-                with recorded(layer) as calls, torch.no_grad():
+                with record_calls(layer) as calls, torch.no_grad():
                     model(image)
                 if len(calls) == 1 and calls[0][0].equal(image.flatten(1)):
                     return cls(layer, layer.weight.detach().T.contiguous())
         return None
 
     def outputs(self, run: Callable[[Tensor], Tensor], ends: Tensor, joining: Tensor) -> Tensor | None:
-        """The outputs ``[n, s]`` at s steps of a permutation; ``None`` if they cannot be had without the product.
+        """Compute the outputs ``[n, s]`` at s steps of a permutation; ``None`` if that needs the full product.
 
-        The layer's output is exact at the row before the first step, which bounds the rounding; from there it is summed
-        up. The rest of the network gets it with that row as the image. Whether it also depends on the image in another
-        way (a skip connection) shows at the last step, where the output must be that of a plain pass.
+        The layer's output is exact at the row before the first step, which bounds the rounding error, and is
+        accumulated from there. The rest of the network receives it together with that row as the image. If the network
+        uses the image in another way too (a skip connection), the output at the last step differs from that of a plain
+        pass, and ``None`` is returned.
 
         Args:
-            run: Outputs ``[n, k]`` of rows ``[n, k, D]``.
+            run: Maps rows ``[n, k, D]`` to outputs ``[n, k]``.
             ends: Rows ``[n, 2, D]``: before the first step, and at the last.
-            joining: The value that joins at each step, ``[s]``.
+            joining: The index of the value that changes at each step, ``[s]``.
         """
         samples, steps = len(ends), len(joining)
-        with recorded(self.layer) as calls:
+        with record_calls(self.layer) as calls:
             exact = run(ends)
         if len(calls) != 1 or calls[0][1].shape != (2 * samples, self.layer.out_features):
             return None
@@ -68,7 +69,9 @@ class FlatLinear:
             hidden = (change[..., None] * self.columns[joining]).cumsum_(1)
             hidden += calls[0][1].reshape(samples, 2, -1)[:, :1]
         given = hidden.flatten(0, 1)
-        with _replaced(self.layer, lambda x: given if len(x) == len(given) else nn.Linear.forward(self.layer, x)):
+        with _replace_forward(
+            self.layer, lambda x: given if len(x) == len(given) else nn.Linear.forward(self.layer, x)
+        ):
             outputs = run(ends[:, :1].expand(-1, steps, -1))
         tolerance = _TOLERANCE[ends.dtype]
         close = torch.allclose(outputs[:, -1], exact[:, 1], tolerance, tolerance * outputs.abs().max().item())
@@ -76,21 +79,21 @@ class FlatLinear:
 
 
 @contextmanager
-def recorded(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """The inputs and outputs of a layer, call by call."""
+def record_calls(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Record the inputs and outputs of each call of a layer."""
     calls: list[tuple[Tensor, Tensor]] = []
 
     def forward(x: Tensor) -> Tensor:
         calls.append((x, nn.Linear.forward(layer, x)))
         return calls[-1][1]
 
-    with _replaced(layer, forward):
+    with _replace_forward(layer, forward):
         yield calls
 
 
 @contextmanager
-def _replaced(layer: nn.Linear, forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """An attribute of the instance goes before the method of its class, until it is deleted."""
+def _replace_forward(layer: nn.Linear, forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Replace ``forward`` of the instance, which takes precedence over the method of its class."""
     vars(layer)["forward"] = forward
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sobol' attribution: the share of the output's variance that a cell of the image has a part in."""
+"""Sobol' attribution: the share of the output's variance that involves a cell of the image."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from xaibench.explainers.shared.counted_passes import Repeating
 )
 @dataclass(frozen=True, kw_only=True)
 class Sobol(Repeating, GridDesign):
-    """The total-order Sobol' index of each cell, when all cells are faded out at random, independently of each other.
+    """The total-order Sobol' index of each cell, with all cells faded out at random and independently.
 
-    With A and B independent points and C_i the point A with coordinate i of B, by Jansen's estimator: the sum of
-    (f(A) - f(C_i))² over 2 n V, V the variance of f(A). Never negative; it counts the cell's interactions with others
-    as well, so that the indices of a network with interactions sum to more than 1. Where f does not vary, it is 0.
+    With A and B independent points and C_i the point A with coordinate i of B, Jansen's estimator is the sum of (f(A) -
+    f(C_i))² over 2 n V, with V the variance of f(A). It is never negative and includes the interactions of a cell with
+    others, so the indices of a network with interactions sum to more than 1. Where f does not vary, it is 0.
 
-    Departures: the points of the authors' Xplique are not scrambled, and so have no seed; it runs B too, which this
-    estimator does not need; and it enlarges by cubic interpolation. At the same points the indices are those of Xplique
-    2.0.2, which computes them in float32, to 10⁻⁶.
+    Departures: the points of the authors' package Xplique are not scrambled and so have no seed; Xplique also evaluates
+    B, which this estimator does not need, and it enlarges by cubic interpolation. At the same points, the indices agree
+    with Xplique 2.0.2, which uses float32, to 10⁻⁶.
 
     Attributes:
-        n_designs: Points n, a power of two, for which the sequence is balanced; 32 in the paper.
+        n_designs: Number of points n, a power of two, for which the sequence is balanced; 32 in the paper.
     """
 
     counted: ClassVar[str] = "n_designs"
@@ -51,37 +51,19 @@ class Sobol(Repeating, GridDesign):
             raise ValueError(f"Sobol(n_designs={self.n_designs!r}): expected a power of two, 2 or more.")
 
     def passes_each(self, images: Tensor) -> int:
-        """Passes for an image for each point.
-
-        Args:
-            images: ``[N, C, H, W]``.
-
-        Returns:
-            One, and one for each cell.
-        """
+        """Return the passes per image and point: one, and one per cell."""
         return math.prod(self.cells(images)) + 1
 
     def cheaper_each(self) -> str:
-        """What else to change.
-
-        Returns:
-            In words.
-        """
-        return f"s below {self.s}"
+        """Return which other parameter reduces the passes, for messages."""
+        return f"grid_size below {self.grid_size}"
 
     def affordable(self, count: int) -> int:
-        """The largest power of two up to so many.
-
-        Args:
-            count: As many as the budget affords.
-
-        Returns:
-            It, or 0.
-        """
+        """Return the largest power of two up to ``count``, or 0."""
         return 1 << count.bit_length() - 1 if count > 0 else 0
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         dimensions = math.prod(self.cells(images))
         points = self.points(self.n_designs, 2 * dimensions)
         first, second = points[:, :dimensions], points[:, dimensions:]
@@ -92,4 +74,4 @@ class Sobol(Repeating, GridDesign):
         whole, changed = found[:, :1], found[:, 1:]
         variance = whole.var(2)
         moved = (whole - changed).square().mean(2) / 2
-        return self.enlarged(torch.where(variance > 0, moved / variance, 0.0), images)
+        return self.enlarge(torch.where(variance > 0, moved / variance, 0.0), images)

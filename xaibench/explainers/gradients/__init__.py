@@ -1,1 +1,1 @@
-"""Explainers made of gradients."""
+"""Explainers based on gradients."""

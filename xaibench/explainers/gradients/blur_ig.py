@@ -1,4 +1,4 @@
-"""Blur Integrated Gradients: along the path on which the image is blurred away."""
+"""Blur Integrated Gradients: integrate along a path on which the image is progressively blurred."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.interface import Attribution, blocks, reduce_channels, target_gradient
 
-#: Beyond so many standard deviations the kernel ends, as scipy's.
-_REACH = 4.0
+#: The kernel is truncated at this many standard deviations, as in scipy.
+_TRUNCATE = 4.0
 
 
 @described(
@@ -25,17 +25,17 @@ _REACH = 4.0
 )
 @dataclass(frozen=True, kw_only=True)
 class BlurIG(Repeating, Attribution):
-    """Minus the sum over sigma of the gradient at the blurred image times what the blur changes there.
+    """Minus the sum over sigma of the gradient at the blurred image times the change of that image with sigma.
 
-    The integral over the scale of the Gaussian blur, from none to ``max_sigma``, by a Riemann sum of equal steps; the
-    change by sigma is a difference quotient. Beyond its edges the image is zero. As the authors' package ``saliency``
-    does (tested). There is no baseline but the blurred image.
+    The integral over the scale of the Gaussian blur, from none to ``max_sigma``, is a Riemann sum of equal steps. The
+    change with sigma is a difference quotient. The image is zero beyond its edges. This agrees with the authors'
+    package ``saliency`` (tested). The only baseline is the blurred image.
 
     Attributes:
-        n_steps: Of sigma; 100 in the authors' package.
-        max_sigma: Of the strongest blur, in pixels; ``None``: a sixth of the image's larger side, which of 299 pixels
-            is about the 50 of the authors' package.
-        grad_step: Of the difference quotient, in pixels.
+        n_steps: Steps of sigma; 100 in the authors' package.
+        max_sigma: Sigma of the strongest blur, in pixels; ``None``: a sixth of the image's larger side, which for 299
+            pixels is about the 50 of the authors' package.
+        grad_step: Step of the difference quotient, in pixels.
     """
 
     each: ClassVar[int] = GRADIENT
@@ -53,16 +53,16 @@ class BlurIG(Repeating, Attribution):
                 raise ValueError(f"BlurIG({name}={value!r}): expected a number above 0.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; with many steps they sum to f(x) less f of the blurred image."""
+        """Return maps ``[N, H, W]``; with many steps they sum to f(x) minus f of the blurred image."""
         largest = self.max_sigma or max(images.shape[-2:]) / 6
         apart = largest / self.n_steps
         total = torch.zeros_like(images)
-        # In double precision: a difference quotient of so small a step has few digits in single.
+        # In double precision, since the difference quotient of a small step has few digits in single precision.
         exact = images.double()
         for samples, steps in blocks(len(images), self.n_steps, self.rows(images)):
             sigmas = [step * apart for step in range(steps.start, steps.stop)]
-            points = torch.stack([_blurred(exact[samples], sigma) for sigma in sigmas], 1)
-            later = torch.stack([_blurred(exact[samples], sigma + self.grad_step) for sigma in sigmas], 1)
+            points = torch.stack([_blur(exact[samples], sigma) for sigma in sigmas], 1)
+            later = torch.stack([_blur(exact[samples], sigma + self.grad_step) for sigma in sigmas], 1)
             change = ((later - points) / self.grad_step).to(images.dtype)
             classes = targets[samples].repeat_interleave(len(sigmas))
             gradients = target_gradient(model, points.to(images.dtype).flatten(0, 1), classes).reshape(change.shape)
@@ -70,15 +70,15 @@ class BlurIG(Repeating, Attribution):
         return reduce_channels(total, self.channels)
 
 
-def _blurred(images: Tensor, sigma: float) -> Tensor:
-    """Images ``[N, C, H, W]`` under a Gaussian of that standard deviation, zero beyond their edges."""
+def _blur(images: Tensor, sigma: float) -> Tensor:
+    """Blur images ``[N, C, H, W]`` with a Gaussian of standard deviation ``sigma``; zero beyond their edges."""
     rows, columns = (_kernel(side, sigma, images) for side in images.shape[-2:])
     return rows @ images @ columns
 
 
 def _kernel(side: int, sigma: float, like: Tensor) -> Tensor:
-    """What a row of so many pixels gets of each other: ``[side, side]``, symmetric."""
-    reach = int(_REACH * sigma + 0.5)
+    """Return the blur of a row of ``side`` pixels as a symmetric matrix ``[side, side]``."""
+    reach = int(_TRUNCATE * sigma + 0.5)
     if reach == 0:
         return torch.eye(side, dtype=like.dtype, device=like.device)
     places = torch.arange(-reach, reach + 1, dtype=like.dtype, device=like.device)

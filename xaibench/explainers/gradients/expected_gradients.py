@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.gradients.plain_gradients import GradientSHAP
 from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
-from xaibench.explainers.shared.fitted_data import NotFittedError, kept_images
+from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
 from xaibench.explainers.shared.interface import Attribution
 
 
@@ -25,18 +25,18 @@ from xaibench.explainers.shared.interface import Attribution
 )
 @dataclass(frozen=True, kw_only=True)
 class ExpectedGradients(Repeating, Attribution):
-    """The mean of (x - x') times the gradient at x' + a (x - x'), x' a training image, a uniform between 0 and 1.
+    """The mean of (x - x') times the gradient at x' + a (x - x'), x' a training image, a uniform in [0, 1].
 
-    Both are drawn anew for each of the samples; the mean over ever more of them is that of Integrated Gradients over
-    all training images as baselines. It is Gradient SHAP without noise, with these baselines.
+    Both are drawn for each sample. The mean converges to that of Integrated Gradients over all training images as
+    baselines. It is Gradient SHAP without noise, with these baselines.
 
-    Departure: of a large training split the baselines are ``n_baselines`` images that :meth:`fit` draws and keeps.
+    Departure: for a large training split, the baselines are ``n_baselines`` images that :meth:`fit` draws and keeps.
 
     Attributes:
-        n_samples: Draws for each image; 200 in the paper.
-        n_baselines: Training images that are kept, at most.
-        seed: Of both draws. An image draws the same wherever it stands in a batch.
-        baselines: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
+        n_samples: Draws per image; 200 in the paper.
+        n_baselines: Maximum number of training images that are kept.
+        seed: Seed of both draws. The draws of an image do not depend on its position in the batch.
+        baselines: ``[B, C, H, W]``, the kept training images; ``None`` before :meth:`fit`.
     """
 
     each: ClassVar[int] = GRADIENT
@@ -49,37 +49,36 @@ class ExpectedGradients(Repeating, Attribution):
 
     @property
     def fitted(self) -> bool:
-        """Whether it has baselines."""
+        """Whether there are baselines."""
         return self.baselines is not None
 
     def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
-        """Draw the baselines from the training images, each as likely as the other, in one pass.
+        """Keep a random sample of the training images, in one pass.
 
         Args:
-            model: Not looked at.
-            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them; the training data, by rights.
+            model: Not used.
+            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them, usually the training data.
 
         Returns:
             This explainer with its baselines.
 
         Raises:
-            TypeError: If a batch does not begin with a floating tensor.
+            TypeError: If a batch does not begin with a floating-point tensor.
             ValueError: If the loader is empty, or yields single images.
         """
-        return replace(self, baselines=kept_images(type(self).__name__, loader, self.n_baselines, self.seed))
+        return replace(self, baselines=sample_images(type(self).__name__, loader, self.n_baselines, self.seed))
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; over all draws they sum to f(x) less the mean of f over the baselines.
+        """Return maps ``[N, H, W]``; their expectation sums to f(x) minus the mean of f over the baselines.
 
         Raises:
             NotFittedError: If :meth:`fit` was not called.
-            ValueError: If it was, with images of another size.
+            ValueError: If it was called with images of another size.
         """
         if self.baselines is None:
             raise NotFittedError(
-                "ExpectedGradients has no baselines: fit it to the training images first, fitted = "
-                "ExpectedGradients().fit(model, loader), and explain with what that returns, "
-                "explain(fitted, model, images, targets)."
+                "ExpectedGradients is not fitted. Fit it to the training images first, fitted = "
+                "ExpectedGradients().fit(model, loader), and use the result, explain(fitted, model, images, targets)."
             )
         drawn = GradientSHAP(
             n_samples=self.n_samples,

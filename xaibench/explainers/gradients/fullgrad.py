@@ -1,4 +1,4 @@
-"""FullGrad: the gradients by the image and by every bias on the way."""
+"""FullGrad: the gradients with respect to the image and every bias."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from xaibench.core.checks import check_choice, check_count
 from xaibench.core.compute.row_memory import default_rows
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
-from xaibench.explainers.attention.attention_calls import attending
+from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.interface import UnsupportedModelError, chunks
 
-#: What is scaled to [0, 1] together: each feature map, or the feature maps of a layer.
+#: The maps that are scaled to [0, 1] together: each feature map, or the feature maps of a layer.
 Rescale: TypeAlias = Literal["map", "layer"]
 
 
@@ -33,25 +33,25 @@ Rescale: TypeAlias = Literal["map", "layer"]
 )
 @dataclass(frozen=True, kw_only=True)
 class FullGrad:
-    """Image times gradient, and every bias of convolution and batch normalisation times the gradient by it.
+    """Image times gradient, and every bias of convolution and batch normalization times its gradient.
 
-    Sum of psi(x df/dx), and over layers and channels c of psi(b_c df/dz_c), z the layer's output, where psi
-    takes the magnitude, scales to [0, 1] and enlarges to the image. The bias of batch normalisation is what it adds in
-    all: beta - gamma mean / sqrt(variance + eps). Without psi, and with the linear layers, which have no place in the
-    image, the sum is the output of a network of ReLUs; of other activations and of max-pooling in it this
-    holds as far as they are linear where the image lies. Never negative. Whatever is explained, logits are what the
-    paper explains.
+    The map is the sum of psi(x df/dx) and, over layers and channels c, of psi(b_c df/dz_c), with z the output of the
+    layer. psi takes the magnitude, scales it to [0, 1] and enlarges it to the image. The bias of batch normalization is
+    its total shift, beta - gamma mean / sqrt(variance + eps). Without psi, and including the linear layers, which have
+    no place in the image, the sum equals the output of a ReLU network. For other activations and max-pooling, this
+    holds to the extent that they are linear around the image. Never negative. The logit is explained by default, as in
+    the paper.
 
-    Departures: the authors' code aligns the corners of what it enlarges, and scales the maps of a layer together, as
-    here with ``rescale="layer"``. The ``grad-cam`` package scales each map (tested).
+    Departures: the authors' code aligns corners when enlarging and scales the maps of a layer together, as with
+    ``rescale="layer"`` here. The ``grad-cam`` package scales each map (tested).
 
     Attributes:
-        rescale: What is scaled to [0, 1] together: ``"map"``, each feature map (the equation), or ``"layer"``, all
-            feature maps of a layer, and all channels of the image.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
+        rescale: The maps that are scaled to [0, 1] together: ``"map"``, each feature map separately (the equation), or
+            ``"layer"``, all feature maps of a layer, and all channels of the image.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images.
     """
 
-    #: What is explained unless the caller says otherwise.
+    #: The explained output by default.
     explains: ClassVar[Output] = "logit"
 
     rescale: Rescale = "map"
@@ -63,11 +63,10 @@ class FullGrad:
             check_count("batch_size", self.batch_size, owner=type(self).__name__)
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
-            UnsupportedModelError: If the network has no convolution, or has attention, whose output is no sum of such
-                shares.
+            UnsupportedModelError: If the network has no convolution, or has attention, whose output is not such a sum.
         """
         self._check(model, images)
         rows = self.batch_size or default_rows(images)
@@ -75,18 +74,18 @@ class FullGrad:
 
     def _check(self, model: nn.Module, images: Tensor) -> None:
         network = network_of(model)
-        with attending(model) as seen, torch.no_grad():
+        with record_attention(model) as seen, torch.no_grad():
             model(images[:1])
         if seen or not any(isinstance(module, nn.Conv2d) for module in network.modules()):
             found = "attention" if seen else "no convolution"
             raise UnsupportedModelError(
                 f"FullGrad: {type(network).__name__} has {found}; expected a network of convolutions (nn.Conv2d), "
-                "whose biases have places in the image. gradcam explains transformers too, integrated_gradients any "
-                "network with gradients."
+                "whose biases have positions in the image. gradcam also explains transformers, integrated_gradients "
+                "any differentiable network."
             )
 
     def _maps(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        with _biased(network_of(model)) as found, torch.enable_grad():
+        with _record_biases(network_of(model)) as found, torch.enable_grad():
             x = images.detach().clone().requires_grad_()
             output = model(x).gather(1, targets[:, None]).sum()
             gradients = torch.autograd.grad(output, [x, *(z for _, z in found)], allow_unused=True)
@@ -94,20 +93,20 @@ class FullGrad:
         total = torch.zeros_like(images[:, 0])
         for factor, gradient in zip(factors, gradients, strict=True):
             if gradient is not None:
-                shares = self._scaled((factor * gradient).abs()).sum(1, keepdim=True)
+                shares = self._rescaled((factor * gradient).abs()).sum(1, keepdim=True)
                 total += nn.functional.interpolate(shares, images.shape[2:], mode="bilinear")[:, 0]
         return total
 
-    def _scaled(self, shares: Tensor) -> Tensor:
-        """Shares ``[n, C, h, w]`` between 0 and 1; constant ones are 0."""
+    def _rescaled(self, shares: Tensor) -> Tensor:
+        """Scale ``[n, C, h, w]`` to [0, 1]; constant maps become 0."""
         over = (2, 3) if self.rescale == "map" else (1, 2, 3)
         low, high = shares.amin(over, keepdim=True), shares.amax(over, keepdim=True)
         return torch.where(high > low, (shares - low) / (high - low), 0.0)
 
 
 @contextmanager
-def _biased(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Hold the biases ``[C]`` and outputs ``[n, C, h, w]`` of convolutions and batch normalisations, run by run."""
+def _record_biases(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Record the bias ``[C]`` and output ``[n, C, h, w]`` of each call of a convolution or batch normalization."""
     found: list[tuple[Tensor, Tensor]] = []
 
     def keep(module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
@@ -115,7 +114,7 @@ def _biased(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
         if bias is None:
             return None
         found.append((bias, output))
-        # What follows works on a copy: an in-place ReLU would put its own gradient in place of this output's.
+        # The network continues with a copy, since an in-place ReLU would replace the gradient of this output.
         return output.clone()
 
     layers = [module for module in network.modules() if isinstance(module, nn.Conv2d | nn.BatchNorm2d)]
@@ -128,7 +127,7 @@ def _biased(network: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _bias(module: nn.Module) -> Tensor | None:
-    """What the layer adds to each channel ``[C]``."""
+    """Return the constant ``[C]`` that the layer adds to each channel."""
     if isinstance(module, nn.Conv2d) or module.running_mean is None or module.running_var is None:
         return None if module.bias is None else torch.as_tensor(module.bias).detach()
     mean, variance = torch.as_tensor(module.running_mean), torch.as_tensor(module.running_var)

@@ -1,4 +1,4 @@
-"""Guided Integrated Gradients: along a path on which the pixels that matter least come first."""
+"""Guided Integrated Gradients: integrate along a path that moves the pixels with small gradients first."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from xaibench.explainers.shared.interface import Attribution, target_gradient
 )
 @dataclass(frozen=True, kw_only=True)
 class GuidedIG(Repeating, Attribution):
-    """The sum of gradient times step along a path from the baseline to x that goes where the gradient is small.
+    """The sum of gradient times step along a path from the baseline to x that avoids large gradients.
 
-    Each step comes nearer to x by the same amount in the L1 distance, and moves only the ``fraction`` of the values
-    whose partial derivatives are smallest, to at most ``max_dist`` of the way ahead of the straight line; none falls
-    behind it by more. If those do not suffice, the next ones follow. As the authors' package ``saliency`` (tested).
+    Each step reduces the L1 distance to x by the same amount. It moves only the ``fraction`` of the values with the
+    smallest partial derivatives, and no value deviates from the straight line by more than ``max_dist`` of its way,
+    ahead or behind. If these values do not suffice, the next ones follow. This agrees with the authors' package
+    ``saliency`` (tested).
 
     Attributes:
-        n_steps: Of the path; each is one pass, and waits for the one before. 200 in the authors' package.
-        fraction: Of the values, how many move in a step, between 0 and 1.
-        max_dist: How far a value may leave the straight line, as a share of its way; 0 is Integrated Gradients by a
-            Riemann sum, 1 any path.
-        baseline: Value of every pixel where the path begins.
+        n_steps: Steps of the path; each needs one pass and depends on the previous one. 200 in the authors' package.
+        fraction: Fraction of the values that move in a step, between 0 and 1.
+        max_dist: Maximum deviation of a value from the straight line, as a fraction of its way; 0 is Integrated
+            Gradients by a Riemann sum, 1 is no constraint.
+        baseline: Value of every pixel at the beginning of the path.
     """
 
     each: ClassVar[int] = GRADIENT
@@ -52,22 +53,22 @@ class GuidedIG(Repeating, Attribution):
                 raise ValueError(f"GuidedIG({name}={getattr(self, name)!r}): expected a number from 0 to 1.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; with many steps they sum to f(x) - f(baseline)."""
-        return self.by_chunk(lambda x, y: self._along(model, x, y), images, targets)
+        """Return maps ``[N, H, W]``; with many steps they sum to f(x) - f(baseline)."""
+        return self.by_chunk(lambda x, y: self._follow_path(model, x, y), images, targets)
 
-    def _along(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        # In double precision, since the path ends each step where a distance is reached to nine digits; and beside the
-        # network's device, which would be waited for at every turn.
+    def _follow_path(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        # In double precision, since each step ends when a distance is reached to nine digits, and on the CPU, since
+        # every iteration would synchronize with the GPU.
         end = images.flatten(1).cpu().double()
         path = _Path(end, torch.full_like(end, self.baseline), self.fraction, self.max_dist)
         for step in range(self.n_steps):
             gradient = target_gradient(model, path.at.to(images).reshape(images.shape), targets)
-            path.go((step + 1) / self.n_steps, gradient.flatten(1).cpu().double())
+            path.advance((step + 1) / self.n_steps, gradient.flatten(1).cpu().double())
         return path.total.to(images).reshape(images.shape)
 
 
 class _Path:
-    """Where each of n images is on its way, all values in a row; ``at``, ``total``: ``[n, F]``."""
+    """The paths of n images: ``at`` is the current point, ``total`` the attribution so far, ``[n, F]``."""
 
     def __init__(self, end: Tensor, start: Tensor, fraction: float, max_dist: float) -> None:
         self.end, self.start, self.max_dist = end, start, max_dist
@@ -75,8 +76,8 @@ class _Path:
         self.length = (end - start).abs().sum(1)
         self.at, self.total = start.clone(), torch.zeros_like(end)
 
-    def go(self, share: float, gradient: Tensor) -> None:
-        """Move until ``1 - share`` of the way is left, and add gradient times step to the total."""
+    def advance(self, share: float, gradient: Tensor) -> None:
+        """Move until ``1 - share`` of the distance is left, and add gradient times step to the total."""
         least, most = max(share - self.max_dist, 0.0), min(share + self.max_dist, 1.0)
         behind, ahead = (self.start + (self.end - self.start) * limit for limit in (least, most))
         left, way = self.length * (1 - share), self.end - self.start
@@ -86,7 +87,7 @@ class _Path:
             at = torch.where(gone < least, behind, self.at)
             now = (at - self.end).abs().sum(1)
             arrived = (now - left).abs() <= 1e-9 * torch.maximum(now, left).clamp(min=1.0)
-            # What has come as far as it may is not chosen again in this step.
+            # Values that have reached the limit are not chosen again in this step.
             size = size.masked_fill(at == ahead, torch.inf)
             chosen = (size <= size.sort(1).values[:, self.place, None]) & size.isfinite()
             reach = ((at - ahead).abs() * chosen).sum(1)

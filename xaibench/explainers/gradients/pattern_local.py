@@ -1,4 +1,4 @@
-"""PatternLocal: from what a network reads near an image to what lies behind it in the training images near there."""
+"""PatternLocal: transform a local linear surrogate into a pattern, using the training images near the image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
-from xaibench.explainers.shared.fitted_data import NotFittedError, kept_images
+from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
 from xaibench.explainers.shared.interface import Channels, chunks, reduce_channels, target_output
 
 
@@ -26,91 +26,95 @@ from xaibench.explainers.shared.interface import Channels, chunks, reduce_channe
 )
 @dataclass(frozen=True, kw_only=True)
 class PatternLocal(NoisyGradients):
-    """The weights w of a linear surrogate near x, times the covariance of the training images near x: C w.
+    """The weights w of a linear surrogate near x, times the covariance C of the training images near x: C w.
 
-    Of a linear network and all training images alike it is the pattern of Haufe et al. (2014) but for a factor: a
-    suppressor, which the network reads only to cancel noise elsewhere, gets nothing. Weights by distance leave it some.
-    C is the covariance of the ``neighbours`` nearest training images in the Euclidean distance d, weighted by
-    exp(-d² / 2 h²), h the median of their distances. As the solver ``local_covariance`` of the authors' package
-    ``patternlocal`` (tested).
+    For a linear network with equal weights of all training images, this is the pattern of Haufe et al. (2014) up to a
+    factor: a suppressor, which the network uses only to cancel noise elsewhere, gets zero. With weights by distance it
+    may get a small value. C is the covariance of the ``neighbor_fraction`` nearest training images in the Euclidean
+    distance d, weighted by exp(-d² / 2 h²), with h the median of their distances. This agrees with the solver
+    ``local_covariance`` of the authors' package ``patternlocal`` (tested).
 
-    Departures: the surrogate is the mean gradient over noisy copies (the paper: LIME, Kernel SHAP or gradients), with
-    the network's own output at x. The margin is explained, so that the hyperplane on which the surrogate is zero is
-    where the network decides.
+    Departures: the surrogate is the mean gradient over noisy copies (LIME, Kernel SHAP or gradients in the paper),
+    together with the network's output at x. The margin is explained, so that the surrogate is zero at the decision
+    boundary.
 
     Attributes:
-        n_samples: Noisy copies of each image.
-        neighbours: Share of the training images that are near, above 0 and at most 1.
-        projected: Whether near means near to the point nearest x on which the surrogate is zero, as in the authors'
-            package, or near to x.
-        n_images: Training images that are kept, at most: drawn by :meth:`fit`.
-        training: ``[B, C, H, W]``, those that are kept; ``None`` before :meth:`fit`.
+        n_samples: Noisy copies per image.
+        neighbor_fraction: Fraction of the training images that count as near, above 0 and at most 1.
+        project_to_boundary: Whether near means near to the projection of x onto the hyperplane where the surrogate is
+            zero, as in the authors' package, or near to x itself.
+        n_training_images: Maximum number of training images that :meth:`fit` draws and keeps.
+        training_images: ``[B, C, H, W]``, the kept training images; ``None`` before :meth:`fit`.
     """
 
     channels: Channels = "sum"
-    neighbours: float = 0.1
-    projected: bool = True
-    n_images: int = 5000
-    training: Tensor | None = field(default=None, repr=False, compare=False)
-    #: What of the model is explained unless the caller says otherwise.
+    neighbor_fraction: float = 0.1
+    project_to_boundary: bool = True
+    n_training_images: int = 5000
+    training_images: Tensor | None = field(default=None, repr=False, compare=False)
+    #: The explained output by default.
     explains: ClassVar[Output] = "margin"
 
     @property
     def once(self) -> int:
-        """The output at the image, where it says how far the hyperplane is."""
-        return int(self.projected)
+        """The pass for the output at the image, which determines the distance to the hyperplane."""
+        return int(self.project_to_boundary)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.neighbours <= 1:
-            raise ValueError(f"PatternLocal(neighbours={self.neighbours!r}): expected a share above 0, at most 1.")
+        if not 0 < self.neighbor_fraction <= 1:
+            raise ValueError(
+                f"PatternLocal(neighbor_fraction={self.neighbor_fraction!r}): expected a number above 0, at most 1."
+            )
 
     @property
     def fitted(self) -> bool:
-        """Whether it has training images."""
-        return self.training is not None
+        """Whether there are training images."""
+        return self.training_images is not None
 
     def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
-        """Draw and keep training images.
+        """Keep a random sample of the training images, in one pass.
 
         Args:
-            model: Not looked at.
-            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them; the training data, by rights.
+            model: Not used.
+            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them, usually the training data.
 
         Returns:
             This explainer with its training images.
 
         Raises:
-            TypeError: If a batch does not begin with a floating tensor.
+            TypeError: If a batch does not begin with a floating-point tensor.
             ValueError: If the loader is empty, or yields single images.
         """
-        return replace(self, training=kept_images(type(self).__name__, loader, self.n_images, self.seed))
+        return replace(
+            self, training_images=sample_images(type(self).__name__, loader, self.n_training_images, self.seed)
+        )
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``.
+        """Return maps ``[N, H, W]``.
 
         Raises:
             NotFittedError: If :meth:`fit` was not called.
-            ValueError: If it was, with images of another size.
+            ValueError: If it was called with images of another size.
         """
-        if self.training is None:
+        if self.training_images is None:
             raise NotFittedError(
-                "PatternLocal has no training images: fit it to them first, fitted = PatternLocal().fit(model, "
-                "loader), and explain with what that returns, explain(fitted, model, images, targets)."
+                "PatternLocal is not fitted. Fit it to the training images first, fitted = PatternLocal().fit(model, "
+                "loader), and use the result, explain(fitted, model, images, targets)."
             )
-        if self.training.shape[1:] != images.shape[1:]:
+        if self.training_images.shape[1:] != images.shape[1:]:
             raise ValueError(
-                f"PatternLocal: fitted to images {list(self.training.shape[1:])}, got {list(images.shape[1:])}. Fit it "
-                "to images of the size that is explained."
+                f"PatternLocal: fitted to images {list(self.training_images.shape[1:])}, got {list(images.shape[1:])}. "
+                "Fit it to images of the size that is explained."
             )
         weights = torch.zeros_like(images)
-        for samples, _, gradients in self.at_copies(model, images, targets):
+        for samples, _, gradients in self.noisy_gradients(model, images, targets):
             weights[samples] += gradients.sum(1) / self.n_samples
-        training = self.training.to(images).flatten(1)
+        training = self.training_images.to(images).flatten(1)
         found = []
         for x, y, w in chunks(self.rows(images), images, targets, weights):
             points, slopes = x.flatten(1), w.flatten(1)
-            if self.projected:
+            if self.project_to_boundary:
                 length = slopes.square().sum(1)
                 away = torch.where(length > 0, target_output(model, x, y) / length, 0.0)
                 points = points - away[:, None] * slopes
@@ -119,9 +123,9 @@ class PatternLocal(NoisyGradients):
         return reduce_channels(torch.cat(found), self.channels)
 
     def _pattern(self, training: Tensor, point: Tensor, slope: Tensor) -> Tensor:
-        """C w ``[F]``, without C."""
+        """Compute C w ``[F]`` without forming C."""
         distances = (training - point).square().sum(1).sqrt()
-        nearest = distances.argsort(stable=True)[: max(1, int(self.neighbours * len(training)))]
+        nearest = distances.argsort(stable=True)[: max(1, int(self.neighbor_fraction * len(training)))]
         distances = distances[nearest]
         width = distances.quantile(0.5).clamp(min=torch.finfo(distances.dtype).eps)
         kernel = torch.exp(-0.5 * (distances / width).square())

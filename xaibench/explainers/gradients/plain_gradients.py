@@ -1,7 +1,7 @@
-"""Explainers made of the plain gradient: Saliency, Integrated Gradients, Gradient SHAP.
+"""Explainers based on the plain gradient: Saliency, Integrated Gradients, Gradient SHAP.
 
-They agree with Captum's of the same name (tested), but bound their memory by ``batch_size``, stay in the precision they
-are called with (Captum rounds the quadrature weights to float32) and draw from a generator of their own.
+They agree with the methods of the same name in Captum (tested), but bound their memory by ``batch_size``, keep the
+precision of their inputs (Captum rounds the quadrature weights to float32) and use their own random generators.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from xaibench.explainers.shared.interface import (
 )
 @dataclass(frozen=True, kw_only=True)
 class Saliency(Attribution):
-    """The gradient of the target's output by the image, with its sign.
+    """The gradient of the target output with respect to the image, with its sign.
 
-    Departure from Captum, whose default takes the absolute value: here the map stays signed and whoever scores it takes
-    the magnitude. Channels by ``"max_abs"``, as in the paper (section 3.1).
+    Departure from Captum, whose default is the absolute value: the map stays signed, and metrics take the magnitude.
+    The default of ``channels`` is ``"max_abs"``, as in the paper (section 3.1).
     """
 
     channels: Channels = "max_abs"
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         return self.by_chunk(lambda x, y: target_gradient(model, x, y), images, targets)
 
 
@@ -60,8 +60,7 @@ class Saliency(Attribution):
 class IntegratedGradients(Repeating, Attribution):
     """(x - x') times the mean gradient on the straight line from the baseline x' to x (equation 1).
 
-    The integral is taken by Gauss-Legendre quadrature, as Captum does by default (the paper's equation 3 is a Riemann
-    sum).
+    The integral is computed by Gauss-Legendre quadrature, Captum's default (the paper's equation 3 is a Riemann sum).
 
     Attributes:
         n_steps: Points of the quadrature.
@@ -75,23 +74,23 @@ class IntegratedGradients(Repeating, Attribution):
     baseline: float = 0.0
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; they sum to f(x) - f(x') up to the error of the quadrature."""
-        found = integrated(model, images, targets, self.baseline, self.n_steps, self.rows(images))
+        """Return maps ``[N, H, W]``; they sum to f(x) - f(x') up to the error of the quadrature."""
+        found = integrated_gradients(model, images, targets, self.baseline, self.n_steps, self.rows(images))
         return reduce_channels(found, self.channels)
 
 
-def integrated(
+def integrated_gradients(
     model: nn.Module, images: Tensor, targets: Tensor, baseline: Tensor | float, n_steps: int, rows: int
 ) -> Tensor:
-    """Integrated gradients ``[N, C, H, W]`` by Gauss-Legendre quadrature, before the channels become one.
+    """Compute integrated gradients ``[N, C, H, W]`` by Gauss-Legendre quadrature, before channels are reduced.
 
     Args:
-        model: As of :class:`~xaibench.explainers.Explainer`.
+        model: See :class:`~xaibench.explainers.Explainer`.
         images: ``[N, C, H, W]``.
         targets: ``[N]``.
         baseline: ``[N, C, H, W]``, or the value of every pixel.
         n_steps: Points of the quadrature.
-        rows: In one forward pass.
+        rows: Rows per forward pass.
     """
     nodes, weights = _quadrature(n_steps)
     along = images.new_tensor((1 + nodes) / 2).reshape(1, -1, 1, 1, 1)
@@ -104,7 +103,7 @@ def integrated(
     return total * (images - baseline)
 
 
-#: Of thousands of points they take a minute.
+#: Cached, since thousands of points take a minute.
 _quadrature = functools.cache(np.polynomial.legendre.leggauss)
 
 
@@ -121,10 +120,10 @@ class GradientSHAP(Repeating, Attribution):
     """The mean of (x - b) times the gradient at a random point between x and a random baseline b.
 
     Attributes:
-        n_samples: Random points for each image.
+        n_samples: Random points per image.
         stdev: Standard deviation of the Gaussian noise added to the image at each point.
         baselines: ``[B, C, H, W]``, from which one is drawn for each point; ``None``: zeros.
-        seed: Of the random points. An image draws the same wherever it stands in a batch.
+        seed: Seed of the random points. The draws of an image do not depend on its position in the batch.
     """
 
     each: ClassVar[int] = GRADIENT
@@ -136,8 +135,8 @@ class GradientSHAP(Repeating, Attribution):
     seed: int = 0
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
-        # They draw number by number, so that the blocks do not change what is drawn.
+        """Return maps ``[N, H, W]``."""
+        # The generators draw one number after another, so the blocks do not change the draws.
         generators = sample_generators(self.seed, images)
         shape = (len(images), self.n_samples)
         baselines = prepare_baselines(self.baselines, images)
@@ -158,7 +157,7 @@ class GradientSHAP(Repeating, Attribution):
 
 
 def prepare_baselines(baselines: Tensor | None, images: Tensor) -> Tensor:
-    """Baselines ``[B, C, H, W]`` in the precision and on the device of the images; zeros when there are none."""
+    """Return baselines ``[B, C, H, W]`` with dtype and device of the images; zeros if there are none."""
     if baselines is None:
         return torch.zeros_like(images[:1])
     if baselines.ndim != 4 or baselines.shape[1:] != images.shape[1:] or len(baselines) == 0:
@@ -168,6 +167,6 @@ def prepare_baselines(baselines: Tensor | None, images: Tensor) -> Tensor:
 
 
 def _gradients(model: nn.Module, points: Tensor, targets: Tensor) -> Tensor:
-    """Gradients ``[n, s, C, H, W]`` at the points ``[n, s, C, H, W]`` of n samples."""
+    """Return gradients ``[n, s, C, H, W]`` at the points ``[n, s, C, H, W]`` of n samples."""
     flat = target_gradient(model, points.flatten(0, 1), targets.repeat_interleave(points.shape[1]))
     return flat.reshape(points.shape)

@@ -1,4 +1,4 @@
-"""Two relatives of the gradient: its product with the image, and its mean over noisy copies of the image."""
+"""Input × Gradient, SmoothGrad, and the base class of explainers that average gradients over noisy copies."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ from xaibench.explainers.shared.interface import (
 )
 @dataclass(frozen=True, kw_only=True)
 class InputXGradient(Attribution):
-    """The image times the gradient of the target's output by it, signed.
+    """The image times the gradient of the target output with respect to it, signed.
 
-    For a linear network without bias the map sums to the output. Channels by ``"sum"``: the share of the pixel.
+    For a linear network without bias, the map sums to the output. The default of ``channels`` is ``"sum"``, the share
+    of the pixel.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         return self.by_chunk(lambda x, y: x * target_gradient(model, x, y), images, targets)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyGradients(Repeating, Attribution):
-    """What SmoothGrad and its relatives share: gradients at copies of the image with Gaussian noise.
+    """Base class of SmoothGrad and its variants: gradients at copies of the image with Gaussian noise.
 
     Attributes:
-        n_samples: Noisy copies of each image; the paper sees little change above 50.
-        noise: Standard deviation of the noise, as a share of the image's range max(x) - min(x); 0.1 to 0.2 in the
+        n_samples: Noisy copies per image; the paper sees little change above 50.
+        noise: Standard deviation of the noise, as a fraction of the image's range max(x) - min(x); 0.1 to 0.2 in the
             paper (section 3).
-        seed: Of the noise. An image draws the same wherever it stands in a batch.
+        seed: Seed of the noise. The draws of an image do not depend on its position in the batch.
     """
 
     channels: Channels = "max_abs"
@@ -66,16 +67,18 @@ class NoisyGradients(Repeating, Attribution):
         if not self.noise >= 0:
             raise ValueError(f"{type(self).__name__}(noise={self.noise!r}): expected a number of at least 0.")
 
-    def at_copies(self, model: nn.Module, images: Tensor, targets: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-        """The gradients ``[n, s, C, H, W]`` at s copies of n images, block by block.
+    def noisy_gradients(
+        self, model: nn.Module, images: Tensor, targets: Tensor
+    ) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Yield the gradients ``[n, s, C, H, W]`` at s copies of n images, block by block.
 
         Args:
-            model: As of :class:`~xaibench.explainers.Explainer`.
+            model: See :class:`~xaibench.explainers.Explainer`.
             images: ``[N, C, H, W]``.
             targets: ``[N]``.
 
         Returns:
-            With the places of the images and of the copies; the copies of an image come in their order.
+            The indices of the images and of the copies, and the gradients. The copies of an image come in order.
         """
         generators = sample_generators(self.seed, images)
         low, high = images.flatten(1).aminmax(dim=1)
@@ -100,12 +103,12 @@ class NoisyGradients(Repeating, Attribution):
 class SmoothGrad(NoisyGradients):
     """The mean gradient over copies of the image with Gaussian noise.
 
-    Signed; channels by ``"max_abs"`` as in Saliency, which it is without noise.
+    Signed. The default of ``channels`` is ``"max_abs"`` as for Saliency, which it equals without noise.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         total = torch.zeros_like(images)
-        for samples, _, gradients in self.at_copies(model, images, targets):
+        for samples, _, gradients in self.noisy_gradients(model, images, targets):
             total[samples] += gradients.sum(1)
         return reduce_channels(total / self.n_samples, self.channels)

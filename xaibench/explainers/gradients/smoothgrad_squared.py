@@ -23,12 +23,12 @@ from xaibench.explainers.shared.interface import reduce_channels
 class SmoothGradSquared(NoisyGradients):
     """The mean of the squared gradient over copies of the image with Gaussian noise; never negative.
 
-    It is the square of SmoothGrad, value by value, plus VarGrad.
+    It equals the elementwise square of SmoothGrad plus VarGrad.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         total = torch.zeros_like(images)
-        for samples, _, gradients in self.at_copies(model, images, targets):
+        for samples, _, gradients in self.noisy_gradients(model, images, targets):
             total[samples] += gradients.square().sum(1)
         return reduce_channels(total / self.n_samples, self.channels)

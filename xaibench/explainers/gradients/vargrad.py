@@ -24,17 +24,17 @@ from xaibench.explainers.shared.interface import reduce_channels
 class VarGrad(NoisyGradients):
     """The variance of the gradient over copies of the image with Gaussian noise; never negative.
 
-    Of the copies as they are, divided by their number, as Captum does. Of a network that is linear where the copies
-    lie it is zero.
+    It is the biased variance (divided by the number of copies), as in Captum. It is zero for a network that is linear
+    around the image.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``."""
+        """Return maps ``[N, H, W]``."""
         first, total, squares = (torch.zeros_like(images) for _ in range(3))
-        for samples, steps, gradients in self.at_copies(model, images, targets):
+        for samples, steps, gradients in self.noisy_gradients(model, images, targets):
             if steps.start == 0:
                 first[samples] = gradients[:, 0]
-            # Told from the first, so that what they have in common does not drown the differences in rounding.
+            # Relative to the first gradient, so that a large common part does not lose the differences to rounding.
             apart = gradients - first[samples, None]
             total[samples] += apart.sum(1)
             squares[samples] += apart.square().sum(1)

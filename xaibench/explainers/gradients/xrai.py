@@ -1,4 +1,4 @@
-"""XRAI: segments of the image in the order of how much attribution they hold."""
+"""XRAI: rank segments of the image by their attribution."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.gradients.plain_gradients import integrated
+from xaibench.explainers.gradients.plain_gradients import integrated_gradients
 from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
 from xaibench.explainers.shared.interface import Attribution, reduce_channels
 
-#: Of Felzenszwalb's segmentation: from fine to coarse, and the blur before it.
+#: Parameters of Felzenszwalb's segmentation: scales from fine to coarse, and the blur before it.
 _SCALES, _SIGMA = (50, 100, 150, 250, 500, 1200), 0.8
-#: Pixels that a segment must add, of an image as large as the segmentation sees it.
-_FEWEST = 50
-#: Pixels of an image whose segments are kept for the next time.
-_SMALL = 64 * 64
+#: Minimum number of pixels that a segment must add, for an image of ``segmentation_size``.
+_MIN_NEW_PIXELS = 50
+#: Largest number of pixels of an image whose segments are cached.
+_CACHED_SIZE = 64 * 64
 
 
 @described(
@@ -35,108 +35,109 @@ _SMALL = 64 * 64
 )
 @dataclass(frozen=True, kw_only=True)
 class XRAI(Repeating, Attribution):
-    """Segments of several sizes, added one after another: each time the one with the highest mean attribution.
+    """Segments of several sizes, added greedily: each time the one with the highest mean attribution.
 
-    Algorithm 1 of the paper. A pixel gets the mean over what its segment added; pixels of no segment get their own
-    mean, so that the sum stays. The attribution is the mean of Integrated Gradients from a black and a white image (the
-    smallest and largest value).
-    Segments are Felzenszwalb's at six scales, widened by ``dilation``, of the image brought to ``side`` times ``side``
-    pixels, as the authors' package ``saliency`` makes them (tested).
+    Algorithm 1 of the paper. A pixel gets the mean attribution of the pixels that its segment added; pixels outside of
+    all segments get their own mean, so that the sum is unchanged. The attribution is the mean of Integrated Gradients
+    from a black and a white image (the smallest and largest value). The segments are computed by Felzenszwalb at six
+    scales, widened by ``dilation``, of the image resized to ``segmentation_size`` × ``segmentation_size`` pixels, as in
+    the authors' package ``saliency`` (tested).
 
-    Departures: segments are widened before they are brought back to the size of the image, not after, and the fewest
-    pixels that one must add shrink with the image, so that small images have segments too; at 224×224 nothing differs.
-    Channels are summed, where the package takes the largest.
+    Departures: segments are widened before they are resized to the image, not after, and the minimum number of pixels
+    that a segment must add scales with the image, so that small images have segments too. At 224×224 there is no
+    difference. Channels are summed, where the package takes the largest.
 
     Attributes:
         n_steps: Points of the quadrature for each of the two baselines.
-        side: Of the image that is segmented.
-        min_size: Fewest pixels of a segment there.
-        dilation: By how many pixels segments are widened there, so that they take in the edges around them.
+        segmentation_size: Side of the resized image that is segmented.
+        min_segment_size: Minimum number of pixels of a segment in it.
+        dilation: Number of pixels by which segments are widened in it, so that they include the surrounding edges.
     """
 
-    #: Integrated Gradients from two images.
+    #: Integrated Gradients with two baselines.
     each: ClassVar[int] = 2 * GRADIENT
     counted: ClassVar[str] = "n_steps"
 
     n_steps: int = 50
-    side: int = 224
-    min_size: int = 150
+    segmentation_size: int = 224
+    min_segment_size: int = 150
     dilation: int = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("side", "min_size"):
+        for name in ("segmentation_size", "min_segment_size"):
             check_count(name, getattr(self, name), owner="XRAI")
         if not self.dilation >= 0:
             raise ValueError(f"XRAI(dilation={self.dilation!r}): expected a number of pixels, 0 or more.")
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; they sum to what the attributions do."""
+        """Return maps ``[N, H, W]`` with the same sum as the attributions."""
         total = torch.zeros_like(images)
         for end in images.flatten(1).aminmax(dim=1):
             baseline = end.reshape(-1, 1, 1, 1).expand_as(images)
-            total += integrated(model, images, targets, baseline, self.n_steps, self.rows(images)) / 2
+            total += integrated_gradients(model, images, targets, baseline, self.n_steps, self.rows(images)) / 2
         attributions = reduce_channels(total, self.channels).double().cpu().numpy()
-        fewest = max(1, _FEWEST * attributions[0].size // self.side**2)
+        min_new_pixels = max(1, _MIN_NEW_PIXELS * attributions[0].size // self.segmentation_size**2)
         maps = [
-            grown(self.segments(picture), attribution, fewest)
+            grow_regions(self.segments(picture), attribution, min_new_pixels)
             for picture, attribution in zip(images.detach().double().cpu().numpy(), attributions, strict=True)
         ]
         return torch.from_numpy(np.stack(maps)).to(images)
 
     def segments(self, picture: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """The segments of an image.
+        """Return the segments of an image.
 
         Args:
             picture: ``[C, H, W]``.
 
         Returns:
-            ``[M, H, W]``, those of all scales; they overlap.
+            Masks ``[M, H, W]`` of the segments of all scales, which overlap.
         """
-        settings = self.side, self.min_size, self.dilation
-        if picture[0].size > _SMALL:
+        settings = self.segmentation_size, self.min_segment_size, self.dilation
+        if picture[0].size > _CACHED_SIZE:
             return _segments(picture, *settings)
-        packed, count = _kept(picture.tobytes(), picture.shape, *settings)
+        packed, count = _cached_segments(picture.tobytes(), picture.shape, *settings)
         bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count * picture[0].size)
         return bits.astype(bool).reshape(count, *picture.shape[1:])
 
 
 @functools.lru_cache(maxsize=512)
-def _kept(content: bytes, shape: tuple[int, ...], *settings: int) -> tuple[bytes, int]:
-    """The segments of a small image, a bit a pixel, and how many.
+def _cached_segments(content: bytes, shape: tuple[int, ...], *settings: int) -> tuple[bytes, int]:
+    """Return the segments of a small image as packed bits, and their number.
 
-    They take longer to find than all that is done with them, and depend neither on the network nor on the class, of
-    which a suite has many for each image.
+    Segmentation takes longer than the rest, and depends neither on the network nor on the class, so a suite reuses it.
     """
     found = _segments(np.frombuffer(content).reshape(shape), *settings)
     return np.packbits(found).tobytes(), len(found)
 
 
-def _segments(picture: NDArray[np.float64], side: int, min_size: int, dilation: int) -> NDArray[np.bool_]:
+def _segments(picture: NDArray[np.float64], size: int, min_segment_size: int, dilation: int) -> NDArray[np.bool_]:
     from skimage import transform
     from skimage.segmentation import felzenszwalb
 
     low, high = picture.min(), picture.max()
     scaled = 2 * (picture - low) / (high - low if high > low else 1.0) - 1
     resize: Any = transform.resize  # which has no types
-    large = resize(scaled.transpose(1, 2, 0), (side, side), order=3, mode="constant", anti_aliasing=True)
-    rows, columns = (((np.arange(n) + 0.5) * side / n).astype(int) for n in picture.shape[1:])
+    large = resize(scaled.transpose(1, 2, 0), (size, size), order=3, mode="constant", anti_aliasing=True)
+    rows, columns = (((np.arange(n) + 0.5) * size / n).astype(int) for n in picture.shape[1:])
     found = []
     for scale in _SCALES:
-        labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_size)
+        labels = felzenszwalb(large, scale=scale, sigma=_SIGMA, min_size=min_segment_size)
         for label in range(labels.max() + 1):
             wide = ndimage.distance_transform_edt(labels != label) <= dilation
             found.append(wide[np.ix_(rows, columns)])
     return np.stack(found)
 
 
-def grown(segments: NDArray[np.bool_], attribution: NDArray[np.float64], fewest: int) -> NDArray[np.float64]:
-    """The attribution of each pixel when segments are added greedily.
+def grow_regions(
+    segments: NDArray[np.bool_], attribution: NDArray[np.float64], min_new_pixels: int
+) -> NDArray[np.float64]:
+    """Return the attribution of each pixel when segments are added greedily.
 
     Args:
         segments: ``[M, H, W]``.
         attribution: ``[H, W]``.
-        fewest: Pixels that a segment must add.
+        min_new_pixels: Minimum number of pixels that a segment must add.
 
     Returns:
         ``[H, W]``.
@@ -144,13 +145,13 @@ def grown(segments: NDArray[np.bool_], attribution: NDArray[np.float64], fewest:
     masks, values = segments.reshape(len(segments), -1), attribution.ravel()
     counts, sums = masks.sum(1), np.array([values[mask].sum() for mask in masks])
     found, covered, waiting = np.zeros_like(values), np.zeros(values.size, bool), np.ones(len(masks), bool)
-    while (waiting := waiting & (counts >= fewest)).any():
+    while (waiting := waiting & (counts >= min_new_pixels)).any():
         best = int(np.where(waiting, sums / np.maximum(counts, 1), -np.inf).argmax())
         added = masks[best] & ~covered
         found[added] = values[added].mean()
         covered |= added
         waiting[best] = False
-        # What the segments have in common with it is no longer theirs to add.
+        # The other segments can no longer add the pixels of this one.
         counts = counts - masks[:, added].sum(1)
         sums = sums - masks[:, added] @ values[added]
     if not covered.all():

@@ -1,1 +1,1 @@
-"""What explainers share: their interface, what is explained, layers, features."""
+"""Building blocks of the explainers: interface, explained output, access to layers, features of an image."""

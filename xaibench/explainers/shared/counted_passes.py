@@ -1,4 +1,4 @@
-"""How often explainers ask the network, and how often they do within a budget."""
+"""The number of passes that an explainer takes, and the choice of its parameters for a given budget of passes."""
 
 from __future__ import annotations
 
@@ -9,73 +9,74 @@ from torch import Tensor
 
 from xaibench.explainers.shared.interface import Explainer
 
-#: Passes that a gradient by the image takes: each row goes forward, and back with as many multiplications.
+#: Passes of one gradient with respect to the image: each row goes forward, and backward at the same cost.
 GRADIENT = 2
 
 
 @runtime_checkable
 class Countable(Protocol):
-    """An explainer that can say beforehand how often it asks the network, so that its time can be estimated.
+    """An explainer that can compute beforehand how many passes it takes, so that its time can be estimated.
 
-    A *pass* is a row that goes through the network, forward or back: a gradient takes two. What a small network carries
-    on from one row to the next counts as the rows that it stands for, and what an explainer looks up once, whatever the
-    number of images, is not counted.
+    A *pass* is one row that goes through the network, forward or backward; a gradient takes two. Rows that a small
+    network updates incrementally count like full rows. Work that is done once, regardless of the number of images, is
+    not counted.
     """
 
     def passes(self, images: Tensor) -> int:
-        """Passes for these images.
+        """Return the number of passes for these images.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many; about, where images have features of their own (superpixels).
+            The number of passes; approximate if each image has its own superpixels.
         """
 
     def cheaper(self) -> str:
-        """What to change for fewer of them, with the present value, as ``"n_samples=25"``.
+        """Return how to reduce the number of passes, for messages.
 
         Returns:
-            In words, with the present value.
+            The parameter to change with its present value, such as ``"n_samples below 25"``.
         """
 
 
 @runtime_checkable
 class Adjustable(Countable, Protocol):
-    """An explainer whose passes are a choice, so that it can be given a budget."""
+    """An explainer whose number of passes follows from a parameter, so that it can be fitted to a budget."""
 
     def within(self, budget: int, images: Tensor) -> Explainer:
-        """The explainer as it is within a budget.
+        """Return a copy with the largest count that the budget allows.
 
         Args:
-            budget: The most passes for an image.
-            images: ``[N, C, H, W]``, of which each costs the same (:meth:`alike`).
+            budget: Maximum number of passes per image.
+            images: ``[N, C, H, W]``, all of equal cost (see :meth:`alike`).
 
         Returns:
-            With the largest count whose passes for each image do not exceed it; all else as it was.
+            The explainer with the largest count whose passes per image do not exceed the budget; other fields are
+            unchanged.
 
         Raises:
-            ValueError: If the fewest are too many.
+            ValueError: If the budget is below the minimum number of passes.
         """
 
     def alike(self, images: Tensor) -> list[list[int]]:
-        """Which images cost the same, so that no image's count depends on the others.
+        """Group the images by cost, so that the count for one image does not depend on the others.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            Their places, group by group.
+            The indices of the images in each group.
         """
 
 
 class Repeating:
-    """An explainer that asks the network as often for each image as one of its parameters says.
+    """Base class of explainers whose number of passes is proportional to one of their parameters.
 
     Attributes:
         counted: The name of that parameter.
         fewest: Its smallest value.
-        each: Passes for an image for each that it counts, where the image does not decide it.
+        each: Passes per image and unit of that parameter, if they do not depend on the image.
     """
 
     counted: ClassVar[str]
@@ -83,116 +84,116 @@ class Repeating:
     each: ClassVar[int] = 1
 
     def count(self, images: Tensor) -> int:
-        """How much is counted.
+        """Return the value of the counted parameter.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            The parameter, or what it is for such images.
+            The parameter, or its default for images of this kind.
         """
         return int(getattr(self, self.counted))
 
     @property
     def once(self) -> int:
-        """Passes for an image besides, however much is counted."""
+        """Passes per image in addition to the ones that scale with the counted parameter."""
         return 0
 
     def passes_each(self, images: Tensor) -> int:
-        """Passes for an image for each that is counted.
+        """Return the passes per image and unit of the counted parameter.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many.
+            The number of passes.
         """
         return self.each
 
     def passes(self, images: Tensor) -> int:
-        """Passes for these images (:class:`Countable`).
+        """Return the number of passes for these images (see :class:`Countable`).
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            So many.
+            The number of passes.
         """
         return len(images) * (self.once + self.count(images) * self.passes_each(images))
 
     def cheaper(self) -> str:
-        """What to lower.
+        """Return how to reduce the number of passes, for messages.
 
         Returns:
-            In words, with the present value.
+            The parameter to lower with its present value.
         """
         besides = self.cheaper_each()
         return f"{self.counted} below {getattr(self, self.counted)}" + (f" or {besides}" if besides else "")
 
     def cheaper_each(self) -> str:
-        """What else than the count to change, for less that is counted.
+        """Return which other parameter reduces the passes per unit, for messages.
 
         Returns:
-            In words; empty where there is nothing.
+            The change in words; empty if there is none.
         """
         return ""
 
     def alike(self, images: Tensor) -> list[list[int]]:
-        """Which images cost the same.
+        """Group the images by cost.
 
         Args:
             images: ``[N, C, H, W]``.
 
         Returns:
-            All of them, where only their size counts.
+            One group with all images, since the cost depends on their size only.
         """
         return [list(range(len(images)))]
 
     def within(self, budget: int, images: Tensor) -> Self:
-        """The explainer with the largest count that a budget affords (:class:`Adjustable`).
+        """Return a copy with the largest count that the budget allows (see :class:`Adjustable`).
 
         Args:
-            budget: The most passes for an image.
-            images: ``[N, C, H, W]``, of which each costs the same.
+            budget: Maximum number of passes per image.
+            images: ``[N, C, H, W]``, all of equal cost.
 
         Returns:
-            With another ``counted``; all else as it was.
+            The explainer with another value of ``counted``; other fields are unchanged.
 
         Raises:
-            ValueError: If the fewest are too many.
+            ValueError: If the budget is below the minimum number of passes.
         """
         each = self.passes_each(images)
         count = self.affordable((budget - self.once) // each)
         if count < self.fewest:
-            raise too_few(type(self).__name__, budget, self.once + self.fewest * each, self.cheaper_each())
+            raise budget_error(type(self).__name__, budget, self.once + self.fewest * each, self.cheaper_each())
         return cast(Self, replace(cast(Any, self), **{self.counted: count}))
 
     def affordable(self, count: int) -> int:
-        """The largest value of the parameter up to so many.
+        """Return the largest valid value of the counted parameter up to a limit.
 
         Args:
-            count: As many as the budget affords.
+            count: The limit given by the budget.
 
         Returns:
-            That, unless only some values will do.
+            The limit itself, unless the parameter takes special values only.
         """
         return count
 
 
-def too_few(owner: str, budget: int, least: int, cheaper: str = "") -> ValueError:
-    """What to raise where a budget does not suffice.
+def budget_error(owner: str, budget: int, least: int, cheaper: str = "") -> ValueError:
+    """Return the error for a budget that is too small.
 
     Args:
-        owner: The explainer.
-        budget: As given.
-        least: Passes for an image that it takes.
-        cheaper: What would make it fewer; empty where nothing does.
+        owner: The name of the explainer.
+        budget: The given budget.
+        least: Minimum number of passes per image.
+        cheaper: How to reduce that minimum; empty if it cannot be reduced.
 
     Returns:
         The error.
     """
     otherwise = f", change {cheaper}" if cheaper else ""
     return ValueError(
-        f"{owner}: got budget={budget}, expected at least {least}, its fewest passes for an image of these. Give as "
-        f"many{otherwise}, or take a cheaper explainer."
+        f"{owner}: got budget={budget}, expected at least {least}, its minimum number of passes per "
+        f"image. Raise the budget{otherwise}, or use a cheaper explainer."
     )

@@ -1,7 +1,7 @@
-"""Methods written to the template of EXACT, the benchmark platform of XAI-TRIS's authors, unchanged.
+"""Use functions written for EXACT, the benchmark platform of the authors of XAI-TRIS, as explainers.
 
-A method there is a function ``XAI_Method(data, target, model)`` of flat images ``[N, 64]``, targets ``[N]`` and a
-network of flat images, which returns maps ``[N, 64]``.
+Such a function is ``XAI_Method(data, target, model)``. It takes flattened images ``[N, 64]``, targets ``[N]`` and a
+network of flattened images, and returns maps ``[N, 64]``.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.random_state import seeded_globals
 
-#: What the template calls its parameters, in its order; ours are (model, images, targets).
+#: Parameter names of the template, in its order; those of xaibench are (model, images, targets).
 PARAMETERS = ("data", "target", "model")
 
 
 def is_exact(part: Any) -> bool:
-    """Whether a part is a function of EXACT's three parameters."""
+    """Return whether a part is a function with the three parameters of EXACT's template."""
     return inspect.isfunction(part) and tuple(inspect.signature(part).parameters)[:3] == PARAMETERS
 
 
 @dataclass(frozen=True)
 class ExactMethod:
-    """A function of EXACT's template as an explainer.
+    """A function written for EXACT's template, as an explainer.
 
     Attributes:
         method: ``(data [N, C * H * W], target [N], model) -> maps`` of the shape of ``data``.
-        seed: Of the global generators, from which such methods draw; their state is put back.
+        seed: Seed of the global random generators, from which such functions draw. Their state is restored afterwards.
     """
 
     method: Callable[..., Any]
@@ -46,10 +46,10 @@ class ExactMethod:
         return str(getattr(method, "__name__", type(method).__name__))
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[N, H, W]``; of several channels their sum, as Captum's attributions are summed here.
+        """Return maps ``[N, H, W]``, summed over the channels.
 
         Raises:
-            ValueError: If the function returns something else than a tensor of the shape of its ``data``.
+            ValueError: If the function does not return a tensor of the shape of its ``data``.
         """
         data = images.flatten(1)
         with seeded_globals(self.seed, images.device), torch.enable_grad():
@@ -58,13 +58,13 @@ class ExactMethod:
             got = f"shape {list(maps.shape)}" if isinstance(maps, Tensor) else type(maps).__name__
             raise ValueError(
                 f"{self.__name__}: got {got}, expected a tensor of the shape of data, {list(data.shape)}. "
-                "Return one value for each pixel of each image."
+                "Return one value per pixel of each image."
             )
         return maps.detach().reshape(images.shape).sum(dim=1)
 
 
 class FlatImages(nn.Module):
-    """A network that takes its images flat, as those of XAI-TRIS do.
+    """Wrap a network so that it takes flattened images.
 
     Args:
         network: Takes images ``[N, C, H, W]``.
@@ -78,6 +78,6 @@ class FlatImages(nn.Module):
         self.train(network.training)
 
     def forward(self, data: Tensor) -> Tensor:
-        """Logits ``[N, K]`` of flat images ``[N, C * H * W]``."""
+        """Return the logits ``[N, K]`` of flattened images ``[N, C * H * W]``."""
         logits: Tensor = self.network(torch.reshape(data, (len(data), *self.shape)))
         return logits

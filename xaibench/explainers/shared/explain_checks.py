@@ -1,4 +1,4 @@
-"""What goes into an explanation and what comes out, checked: images and targets, maps."""
+"""Validate the inputs of an explanation (images, targets) and its output (maps)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from xaibench.explainers.shared.interface import Channels, reduce_channels
 
 
 def check_images(images: Any) -> Tensor:
-    """The images as a tensor ``[N, C, H, W]``.
+    """Return the images as a tensor ``[N, C, H, W]``.
 
     Raises:
-        ValueError: For another shape, no image, or numbers that are not finite.
-        TypeError: For anything but floating tensors and arrays.
+        ValueError: If the shape is wrong, the batch is empty, or a value is not finite.
+        TypeError: If they are not a floating-point tensor or array.
     """
     x = _as_tensor(images, "images").detach()
     if x.ndim != 4 or x.numel() == 0:
@@ -31,18 +31,18 @@ def check_images(images: Any) -> Tensor:
     return x
 
 
-def check_targets(targets: Any, samples: int) -> Tensor:
-    """The targets as a tensor ``[samples]`` int64.
+def check_target_classes(targets: Any, samples: int) -> Tensor:
+    """Return the targets as an int64 tensor ``[samples]``.
 
     Raises:
-        ValueError: For another shape.
-        TypeError: For anything but tensors and arrays of integers.
+        ValueError: If the shape is wrong.
+        TypeError: If they are not a tensor or array of integers.
     """
     y = _as_tensor(targets, "targets").detach()
     if y.is_floating_point() or y.is_complex() or y.dtype is torch.bool:
         raise TypeError(f"targets: got {y.dtype}, expected integers, the class index of each sample.")
     if tuple(y.shape) != (samples,):
-        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index for each image.")
+        raise ValueError(f"targets: got {list(y.shape)}, expected [{samples}], one class index per image.")
     return y.long()
 
 
@@ -57,18 +57,20 @@ def _as_tensor(values: Any, what: str) -> Tensor:
     return torch.from_numpy(np.array(plain_array(values, what)))
 
 
-def check_maps(maps: Any, images: Tensor, channels: Channels | None, name: str, *, own_size: bool = False) -> Tensor:
-    """What an explainer returned as maps ``[N, H, W]`` on the CPU; channels that it left are reduced.
+def check_returned_maps(
+    maps: Any, images: Tensor, channels: Channels | None, name: str, *, own_size: bool = False
+) -> Tensor:
+    """Return the result of an explainer as maps ``[N, H, W]`` on the CPU, reducing channels if there are any.
 
     Args:
-        maps: As returned.
+        maps: The result of the explainer.
         images: ``[N, C, H, W]``.
-        channels: How channels become one map.
-        name: Of the explainer, for messages.
-        own_size: Whether the maps may be of another size than the images, as was asked for (``resize=None``).
+        channels: How the channels become one map.
+        name: Name of the explainer, for messages.
+        own_size: Whether the maps may differ from the images in size (``resize=None``).
 
     Raises:
-        ValueError: For another shape, or numbers that are not finite; names the explainer.
+        ValueError: If the shape is wrong or a value is not finite; the message names the explainer.
     """
     result: Tensor = torch.as_tensor(maps).detach().cpu()
     if result.ndim == 4 and result.shape[0] == len(images) and result.shape[2:] == images.shape[2:]:

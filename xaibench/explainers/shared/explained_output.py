@@ -1,11 +1,10 @@
-"""What of a classifier is explained: the probability, the logit or the margin of a class, computed from its logits.
+"""The explained output of a classifier: probability, logit or margin of a class, computed from the logits.
 
-The head is functional: explainers that walk over the modules (LRP, DeepLift) see no softmax layer.
+The head is a function and not a module, so explainers that go through the modules (LRP, DeepLIFT) see no softmax layer.
 
-A network that is sure of itself saturates: p rounds to 1, and the textbook gradient of the softmax,
-``p_i (g_i - sum_j g_j p_j)``, cancels to exactly zero. Written as ``p_i sum_j p_j (g_i - g_j)`` it does not cancel,
-and stays exact until the other probabilities underflow (a difference of some 700 between the logits in float64,
-against 37 for the textbook form).
+The softmax of a confident network saturates: p rounds to 1, and the textbook gradient ``p_i (g_i - sum_j g_j p_j)``
+cancels to exactly zero. The equivalent form ``p_i sum_j p_j (g_i - g_j)`` does not cancel. It is accurate until the
+other probabilities underflow, at a difference of about 700 between the logits in float64 (37 for the textbook form).
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from xaibench.core.vocabulary import Output
 
 
 class ExplainedOutput(nn.Module):
-    """The network with the head whose output is explained.
+    """The network with a head that computes the explained output.
 
     Args:
         network: Returns logits ``[N, K]``.
-        output: ``"probability"``: the softmax of the logits. ``"logit"``: the logits as they are. ``"margin"``: each
-            logit minus the log-sum-exp of the others; its gradient is the probability's up to a factor a sample.
+        output: ``"probability"``: the softmax of the logits. ``"logit"``: the logits. ``"margin"``: each logit minus
+            the log-sum-exp of the others; its gradient is that of the probability up to one factor per sample.
 
     Attributes:
         network: The network.
-        output: As given.
-        largest: Rows of the largest pass so far.
-        watch: Told the rows of each pass: of those that go forward, and of those that a gradient takes back.
+        output: The explained output.
+        largest_pass: Number of rows of the largest pass so far.
+        on_rows: Called with the number of rows of every forward pass and of every backward pass.
 
     Example:
         >>> import torch
@@ -46,11 +45,11 @@ class ExplainedOutput(nn.Module):
         check_choice("output", output, get_args(Output))
         self.network = network
         self.output = output
-        self.largest = 0
-        self.watch: Callable[[int], None] = lambda rows: None
+        self.largest_pass = 0
+        self.on_rows: Callable[[int], None] = lambda rows: None
 
     def forward(self, images: Tensor) -> Tensor:
-        """What is explained.
+        """Compute the explained output.
 
         Args:
             images: ``[N, C, H, W]``.
@@ -58,17 +57,17 @@ class ExplainedOutput(nn.Module):
         Returns:
             ``[N, K]``: probabilities, logits or margins.
         """
-        self.largest = max(self.largest, images.shape[0])
+        self.largest_pass = max(self.largest_pass, images.shape[0])
         logits: Tensor = self.network(images)
-        self.watch(images.shape[0])
+        self.on_rows(images.shape[0])
         if logits.requires_grad:
             rows, hooked = images.shape[0], cast(Any, logits)
-            hooked.register_hook(lambda gradient: self.watch(rows))
-        # Under autocast they come in bfloat16.
+            hooked.register_hook(lambda gradient: self.on_rows(rows))
+        # Under autocast the logits are bfloat16.
         return self.head(logits.to(torch.promote_types(logits.dtype, images.dtype)))
 
     def head(self, logits: Tensor) -> Tensor:
-        """What is explained, from the logits.
+        """Compute the explained output from the logits.
 
         Args:
             logits: ``[N, K]``.
@@ -78,14 +77,14 @@ class ExplainedOutput(nn.Module):
         """
         if self.output == "probability":
             return exact_softmax(logits)
-        return margins(logits) if self.output == "margin" else logits
+        return class_margins(logits) if self.output == "margin" else logits
 
 
 def network_of(model: nn.Module) -> nn.Module:
-    """The classifier itself, without the head that chooses the explained output; layers are named from here.
+    """Return the classifier without the head that computes the explained output; layer names refer to it.
 
     Args:
-        model: An :class:`ExplainedOutput`, or any other, which is its own network.
+        model: An :class:`ExplainedOutput`, or any other module, which is returned unchanged.
 
     Returns:
         The network.
@@ -105,20 +104,20 @@ class _ExactSoftmax(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> Tensor:
         p: Tensor = ctx.saved_tensors[0]
         largest = p.argmax(1, keepdim=True)
-        # The gradient only depends on differences of g: taken from the likeliest class, whose p is the one that rounds
-        # to 1, every remaining term is a product of small numbers and nothing cancels. O(N K).
+        # The gradient depends only on differences of g. If they are taken relative to the most likely class, whose p
+        # may round to 1, every remaining term is a product of small numbers and nothing cancels. O(N K).
         relative = upstream - upstream.gather(1, largest)
         return p * (relative - (p * relative).sum(1, keepdim=True))
 
 
 def exact_softmax(logits: Tensor) -> Tensor:
-    """Softmax over dimension 1 whose gradient does not vanish by rounding when it saturates.
+    """Compute the softmax over dimension 1 with a gradient that does not vanish by rounding when it saturates.
 
     Args:
         logits: ``[N, K]``.
 
     Returns:
-        ``[N, K]``; the values are those of ``torch.softmax``. Once differentiable.
+        ``[N, K]``, with the values of ``torch.softmax``. It can be differentiated once.
 
     Example:
         >>> import torch
@@ -131,17 +130,17 @@ def exact_softmax(logits: Tensor) -> Tensor:
     return _ExactSoftmax.apply(logits)  # type: ignore[no-any-return]
 
 
-def margins(logits: Tensor) -> Tensor:
-    """Each logit minus the log-sum-exp of the others: the log-odds of its softmax probability.
+def class_margins(logits: Tensor) -> Tensor:
+    """Compute each logit minus the log-sum-exp of the others, the log-odds of its softmax probability.
 
     Args:
         logits: ``[N, K]``, K at least two.
 
     Returns:
-        ``[N, K]``; for two classes the difference of the logits, either way round.
+        ``[N, K]``; for two classes, the difference of the logits with either sign.
     """
-    # log-odds = z_k - logsumexp(z) - log(1 - p_k). Only the likeliest class can have p_k near 1, where the last term
-    # would cancel: for it the others are summed themselves. O(N K).
+    # log-odds = z_k - logsumexp(z) - log(1 - p_k). Only the most likely class can have p_k near 1, where the last term
+    # would cancel: for that class the log-sum-exp of the others is computed directly. O(N K).
     largest = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, keepdim=True), value=True)
     others = logits.masked_fill(largest, -torch.inf).logsumexp(1, keepdim=True)
     p = exact_softmax(logits).masked_fill(largest, 0.0)

@@ -1,4 +1,4 @@
-"""What the explainers share: their interface, the channel reduction, and how many rows one forward pass takes."""
+"""The interface of explainers, the reduction of channels, and the batching of forward passes."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ Channels: TypeAlias = Literal["sum", "abs_sum", "max_abs"]
 class Explainer(Protocol):
     """Anything that can be called as ``explainer(model, images, targets) -> maps``.
 
-    ``model`` maps images ``[N, C, H, W]`` to ``[N, K]``, of which column ``targets[i]`` is what is explained of sample
-    ``i``; maps are ``[N, H, W]``, signed, bigger magnitude = more important. :func:`xaibench.explain` takes care of
-    the rest: it chooses the explained output, the device and the precision, and gives the model back unharmed.
+    ``model`` maps images ``[N, C, H, W]`` to ``[N, K]``; column ``targets[i]`` is explained for sample ``i``. Maps are
+    ``[N, H, W]`` and signed; a larger magnitude means more important. :func:`xaibench.explain` does the rest: it
+    selects the explained output, the device and the precision, and restores the state of the model afterwards.
 
-    An explainer that must be fitted first has ``fit(model, loader)``, which returns the fitted explainer, and
-    ``fitted``, whether it is.
+    An explainer that must be fitted first has a method ``fit(model, loader)``, which returns the fitted explainer, and
+    an attribute ``fitted``.
     """
 
     def __call__(self, model: nn.Module, images: Tensor, targets: Tensor, /) -> Tensor:
-        """Explain what the model says of each image.
+        """Explain the output of the model for each image.
 
         Args:
-            model: From images ``[N, C, H, W]`` to ``[N, K]``, of which a column is explained.
-            images: ``[N, C, H, W]``, on the model's device and in its precision.
-            targets: ``[N]`` int64, the column of each sample.
+            model: Maps images ``[N, C, H, W]`` to ``[N, K]``, of which one column is explained.
+            images: ``[N, C, H, W]``, on the device and in the precision of the model.
+            targets: ``[N]`` int64, the explained column of each sample.
 
         Returns:
-            Maps ``[N, H, W]``, signed; bigger magnitude = more important.
+            Maps ``[N, H, W]``, signed; a larger magnitude means more important.
         """
         ...
 
 
 class UnsupportedModelError(ValueError):
-    """The explainer cannot treat this network; the message names the layer and says what would work."""
+    """The explainer does not support this network; the message names the layer and an alternative."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """The parameters that every explainer with channels has.
+    """Base class with the parameters of every explainer that reduces channels.
 
     Attributes:
         channels: How the attributions of the channels become one map, see :func:`reduce_channels`.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. It bounds the memory and
-            changes the maps by no more than rounding.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images. It bounds the memory and changes
+            the maps by rounding only.
     """
 
     channels: Channels = "sum"
@@ -68,26 +68,26 @@ class Attribution:
                 check_count(field.name, value, owner=type(self).__name__)
 
     def rows(self, images: Tensor) -> int:
-        """How many rows one forward pass takes.
+        """Return the number of rows per forward pass.
 
         Args:
-            images: ``[N, C, H, W]``, of which the size and the device count.
+            images: ``[N, C, H, W]``; their size and device matter.
 
         Returns:
-            ``batch_size``, or what suits them; at least 1.
+            ``batch_size``, or a default for these images; at least 1.
         """
         return self.batch_size or default_rows(images, least=1)
 
     def by_chunk(
         self, attribute: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor, rows_per_image: int = 1
     ) -> Tensor:
-        """Compute attributions over a chunk of the images at a time, and reduce their channels.
+        """Compute attributions for a chunk of images at a time and reduce their channels.
 
         Args:
-            attribute: From images ``[n, C, H, W]`` and targets ``[n]`` to attributions ``[n, C, H, W]``.
+            attribute: Maps images ``[n, C, H, W]`` and targets ``[n]`` to attributions ``[n, C, H, W]``.
             images: ``[N, C, H, W]``.
             targets: ``[N]``.
-            rows_per_image: Rows that ``attribute`` needs in one pass for each image.
+            rows_per_image: Rows per image that ``attribute`` needs in one pass.
 
         Returns:
             Maps ``[N, H, W]``.
@@ -98,19 +98,19 @@ class Attribution:
 
 
 def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
-    """One map from the attributions of the channels.
+    """Reduce the attributions of the channels to one map.
 
     Args:
         attributions: ``[N, C, H, W]``.
-        how: ``"sum"``: the signed sum (what an additive attribution means for the pixel); ``"abs_sum"``: the sum of the
-            magnitudes; ``"max_abs"``: the value of largest magnitude, with its sign (Simonyan et al. 2014 take its
-            magnitude). A single channel is returned as it is, with its sign, whatever ``how``.
+        how: ``"sum"``: the signed sum (the meaning of an additive attribution for the pixel). ``"abs_sum"``: the sum of
+            the magnitudes. ``"max_abs"``: the value of largest magnitude, with its sign (Simonyan et al. 2014 take its
+            magnitude). A single channel is returned unchanged, regardless of ``how``.
 
     Returns:
         ``[N, H, W]``.
 
     Raises:
-        ValueError: For another ``how``.
+        ValueError: If ``how`` is not one of these.
 
     Example:
         >>> import torch
@@ -132,9 +132,9 @@ def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
 def blocks(samples: int, steps: int, rows: int, *, across: bool = False) -> Iterator[tuple[slice, slice]]:
     """Cut a grid of ``samples`` times ``steps`` forward rows into blocks of at most ``rows``.
 
-    Whole samples as long as one fits, because then what is summed over the steps is summed in one go. Or ``across``, as
-    many samples as fit: each draws its random numbers in their order, so that a GPU, which is sooner done with a block
-    than they are drawn, needs many that draw side by side.
+    By default, a block holds all steps of as many samples as fit, so that sums over the steps are computed at once.
+    With ``across``, a block holds as many samples as possible. That suits a GPU: the random numbers of the samples are
+    then drawn in parallel, which would otherwise take longer than the forward pass.
 
     Example:
         >>> [(s.start, s.stop, k.start, k.stop) for s, k in blocks(samples=2, steps=3, rows=2)]
@@ -150,13 +150,13 @@ def blocks(samples: int, steps: int, rows: int, *, across: bool = False) -> Iter
 
 
 def chunks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors of equal length into views of at most ``size``, together."""
+    """Split tensors of equal length into views of at most ``size`` rows, in parallel."""
     for start in range(0, len(tensors[0]), size):
         yield tuple(tensor[start : start + size] for tensor in tensors)
 
 
 def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-    """The gradient ``[N, C, H, W]`` of each sample's target output by its image.
+    """Return the gradient ``[N, C, H, W]`` of each sample's target output with respect to its image.
 
     Raises:
         UnsupportedModelError: If the output does not depend on the images through differentiable operations.
@@ -166,13 +166,13 @@ def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor
         outputs = model(images).gather(1, targets[:, None])
         if not outputs.requires_grad:
             raise UnsupportedModelError(
-                "The output of the model has no gradient by the images. Use an explainer that only "
+                "The output of the model has no gradient with respect to the images. Use an explainer that only "
                 "perturbs the images (pfi, shapley_sampling, kernel_shap, lime)."
             )
         return torch.autograd.grad(outputs.sum(), images)[0]
 
 
 def target_output(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-    """Each sample's target output ``[N]``, without gradients."""
+    """Return each sample's target output ``[N]``, without gradients."""
     with torch.no_grad():
         return torch.as_tensor(model(images)).gather(1, targets[:, None]).squeeze(1)

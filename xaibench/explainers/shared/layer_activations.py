@@ -1,7 +1,7 @@
-"""Which layer an explainer looks at, and how its map becomes as large as the image.
+"""Find the layer that an explainer uses, and resize its maps to the image.
 
-A layer can be looked at when its output is a feature map ``[N, C, h, w]``, or the tokens ``[N, T, D]`` of a
-transformer: the last h·w of them are the patches, row by row; class and register tokens before them are left out.
+A layer can be used if its output is a feature map ``[N, C, h, w]`` or the tokens ``[N, T, D]`` of a transformer. The
+last h·w tokens are the patches, row by row; class and register tokens come before them and are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.compute.row_memory import default_rows
-from xaibench.explainers.attention.attention_calls import attending
+from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.token_places import TokenLayout, token_layout
 from xaibench.explainers.shared.captured_maps import Layer, captured
 from xaibench.explainers.shared.explained_output import network_of
@@ -24,68 +24,71 @@ from xaibench.explainers.shared.feature_grids import (
     is_patch_embedding,
     is_tokens,
     patch_grid,
-    spatial,
+    spatial_runs,
 )
 from xaibench.explainers.shared.interface import UnsupportedModelError
-from xaibench.explainers.shared.layer_runs import Run, check_sees_whole, layer_name, run_layers
+from xaibench.explainers.shared.layer_runs import LayerRun, check_sees_whole_image, layer_name, run_layers
 
-#: How a map becomes as large as the image: bilinear without aligned corners, or nearest neighbour by pixel centres.
+#: Interpolation to the size of the image: bilinear without aligned corners, or nearest neighbor by pixel centers.
 Resize: TypeAlias = Literal["bilinear", "nearest"]
 
 
 def find_layer(owner: str, model: nn.Module, images: Tensor, name: str | nn.Module | None = None) -> Layer:
-    """The layer of that name, or the last that still knows where it looks.
+    """Return the layer of the given name, or the last layer whose output still has spatial positions.
 
-    Without a name: the last feature map of more than one position that is not the output of a pooling layer (``layer4``
-    of a ResNet, the last ReLU before the last pooling of a VGG), after the activation if that is a function (as in
-    torchvision's DenseNets). In a transformer whose head averages the patches: the last tokens or map of them (``norm``
-    of Swin). In one whose head reads a class token: the last tokens before the last attention
-    (``encoder.layers.encoder_layer_11.ln_1`` of ViT-B), because after it the output only depends on the class token.
+    Default without a name:
+
+    - Convolutional network: the last feature map of more than one position that is not the output of a pooling layer
+      (``layer4`` of a ResNet, the last ReLU before the last pooling of a VGG). If its activation is called as a
+      function, the output of that function is taken (torchvision's DenseNets).
+    - Transformer whose head averages the patches: the last tokens or map of patches (``norm`` of Swin).
+    - Transformer whose head reads a class token: the last tokens before the last attention
+      (``encoder.layers.encoder_layer_11.ln_1`` of ViT-B), since afterwards the output depends on the class token only.
 
     Args:
         owner: The explainer, for error messages.
         model: Maps images to ``[N, K]``.
-        images: ``[N, C, H, W]``; one of them is run.
-        name: As in ``network.named_modules()``, or one of these modules.
+        images: ``[N, C, H, W]``; the model is called with one of them.
+        name: A name in ``network.named_modules()``, or one of these modules.
 
     Raises:
         UnsupportedModelError: If no layer fits.
-        ValueError: If ``name`` is no layer that runs, or its output is neither a feature map nor tokens.
+        ValueError: If no layer of that name is called, or its output is neither a feature map nor tokens.
     """
     if isinstance(name, nn.Module):
         name = layer_name(owner, model, name)
-    check_sees_whole(owner, model)
-    with attending(model) as seen:
+    check_sees_whole_image(owner, model)
+    with record_attention(model) as seen:
         runs = run_layers(model, images)
     size = (images.shape[-2], images.shape[-1])
     if name is not None:
-        return _named(owner, runs, size, name)
-    maps = spatial(runs, size)
-    # A network that goes on with convolutions after its last attention is looked at there.
-    attends = bool(seen) and (not maps or _index(runs, seen[-1].name) > maps[-1])
-    found = _before_the_head(token_layout(owner, model, images)) if attends else None
+        return _find_named_layer(owner, runs, size, name)
+    maps = spatial_runs(runs, size)
+    # If convolutions follow the last attention, the last feature map is used.
+    attends = bool(seen) and (not maps or _last_run_index(runs, seen[-1].name) > maps[-1])
+    found = _last_patch_layer(token_layout(owner, model, images)) if attends else None
     if found is not None:
         return found
     if maps and not attends and not is_patch_embedding(runs, maps[-1], size):
         return _with_activation(model, Layer(runs[maps[-1]].name, runs[maps[-1]].module), images)
     raise UnsupportedModelError(
-        f"{owner}: found no feature map [N, C, h, w] after a convolution, nor patch tokens [N, T, D] before an "
-        f"attention, in {type(network_of(model)).__name__}. Layers that can be named (layer='...'): "
-        f"{_known(runs, size)}. rise, occlusion and integrated_gradients explain networks without such a layer."
+        f"{owner}: found neither a feature map [N, C, h, w] after a convolution nor patch tokens [N, T, D] before an "
+        f"attention in {type(network_of(model)).__name__}. Layers that can be named (layer='...'): "
+        f"{_list_usable_layers(runs, size)}. rise, occlusion and integrated_gradients need no such layer."
     )
 
 
-def _index(runs: Sequence[Run], name: str) -> int:
-    """The last run of the layer of that name."""
+def _last_run_index(runs: Sequence[LayerRun], name: str) -> int:
+    """Return the index of the last run of the layer of that name."""
     return max(i for i, run in enumerate(runs) if run.name == name)
 
 
-def _before_the_head(layout: TokenLayout) -> Layer | None:
-    """The last tokens or map of patches that the output depends on."""
+def _last_patch_layer(layout: TokenLayout) -> Layer | None:
+    """Return the layer with the last tokens or map of patches that the output depends on."""
     tokens, last = layout.layers[-1], layout.attentions[-1]
     runs = list(layout.runs)
     if not layout.reads_patches:
-        runs = runs[: _index(runs, last.name)]
+        runs = runs[: _last_run_index(runs, last.name)]
         runs = [run for run in runs if not run.name.startswith(f"{last.name}.")]
     for run in reversed(runs):
         output = run.output
@@ -98,7 +101,7 @@ def _before_the_head(layout: TokenLayout) -> Layer | None:
     return None
 
 
-def _named(owner: str, runs: list[Run], size: tuple[int, int], name: str) -> Layer:
+def _find_named_layer(owner: str, runs: list[LayerRun], size: tuple[int, int], name: str) -> Layer:
     for run in reversed(runs):
         if run.name == name and is_map(run, runs, size):
             return Layer(name, run.module)
@@ -108,38 +111,38 @@ def _named(owner: str, runs: list[Run], size: tuple[int, int], name: str) -> Lay
         if run.name == name and grid and is_tokens(run.output, grid):
             return Layer(name, run.module, grid)
     raise ValueError(
-        f"{owner}(layer={name!r}): expected a layer that runs and whose output is a feature map [N, C, h, w] or patch "
-        f"tokens [N, T, D]: {_known(runs, size)}."
+        f"{owner}(layer={name!r}): expected a layer that is called and whose output is a feature map [N, C, h, w] or "
+        f"patch tokens [N, T, D]: {_list_usable_layers(runs, size)}."
     )
 
 
-def _known(runs: list[Run], size: tuple[int, int]) -> str:
-    """The layers that can be named, the last ones of many."""
+def _list_usable_layers(runs: list[LayerRun], size: tuple[int, int]) -> str:
+    """List the layers that can be named, at most the last twelve."""
     names = []
     for run in runs:
         grid = patch_grid(runs, size, run.output)
-        there = is_map(run, runs, size) or is_channels_last(run, runs, size) or (grid and is_tokens(run.output, grid))
-        if run.name and there:
+        usable = is_map(run, runs, size) or is_channels_last(run, runs, size) or (grid and is_tokens(run.output, grid))
+        if run.name and usable:
             names.append(repr(run.name))
     names = list(dict.fromkeys(names))
     return ("..., " if len(names) > 12 else "") + ", ".join(names[-12:]) if names else "none"
 
 
 def _with_activation(model: nn.Module, layer: Layer, images: Tensor) -> Layer:
-    """The layer, after its activation if it has one that is called as a function."""
+    """Return the layer, including its activation if that is called as a function."""
     with captured(replace(layer, activated=True)) as capture, torch.no_grad():
         model(images[:1])
     return replace(layer, activated=capture.activated)
 
 
-def resized(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tensor:
-    """Maps ``[N, *size]`` from maps ``[N, h, w]``; unchanged when ``how`` is ``None``.
+def resize_maps(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tensor:
+    """Resize maps ``[N, h, w]`` to ``[N, *size]``; ``None`` leaves them unchanged.
 
     Example:
         >>> import torch
-        >>> resized(torch.tensor([[[0.0, 4.0]]]), (1, 4), "bilinear").tolist()
+        >>> resize_maps(torch.tensor([[[0.0, 4.0]]]), (1, 4), "bilinear").tolist()
         [[[0.0, 1.0, 3.0, 4.0]]]
-        >>> resized(torch.tensor([[[0.0, 4.0]]]), (1, 4), "nearest").tolist()
+        >>> resize_maps(torch.tensor([[[0.0, 4.0]]]), (1, 4), "nearest").tolist()
         [[[0.0, 0.0, 4.0, 4.0]]]
     """
     if how is None:
@@ -150,14 +153,15 @@ def resized(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tensor:
 
 
 def forward_rows(images: Tensor, batch_size: int | None) -> int:
-    """Rows ``[C, H, W]`` that one forward pass takes; ``None`` chooses by the size of the images."""
+    """Return the number of rows ``[C, H, W]`` per forward pass; ``None``: chosen by the size of the images."""
     return batch_size or default_rows(images)
 
 
 def fastest_layout(model: nn.Module, images: Tensor) -> torch.memory_format:
-    """The memory layout in which the model runs fastest: channels last for float32 convolutions, where it can.
+    """Return the memory layout in which the model runs fastest: channels last for float32 convolutions.
 
-    A network that calls ``view`` where ``reshape`` is needed cannot: one image is run to see.
+    A network that calls ``view`` where ``reshape`` is needed does not support channels last. This is tested with one
+    image.
     """
     if images.dtype == torch.float64 or not any(isinstance(module, nn.Conv2d) for module in model.modules()):
         return torch.contiguous_format

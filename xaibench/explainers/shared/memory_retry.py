@@ -1,4 +1,4 @@
-"""Explaining with fewer rows in a pass when the GPU's memory does not do."""
+"""Retry an explanation with smaller batches when the GPU runs out of memory."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from xaibench.explainers.shared.interface import Explainer
 from xaibench.explainers.shared.layer_activations import forward_rows
 
 
-def within_memory(
-    part: Explainer, images: Tensor, run: Callable[[Explainer], Tensor], largest: Callable[[], int]
+def retry_with_smaller_batches(
+    part: Explainer, images: Tensor, run: Callable[[Explainer], Tensor], largest_pass: Callable[[], int]
 ) -> Tensor:
-    """What ``run(part)`` returns; tried again with half as many rows in a pass as long as the GPU's memory is short.
+    """Return ``run(part)``, halving the rows per pass as long as the GPU runs out of memory.
 
     Args:
         part: The explainer.
-        images: ``[N, C, H, W]``, of which the size and the device count.
-        run: Explains them with the explainer it is given.
-        largest: Rows of the largest pass so far.
+        images: ``[N, C, H, W]``; their size and device matter.
+        run: Computes the maps with the explainer that it is given.
+        largest_pass: Returns the number of rows of the largest pass so far.
 
     Raises:
-        torch.cuda.OutOfMemoryError: If a single row is too many, or the explainer has no ``batch_size``.
+        torch.cuda.OutOfMemoryError: If a single row is too large, or the explainer has no ``batch_size``.
     """
-    start = _rows(part, images)
+    start = _batch_rows(part, images)
     rows = Rows(start)
 
     def attempt() -> Tensor:
         return run(part if rows.size == start else dataclasses.replace(cast(Any, part), batch_size=rows.size))
 
-    return rows.until_it_fits(attempt, largest)
+    return rows.until_it_fits(attempt, largest_pass)
 
 
-def _rows(part: Any, images: Tensor) -> int:
-    """Rows in a pass now; 0 for an explainer whose passes are its own affair."""
+def _batch_rows(part: Any, images: Tensor) -> int:
+    """Return the current rows per pass; 0 for an explainer without ``batch_size``."""
     if not dataclasses.is_dataclass(part) or not hasattr(part, "batch_size"):
         return 0
     rows: int = part.rows(images) if hasattr(part, "rows") else forward_rows(images, part.batch_size)

@@ -1,4 +1,4 @@
-"""What a perturbation swaps as one: single values, the cells of a grid, superpixels, or regions of one's own."""
+"""Features, the units of a perturbation: single values, cells of a grid, superpixels, or user-defined regions."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from torch import Tensor
 
 from xaibench.core.compute.segments import grid_cells, superpixels
 
-#: What counts as a feature; see :func:`find_features`.
+#: Choice of the features; see :func:`find_features`.
 FeatureMask: TypeAlias = Literal["auto", "values", "grid", "slic"] | Tensor | None
 
-#: An image of more values than these (32×32 of one channel) is taken in superpixels by ``"auto"``: up to here twice as
-#: many perturbations as unknowns can be afforded.
-MOST_VALUES = 1024
+#: Largest number of values (32×32 with one channel) for which ``"auto"`` takes single values as features: up to this
+#: size, twice as many perturbations as unknowns are affordable.
+MAX_VALUES = 1024
 
 
 @dataclass(frozen=True)
 class Features:
-    """Which feature each value of each image belongs to.
+    """The assignment of the values of each image to features.
 
     Attributes:
-        index: ``[N, V]``, or ``[1, V]`` when all images share it, of the V = C·H·W values of an image, int64.
-        counts: Features of each image, ``[N]`` or ``[1]``. Those of image i are numbered from 0 to ``counts[i]`` - 1.
+        index: ``[N, V]``, or ``[1, V]`` if all images share it: the feature of each of the V = C·H·W values, int64.
+        counts: Number of features per image, ``[N]`` or ``[1]``. The features of image i are numbered from 0 to
+            ``counts[i]``
+            - 1.
         shape: ``(C, H, W)`` of an image.
-        whole_pixels: Whether the channels of a pixel always belong to the same feature, by construction.
-        single: Whether feature v is value v, and nothing else.
+        whole_pixels: Whether all channels of a pixel always belong to the same feature.
+        single: Whether feature v consists of value v only.
     """
 
     index: Tensor
@@ -40,17 +42,17 @@ class Features:
 
     @property
     def most(self) -> int:
-        """Features of the image that has most."""
+        """The largest number of features of an image."""
         return max(self.counts)
 
     def alike(self, samples: int) -> Iterator[tuple[list[int], Features]]:
-        """The images with equally many features, together: what is drawn for one must not depend on others' numbers.
+        """Group the images by their number of features, so that the random draws of one do not depend on the others.
 
         Args:
-            samples: Images in all.
+            samples: Total number of images.
 
         Yields:
-            Which images, and their features.
+            The indices of the images, and their features.
         """
         if len(self.index) == 1:
             yield list(range(samples)), self
@@ -60,11 +62,11 @@ class Features:
             yield which, replace(self, index=self.index[which], counts=(count,) * len(which))
 
     def of(self, samples: slice) -> Tensor:
-        """The index of some images: ``[n, V]``, or ``[1, V]`` when it is shared."""
+        """Return the index of some images: ``[n, V]``, or ``[1, V]`` if it is shared."""
         return self.index if len(self.index) == 1 else self.index[samples]
 
     def spread(self, values: Tensor, samples: slice) -> Tensor:
-        """From a number for each feature, ``[n, s, F]``, to one for each value of the image, ``[n, s, V]``."""
+        """Expand one number per feature, ``[n, s, F]``, to one per value of the image, ``[n, s, V]``."""
         if self.single:
             return values
         index = self.of(samples)
@@ -73,23 +75,23 @@ class Features:
         return values.gather(2, index[:, None].expand(-1, values.shape[1], -1))
 
     def attributions(self, values: Tensor) -> Tensor:
-        """``[N, C, H, W]`` from ``[N, F]``; ``[N, 1, H, W]`` where a feature takes whole pixels."""
+        """Return ``[N, C, H, W]`` from ``[N, F]``; ``[N, 1, H, W]`` if features consist of whole pixels."""
         found = self.spread(values[:, None], slice(0, len(values))).reshape(len(values), *self.shape)
         return found[:, :1] if self.whole_pixels else found
 
 
-def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segments: int) -> Features:
-    """The features of images ``[N, C, H, W]``.
+def find_features(feature_mask: FeatureMask, images: Tensor, cell_size: int, n_segments: int) -> Features:
+    """Return the features of images ``[N, C, H, W]``.
 
     Args:
-        feature_mask: ``"values"`` or ``None``: every value, of each channel by itself. ``"grid"``: square cells.
-            ``"slic"``: superpixels of each image (Achanta et al. 2012; scikit-image's, on the image scaled to [0, 1]).
-            ``"auto"``: the values of an image that has up to 1024, else superpixels. An integer tensor: ``[H, W]``,
-            ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers make a feature. Except for
-            values and masks with C > 1, a feature takes all the channels of its pixels.
+        feature_mask: ``"values"`` or ``None``: every value of every channel. ``"grid"``: square cells. ``"slic"``:
+            superpixels of each image (Achanta et al. 2012, from scikit-image, computed on the image scaled to [0, 1]).
+            ``"auto"``: values for an image of up to 1024 values, otherwise superpixels. An integer tensor: ``[H, W]``,
+            ``[N, H, W]``, ``[1, C, H, W]`` or ``[N, C, H, W]``, in which equal numbers form a feature. Except for
+            values and masks with C > 1, a feature covers all channels of its pixels.
         images: ``[N, C, H, W]``.
-        cell: Side of a grid cell in pixels; the cells at the right and lower edge may be smaller.
-        n_segments: Superpixels of an image, about.
+        cell_size: Side of a grid cell in pixels; the cells at the right and lower edge may be smaller.
+        n_segments: Approximate number of superpixels per image.
 
     Raises:
         TypeError: If the mask is neither a name nor an integer tensor.
@@ -97,15 +99,15 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segmen
     """
     shape = (images.shape[1], images.shape[2], images.shape[3])
     if isinstance(feature_mask, str) and feature_mask == "auto":
-        feature_mask = "values" if images[0].numel() <= MOST_VALUES else "slic"
+        feature_mask = "values" if images[0].numel() <= MAX_VALUES else "slic"
     if feature_mask is None or (isinstance(feature_mask, str) and feature_mask == "values"):
         index = torch.arange(images[0].numel(), device=images.device)[None]
         return Features(index, (index.shape[1],), shape, whole_pixels=False, single=True)
     if isinstance(feature_mask, str):
-        labels = grid_cells(*shape[1:], cell)[None] if feature_mask == "grid" else superpixels(images, n_segments)
+        labels = grid_cells(*shape[1:], cell_size)[None] if feature_mask == "grid" else superpixels(images, n_segments)
         labels = labels[:, None]
     else:
-        labels = _own(feature_mask, images)
+        labels = _labels_from_mask(feature_mask, images)
     counted = [np.unique(label, return_inverse=True) for label in labels.numpy()]
     index = torch.from_numpy(np.stack([inverse.reshape(labels.shape[1:]) for _, inverse in counted]))
     whole = labels.shape[1] == 1
@@ -114,7 +116,7 @@ def find_features(feature_mask: FeatureMask, images: Tensor, cell: int, n_segmen
 
 
 def check_feature_mask(owner: str, feature_mask: object) -> None:
-    """Refuse what is no feature mask, as far as that shows without images."""
+    """Raise an error if a feature mask is invalid, as far as that can be seen without images."""
     if isinstance(feature_mask, Tensor):
         if feature_mask.is_floating_point() or feature_mask.is_complex() or feature_mask.dtype == torch.bool:
             raise TypeError(f"{owner}(feature_mask=...): got {feature_mask.dtype}, expected integers.")
@@ -125,8 +127,8 @@ def check_feature_mask(owner: str, feature_mask: object) -> None:
         )
 
 
-def _own(feature_mask: Tensor, images: Tensor) -> Tensor:
-    """``[N or 1, C or 1, H, W]``, on the CPU."""
+def _labels_from_mask(feature_mask: Tensor, images: Tensor) -> Tensor:
+    """Return the labels ``[N or 1, C or 1, H, W]`` on the CPU."""
     mask = feature_mask.cpu()
     labels = mask[None, None] if mask.ndim == 2 else mask[:, None] if mask.ndim == 3 else mask
     fits = labels.ndim == 4 and labels.shape[2:] == images.shape[2:]

@@ -1,4 +1,4 @@
-"""A network that returns probabilities where logits are expected: seen, said, and where it can be, put right."""
+"""Detect networks that return probabilities instead of logits, and remove a final softmax layer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from xaibench.core.messages import warn_caller
 from xaibench.core.vocabulary import Output
 from xaibench.explainers.shared.layer_runs import run_layers
 
-#: How far the sum of probabilities may be from 1, in half and in other precision.
+#: Tolerance for the sum of the probabilities in half precision.
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
-def take_logits(network: nn.Module, images: Tensor, outputs: Tensor, explained: Output) -> None:
-    """Let a network that ends in ``nn.Softmax`` end before it; warn of one that returns probabilities otherwise.
+def remove_final_softmax(network: nn.Module, images: Tensor, outputs: Tensor, explained: Output) -> None:
+    """Remove a final ``nn.Softmax``; warn if the network returns probabilities in another way.
 
-    A softmax of a softmax is flat: the maps of Integrated Gradients shrink to a quarter, those of others change.
+    The softmax of a softmax is flat: the maps of Integrated Gradients, for example, shrink to a quarter.
 
     Args:
-        network: Is changed; to be lent by :func:`xaibench.core.compute.modes.unharmed`, which puts it right.
-        images: ``[n, C, H, W]``, of which the first is run.
-        outputs: ``[n, K]``, what the network returns for them.
-        explained: What of the outputs is explained. ``"logit"`` takes what is no logit as it is, without a warning.
+        network: Modified in place, inside :func:`xaibench.core.compute.modes.unharmed`, which restores it.
+        images: ``[n, C, H, W]``; the network is called with the first.
+        outputs: ``[n, K]``, the outputs of the network for them.
+        explained: The explained output. ``"logit"`` accepts any output without a warning.
     """
     if not look_like_probabilities(outputs):
         return
@@ -31,18 +31,18 @@ def take_logits(network: nn.Module, images: Tensor, outputs: Tensor, explained: 
         parent, _, own = name.rpartition(".")
         setattr(network.get_submodule(parent), own, nn.Identity())
         warn_caller(
-            f"The network ends in a softmax ({name!r}), where logits are expected: what goes into it is taken for the "
-            "logits. Give the network without it to be rid of this warning."
+            f"The network ends in a softmax ({name!r}), where logits are expected; its inputs are taken as the "
+            "logits. Pass the network without the softmax to avoid this warning."
         )
     elif explained != "logit":
         warn_caller(
-            f"The model returns what look like probabilities, and output={explained!r} takes them for logits. Return "
-            "the logits, or pass output='logit' to explain what it returns as it is."
+            f"The outputs of the model look like probabilities, and output={explained!r} takes them for logits. Return "
+            "the logits, or pass output='logit' to explain the outputs unchanged."
         )
 
 
 def look_like_probabilities(outputs: Tensor) -> bool:
-    """Whether outputs ``[n, K]`` of two classes and more are positive, and sum to 1.
+    """Return whether outputs ``[n, K]`` of two or more classes are nonnegative, below 1 and sum to 1.
 
     Example:
         >>> look_like_probabilities(torch.tensor([[0.2, 0.8]])), look_like_probabilities(torch.tensor([[0.0, 1.0]]))
@@ -54,7 +54,7 @@ def look_like_probabilities(outputs: Tensor) -> bool:
 
 
 def _last_softmax(network: nn.Module, images: Tensor) -> str:
-    """The name of the softmax whose result the network returns, and which runs nowhere else; empty: there is none."""
+    """Return the name of the softmax layer that computes the output and is called only once; empty if there is none."""
     runs = run_layers(network, images.clone())
     found = [run for run in runs if isinstance(run.module, nn.Softmax)]
     if not found or found[-1].output is not runs[-1].output:

@@ -34,8 +34,8 @@ def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[
         range=(0.0, 1.0),
         meaning="Pointing game: whether the largest pixel of the map lies in the ground truth; ties share.",
         pitfalls="One pixel decides, and of a signed map the largest, not the one of largest magnitude. Photographers "
-        "put things in the middle: the `centre` control hits often. Papers take a tolerance of 15 pixels, or none: "
-        "say which.",
+        "put things in the middle: the `center_prior` control hits often. Papers take a tolerance of 15 pixels, or "
+        "none: say which.",
         chance="The share of the image that the ground truth covers, dilated by the tolerance.",
         chance_level=_expected_hit,
         picture="largest pixel",
