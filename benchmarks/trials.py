@@ -43,7 +43,7 @@ from xaibench.data.disk.archives import unpack
 from xaibench.data.disk.file_readers import read_xml
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.json_lists import read_items
-from xaibench.data.scans.ct_reading import read_head, read_slice
+from xaibench.data.scans.ct_reading import read_header, read_slice
 from xaibench.data.scans.nifti_volumes import read_volume
 from xaibench.data.xai_tris.released_pickles import read_released, write_released
 from xaibench.evaluation import MapFileError, read_maps
@@ -241,7 +241,7 @@ def _scans(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object], _Er
     volume = (folder / "a.nii").read_bytes()
 
     def slice_of(path: Path) -> None:
-        read_head(path)
+        read_header(path)
         read_slice(path, radiological=True)
 
     return {

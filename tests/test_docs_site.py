@@ -284,7 +284,7 @@ def test_api_pages_are_grouped_by_kind(api):
     metrics = below("metrics", 2)
     assert {"emd", "iou", "hit"} <= {*metrics["Against a ground truth"]}
     assert {"deletion", "road"} <= {*metrics["Asking the model"]}
-    assert "Folder" in below("data", 3)["Classes"]  # of the last module of the page
+    assert "OwnFolder" in below("data", 3)["Classes"]  # of the last module of the page
 
 
 def test_the_table_of_the_start_page_is_of_the_suite_as_it_is_now():

@@ -1,4 +1,4 @@
-"""The public names for authors of parts: the vocabulary of shapes, and what a part says of itself."""
+"""Public types for authors of data sets, models, explainers and metrics: info records, registry and shared types."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from xaibench.core.registry import Registry, UnknownNameError
 from xaibench.core.truths import Truth
 from xaibench.core.vocabulary import Output, Reduction
 
-if TYPE_CHECKING:  # it speaks of torch, which this module does without
+if TYPE_CHECKING:  # the alias refers to torch, which this module does not import
     from xaibench.core.vocabulary import Array as Array
 
 __all__ = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
-from xaibench.data.photographs.own_folder import Folder
-from xaibench.data.photographs.saliency_bench_release import Published
+from xaibench.data.photographs.own_folder import OwnFolder
+from xaibench.data.photographs.saliency_bench_release import SaliencyBenchRelease
 
 PAGE = Path(__file__).parents[1] / "datasets.md"
 
@@ -165,7 +165,7 @@ def page() -> str:
     text = head(list(sets)) + "".join(row(name, part) for name, part in sets.items())
     text += AFTER_SIZES
     text += "".join(section(name, type(part), facts(part), level=3) for name, part in sets.items())
-    text += section("folder:DIR", Folder) + section("published:DIR", Published)
+    text += section("folder:DIR", OwnFolder) + section("published:DIR", SaliencyBenchRelease)
     return text
 
 

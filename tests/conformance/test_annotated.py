@@ -10,7 +10,7 @@ from part_cases import DatasetCase, case
 
 from xaibench.data import DATASETS, load, loading
 from xaibench.data.annotated import AnnotatedSet, MissingDataError
-from xaibench.data.disk.disk_split import nearest
+from xaibench.data.disk.disk_split import resize_mask
 
 PARTS = ("train", "val", "test")
 SIZE = 32
@@ -117,7 +117,7 @@ def test_every_sample_is_the_one_that_was_written(kind, opened, tree):
         for note, (_, mask, target) in zip(split.meta, (split[i] for i in range(len(split))), strict=True):
             sample = expected[note["id"]]
             assert dataset.classes[target] == sample.label
-            right = np.zeros((SIZE, SIZE), bool) if sample.mask is None else nearest(sample.mask, SIZE)
+            right = np.zeros((SIZE, SIZE), bool) if sample.mask is None else resize_mask(sample.mask, SIZE)
             assert np.array_equal(mask.numpy(), right), note
 
 

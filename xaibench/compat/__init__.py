@@ -1,7 +1,7 @@
-"""The calls of other packages, for code that was written for them: a line of import is all that changes.
+"""Functions with the interface of other packages, so that existing code only needs another import.
 
-:mod:`xaibench.compat.xaibenchmark` has those of Saliency-Bench. A method written to EXACT's template,
-``XAI_Method(data, target, model)``, needs none: it is accepted wherever an explainer is.
+:mod:`xaibench.compat.xaibenchmark` has the functions of Saliency-Bench. A method written for EXACT's template,
+``XAI_Method(data, target, model)``, is accepted as an explainer without an adapter.
 """
 
 __all__: list[str] = []

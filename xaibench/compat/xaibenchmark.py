@@ -1,9 +1,9 @@
-"""The calls of ``xaibenchmark``, the package of Saliency-Bench (Zhang et al., arXiv 2310.08537).
+"""Functions with the interface of ``xaibenchmark``, the package of Saliency-Bench (Zhang et al., arXiv 2310.08537).
 
     import xaibench.compat.xaibenchmark as xaibenchmark
 
-``loading``, ``iou``, ``precision``, ``recall`` and ``hit`` are ours, which have the published shapes and defaults;
-``load_dataset`` and ``evaluate_method`` are those of its README.
+``loading``, ``iou``, ``precision``, ``recall`` and ``hit`` are the functions of xaibench, which have the published
+shapes and defaults; ``load_dataset`` and ``evaluate_method`` follow its README.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xaibench.metrics import hit, iou, precision, recall
 
 __all__ = ["DATASETS", "evaluate_method", "hit", "iou", "load_dataset", "loading", "precision", "recall"]
 
-#: The names of the published table -> ours.
+#: Name in the published table to name in xaibench.
 DATASETS = {
     "Gender-XAI": "gender",
     "Scene-XAI": "scene",
@@ -29,23 +29,23 @@ DATASETS = {
     "Cat&Dog-XAI": "pet",
     "Object-XAI": "pascal",
 }
-#: What its functions measure, in the order of its tutorial.
+#: The metrics of its tutorial, in order.
 _METRICS = ("iou", "precision", "recall", "hit")
 
 
 def load_dataset(name: str, **parameters: Any) -> Dataset:
-    """A data set by the name that its README has, such as ``"Gender-XAI"``; the pixels come from the official download.
+    """Load a data set by its name in the published table, such as ``"Gender-XAI"``, from its official download.
 
     Args:
-        name: One of :data:`DATASETS`, in any case; or any name of :func:`xaibench.load`.
-        **parameters: As for :func:`xaibench.load`: ``root`` (or ``XAIBENCH_DATA``) is where the set lies.
+        name: One of :data:`DATASETS`, in upper or lower case; or any name of :func:`xaibench.load`.
+        **parameters: As for :func:`xaibench.load`; ``root`` (or ``XAIBENCH_DATA``) is the folder of the data sets.
 
     Returns:
-        The set, split 60/20/20.
+        The data set, split 60/20/20.
 
     Raises:
-        UnknownNameError: If there is no such set.
-        FileNotFoundError: If it does not lie there; the message says how to get it.
+        UnknownNameError: If no data set has this name.
+        FileNotFoundError: If the data set is not on disk; the message says how to get it.
 
     Example:
         >>> load_dataset("xai-tris/lin-white-8x8", n_samples=100).test.masks.shape
@@ -61,21 +61,20 @@ def evaluate_method(
     """Score an explainer on the test split by IoU, precision, recall and the pointing game.
 
     Args:
-        method: Name of an explainer, such as ``"GradCAM"`` (in any case, with or without spaces, hyphens and
-            underscores), or whatever :func:`xaibench.evaluate` takes.
-        dataset: From :func:`load_dataset`, or its name.
-        model: Returns logits, one for each class of the set. None = the paper's: a ResNet-18 with ImageNet's weights,
-            whose last layer is trained on the training split (:func:`xaibench.models.fit_head`).
-        seed: Of that training, and of explainers that draw random numbers.
-        **options: Of :func:`xaibench.evaluate`. Maps are cut as the published functions do
-            (``protocol="published"``) unless they say otherwise.
+        method: Name of an explainer, such as ``"GradCAM"`` (upper and lower case, spaces, hyphens and underscores are
+            ignored), or any explainer that :func:`xaibench.evaluate` accepts.
+        dataset: A data set of :func:`load_dataset`, or its name.
+        model: Returns logits, one per class of the data set. None = the network of the paper: a ResNet-18 with ImageNet
+            weights, whose last layer is trained on the training split (:func:`xaibench.models.fit_head`).
+        seed: Seed of that training and of random explainers.
+        **options: Options of :func:`xaibench.evaluate`. By default, maps are thresholded as in the published functions
+            (``protocol="published"``).
 
     Returns:
-        Means over the correctly classified images, as the functions of this module compute them: larger is better;
-        ``nan`` where none is defined.
+        Metric name to the mean over the correctly classified images; larger is better; ``nan`` if no score is defined.
 
     Raises:
-        UnknownNameError: If there is no such explainer or data set.
+        UnknownNameError: If no explainer or data set has this name.
 
     Example:
         >>> from xaibench.models import build
@@ -86,16 +85,16 @@ def evaluate_method(
     """
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
     if isinstance(method, str):
-        method = method.replace(" ", "_")  # as papers spell them: "Integrated Gradients"
+        method = method.replace(" ", "_")  # accept the spelling of papers: "Integrated Gradients"
     if model is None:
-        model = _published_network(data, seed)
-    asked: dict[str, Any] = {"protocol": "published", "controls": False, "metrics": list(_METRICS)}
-    result = evaluate({"method": method}, data, model, seed=seed, **(asked | options))
+        model = _train_published_network(data, seed)
+    defaults: dict[str, Any] = {"protocol": "published", "controls": False, "metrics": list(_METRICS)}
+    result = evaluate({"method": method}, data, model, seed=seed, **(defaults | options))
     summary = result.summary()
     return dict(zip(summary["metric"], summary["mean"].astype(float), strict=True))
 
 
-def _published_network(data: Dataset, seed: int) -> nn.Module:
+def _train_published_network(data: Dataset, seed: int) -> nn.Module:
     from xaibench.models import build, fit_head
 
     model = build("resnet18", data.info.image_shape, len(data.classes), seed=seed)

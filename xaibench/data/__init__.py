@@ -1,6 +1,6 @@
-"""Data sets whose ground truth is known: what a right saliency map must mark.
+"""Data sets with known ground truth: the pixels that a correct attribution map highlights.
 
-What reads and writes files is loaded on first use (PEP 562): only who does so needs pyarrow.
+Functions that read and write files are imported on first use (PEP 562), because they need pyarrow.
 """
 
 from typing import TYPE_CHECKING, Any

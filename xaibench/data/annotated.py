@@ -1,9 +1,8 @@
-"""Photographs and scans whose important pixels people have marked, read from their official downloads.
+"""Photographs and scans with annotated pixels, read from their official downloads.
 
-A set is a file with a subclass of :class:`~xaibench.data.disk.annotated_set.AnnotatedSet`, which opens a folder and
-returns
-a :class:`~xaibench.data.disk.source.Source`: what samples there are, and how one is read. All that the sets have
-in common (where they lie, which classes, sizes, splits, tensors) is done once, around it.
+Every data set is a subclass of :class:`~xaibench.data.disk.annotated_set.AnnotatedSet` in a file of its own. It opens a
+folder and returns a :class:`~xaibench.data.disk.source.Source`, which lists the samples and reads them. The base class
+finds the folder, selects classes, resizes images, makes the splits and converts to tensors.
 """
 
 from xaibench.data.disk.annotated_set import AnnotatedSet, data_root

@@ -1,4 +1,4 @@
-"""What a data set is once it is in memory: three splits and what is known about them."""
+"""Data sets in memory: the splits of a data set and their metadata."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.core.rich_results import html_table
 
 _T = TypeVar("_T")
-#: With more classes than this, a notebook is shown how many there are.
-_FEW_CLASSES = 10
+#: With more classes, the notebook table has their number instead of one column per class.
+_MAX_CLASS_COLUMNS = 10
 
 #: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
 Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -30,13 +30,13 @@ class Split(torch_data.Dataset[Sample]):
         images: ``[N, C, H, W]`` float32.
         masks: ``[N, H, W]`` bool, ``True`` = important.
         targets: ``[N]`` int64 class indices.
-        ids: ``[N]`` a name of its own for each sample. None = ``"0"``, ``"1"``, and so on.
-        groups: ``[N]`` integers: samples of one number belong together (a patient, a photograph) and are not
-            independent, which intervals and tests allow for. None = each sample stands for itself.
+        ids: ``[N]`` unique sample names. None = ``"0"``, ``"1"``, and so on.
+        groups: ``[N]`` integers: samples with the same number (of a patient, of a photograph) are not independent,
+            which intervals and tests account for. None = every sample is its own group.
 
     Raises:
-        TypeError: If a tensor has another type, or the groups are no integers.
-        ValueError: If the shapes do not belong together, or two samples have one name.
+        TypeError: If a tensor has another dtype, or the groups are not integers.
+        ValueError: If the shapes do not match, or a sample name occurs twice.
 
     Example:
         >>> split = Split(torch.zeros(5, 1, 8, 8), torch.zeros(5, 8, 8, dtype=torch.bool), torch.arange(5))
@@ -65,14 +65,14 @@ class Split(torch_data.Dataset[Sample]):
         count = len(targets)
         if images.ndim != 4 or masks.shape != (count, *images.shape[2:]) or images.shape[0] != count:
             raise ValueError(
-                "Expected images [N,C,H,W], masks [N,H,W] and targets [N] of one N, H and W; got "
+                "Expected images [N,C,H,W], masks [N,H,W] and targets [N] with the same N, H and W; got "
                 f"{list(images.shape)}, {list(masks.shape)} and {list(targets.shape)}."
             )
         self._images = images
         self._masks = masks
         self._targets = targets
-        self._ids = None if ids is None else _checked_ids(ids, count)
-        self._groups = None if groups is None else _checked_groups(groups, count)
+        self._ids = None if ids is None else _check_ids(ids, count)
+        self._groups = None if groups is None else _check_groups(groups, count)
 
     @property
     def images(self) -> Tensor:
@@ -91,29 +91,29 @@ class Split(torch_data.Dataset[Sample]):
 
     @property
     def ids(self) -> Sequence[str]:
-        """``[N]`` the name of each sample, by which maps computed elsewhere, rows and pictures find it."""
-        return Each(str, range(len(self))) if self._ids is None else self._ids
+        """``[N]`` unique sample names, used to match external maps, table rows and pictures."""
+        return LazySequence(str, range(len(self))) if self._ids is None else self._ids
 
     @property
     def groups(self) -> NDArray[np.int64] | None:
-        """``[N]`` which samples belong together (those of one number); None where each stands for itself."""
+        """``[N]`` group number of each sample; None if every sample is its own group."""
         return self._groups
 
     @property
     def meta(self) -> Sequence[Mapping[str, object]]:
-        """What is known of each sample: ``meta[i]["id"]``; of a set on disk ``"file"`` too, and what the set adds."""
-        return Each(lambda number: {"id": self.ids[number]}, range(len(self)))
+        """Metadata of each sample: ``meta[i]["id"]``, and for data sets on disk ``"file"`` and further entries."""
+        return LazySequence(lambda number: {"id": self.ids[number]}, range(len(self)))
 
     @property
     def in_memory(self) -> bool:
-        """Whether all samples lie in memory; where not, ``images`` and ``masks`` read them from disk every time."""
+        """Whether the samples are in memory. If not, ``images`` and ``masks`` read from disk on every access."""
         return True
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Sample:
-        """One sample for an int; a whole batch, in one indexing, for a slice, a list or a tensor of indices."""
+        """Return one sample for an int; a batch for a slice, a list or a tensor of indices."""
         if not isinstance(index, int | slice | Tensor):
             index = torch.as_tensor(index, dtype=torch.int64)
         return self.images[index], self.masks[index], self.targets[index]
@@ -122,11 +122,11 @@ class Split(torch_data.Dataset[Sample]):
         return f"Split({len(self)} samples, images {list(self.images.shape[1:])})"
 
 
-class Each(Sequence[_T], Generic[_T]):
-    """What a function says of each of some numbers, asked when it is looked at: a set may have a million samples."""
+class LazySequence(Sequence[_T], Generic[_T]):
+    """The values of a function at given numbers, computed on access: a data set may have a million samples."""
 
-    def __init__(self, of: Callable[[int], _T], numbers: Sequence[int] | NDArray[np.int64]) -> None:
-        self._of = of
+    def __init__(self, function: Callable[[int], _T], numbers: Sequence[int] | NDArray[np.int64]) -> None:
+        self._function = function
         self._numbers = numbers
 
     def __len__(self) -> int:
@@ -138,27 +138,27 @@ class Each(Sequence[_T], Generic[_T]):
     def __getitem__(self, index: slice) -> Sequence[_T]: ...
     def __getitem__(self, index: int | slice) -> _T | Sequence[_T]:
         if isinstance(index, slice):
-            return [self._of(int(number)) for number in self._numbers[index]]
-        return self._of(int(self._numbers[index]))
+            return [self._function(int(number)) for number in self._numbers[index]]
+        return self._function(int(self._numbers[index]))
 
 
-def _checked_ids(ids: Sequence[str], count: int) -> list[str]:
+def _check_ids(ids: Sequence[str], count: int) -> list[str]:
     names = [str(name) for name in ids]
     if len(names) != count or len(set(names)) != count:
         raise ValueError(
             f"ids: got {len(names)} names, {len(set(names))} of them different, for {count} samples; give each sample "
-            "one of its own."
+            "a unique name."
         )
     return names
 
 
-def _checked_groups(groups: ArrayLike, count: int) -> NDArray[np.int64]:
+def _check_groups(groups: ArrayLike, count: int) -> NDArray[np.int64]:
     numbers = np.asarray(groups)
     if numbers.shape != (count,):
-        raise ValueError(f"groups are {list(numbers.shape)}, expected [{count}]: one integer a sample.")
+        raise ValueError(f"groups have shape {list(numbers.shape)}, expected [{count}]: one integer per sample.")
     if numbers.dtype.kind not in "iu" and count:
         raise TypeError(
-            f"groups are {numbers.dtype}, expected integers; number names with numpy.unique(names, "
+            f"groups are {numbers.dtype}, expected integers; convert names with numpy.unique(names, "
             "return_inverse=True)[1]."
         )
     return numbers.astype(np.int64)
@@ -166,18 +166,18 @@ def _checked_groups(groups: ArrayLike, count: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: ``train``, ``val`` and ``test``, and what they are.
+    """A data set with the splits ``train``, ``val`` and ``test``.
 
     Attributes:
-        train: Samples to train on.
-        val: Samples to choose the best epoch by.
+        train: Samples for training.
+        val: Samples for selecting the best epoch.
         test: Samples to explain and score.
-        info: What is fixed about the set, whatever its seed.
-        parameters: The parameters these samples were made with, defaults filled in.
-        batch_size: The batch size that the set was published with.
-        note: What else is to be known of these very samples, in a sentence; empty where nothing is.
-        distribution: Called without arguments, it returns what one image was drawn from, so that some of its pixels can
-            be drawn again (:func:`xaibench.reliance`); None where nobody knows.
+        info: Properties of the data set that do not depend on its seed.
+        parameters: The parameters of these samples, including defaults.
+        batch_size: The batch size that the data set was published with.
+        note: A further remark on these samples, in one sentence; may be empty.
+        distribution: A function without arguments that returns the distribution of one image, from which pixels can be
+            redrawn (:func:`xaibench.reliance`); None = not known.
     """
 
     train: Split
@@ -200,7 +200,7 @@ class Dataset:
         return f"Dataset({self.info.name!r}, {sizes}{given})"
 
     def _repr_html_(self) -> str:
-        few = self.classes if len(self.classes) <= _FEW_CLASSES else ()
+        few = self.classes if len(self.classes) <= _MAX_CLASS_COLUMNS else ()
         splits = {"train": self.train, "val": self.val, "test": self.test}
         rows = [
             (name, len(split), *(int((split.targets == number).sum()) for number in range(len(few))))

@@ -1,11 +1,11 @@
-"""Every data set by name: to add one, add its line."""
+"""Registry of the data sets. To add a data set, add a line."""
 
 from __future__ import annotations
 
 from xaibench.core.registry import Registry
 
-#: Every data set by name. A target is called with keyword parameters, ``seed`` among them, returns a
-#: :class:`~xaibench.data.dataset.Dataset` and carries a :class:`~xaibench.types.DatasetInfo` as ``info``.
+#: All data sets by name. A target is called with keyword parameters, including ``seed``, returns a
+#: :class:`~xaibench.data.dataset.Dataset`, and has a :class:`~xaibench.types.DatasetInfo` as ``info``.
 DATASETS = Registry(
     "data set",
     {
@@ -49,8 +49,8 @@ DATASETS = Registry(
         "tumour": "tumor",
     },
     schemes={
-        "published": "xaibench.data.photographs.saliency_bench_release:Published",
-        "folder": "xaibench.data.photographs.own_folder:Folder",
+        "published": "xaibench.data.photographs.saliency_bench_release:SaliencyBenchRelease",
+        "folder": "xaibench.data.photographs.own_folder:OwnFolder",
         "photographs": "xaibench.data.photographs.labelled_photographs:Photographs",
         "mosaic": "xaibench.data.certified.photo_mosaics:PhotoMosaics",
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",

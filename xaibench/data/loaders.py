@@ -1,4 +1,4 @@
-"""``load`` and ``loading``: from a name to a data set, and on to dataloaders."""
+"""``load`` and ``loading``: data sets and data loaders by name."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
     """Load or generate a data set.
 
     Args:
-        name: A name of :data:`DATASETS`; ``"folder:DIR"`` for your own images and masks, ``"published:DIR"`` for the
-            processed Saliency-Bench release, ``"hf://owner/name"`` (or ``"hf://owner/name@revision"``) and
-            ``"parquet:DIR"`` for a set that xaibench wrote to the Hugging Face Hub or a folder; or
-            ``"package.module:attribute"`` of your own.
-        seed: Fixes the samples and their split.
-        **parameters: The set's own, such as ``alpha`` and ``n_samples`` of the XAI-TRIS sets
+        name: A name of :data:`DATASETS`; ``"folder:DIR"`` for your own images and masks; ``"published:DIR"`` for the
+            processed Saliency-Bench release; ``"hf://owner/name"`` (or ``"hf://owner/name@revision"``) and
+            ``"parquet:DIR"`` for a data set that xaibench wrote to the Hugging Face Hub or a folder; or
+            ``"package.module:attribute"`` for your own class or function.
+        seed: Determines the samples and their split.
+        **parameters: Parameters of the data set, such as ``alpha`` and ``n_samples`` of XAI-TRIS
             (:meth:`xaibench.data.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of
-            the annotated ones (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
+            the annotated data sets (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
 
     Returns:
-        The set with its ``train``, ``val`` and ``test``, each of ``(image [C,H,W], mask [H,W], target)``.
+        The data set with its splits ``train``, ``val`` and ``test`` of samples ``(image [C,H,W], mask [H,W], target)``.
 
     Raises:
         UnknownNameError: If no data set has this name.
-        TypeError: If the set takes no such parameter; names those it takes.
-        ValueError: If a parameter is out of its range.
-        MissingDataError: If an annotated set is not there; says how to get it.
+        TypeError: If the data set has no such parameter; the message lists its parameters.
+        ValueError: If a parameter is out of range.
+        MissingDataError: If an annotated data set is not on disk; the message says how to get it.
 
     Example:
         >>> data = load("xai-tris/lin-white-8x8", seed=3, n_samples=100)
         >>> len(data.train), data.info.classes
         (80, ('T', 'L'))
     """
-    sys.audit("xaibench.load", name)  # who runs the code of others can refuse it
+    sys.audit("xaibench.load", name)  # the sandbox for submitted code can deny it
     target = DATASETS.resolve(name)
     _check_parameters(DATASETS.canonical(name), target, parameters)
     dataset: Dataset = target(seed=seed, **parameters)
@@ -70,34 +70,34 @@ def loading(
     prefetch_factor: int | None = None,
     **parameters: Any,
 ) -> tuple[DataLoader[Sample], DataLoader[Sample], DataLoader[Sample]]:
-    """Load a data set and make a dataloader of each split.
+    """Load a data set and create a data loader per split.
 
-    Every batch is cut out of the split's tensors in one indexing, which spares the collating of single samples.
+    Every batch is indexed from the tensors of the split at once, without collating single samples.
 
     Args:
         name: As for :func:`load`.
-        classes: Classes to take, of the sets that let you choose: ``"aeroplane,bicycle"`` or a list.
-        seed: Fixes the samples, their split, and the order of the training batches in every epoch.
-        batch_size: None = the size that the set was published with (512 for XAI-TRIS).
-        num_workers: How many batches are read at a time, for sets that lie on disk: by threads, or by processes where
-            there is a ``transform``. They change no batch (of a ``transform`` that draws random numbers, the draws).
-        verbose: Log the progress to the logger ``"xaibench"``; where no logging is configured, to the terminal.
-        shuffle: Shuffle the training samples, anew in each epoch.
-        drop_last: Leave out the training batch at the end of an epoch that is not full.
-        pin_memory: Put batches into memory from which a GPU copies them faster, where there is a GPU.
-        prefetch_factor: How many batches each worker reads ahead; None = two. Needs ``num_workers``.
-        **parameters: The set's own, as for :func:`load`.
+        classes: Classes to load, for data sets with this parameter: ``"aeroplane,bicycle"`` or a list.
+        seed: Determines the samples, their split, and the order of the training batches in every epoch.
+        batch_size: None = the size that the data set was published with (512 for XAI-TRIS).
+        num_workers: Number of batches read in parallel, for data sets on disk: by threads, or by processes if there is
+            a ``transform``. The batches do not depend on it, except for the random numbers of a ``transform``.
+        verbose: Log the progress to the logger ``"xaibench"``, or to the terminal if logging is not configured.
+        shuffle: Shuffle the training samples in every epoch.
+        drop_last: Drop the last training batch of an epoch if it is incomplete.
+        pin_memory: Put batches into pinned memory if there is a GPU.
+        prefetch_factor: Number of batches that each worker reads ahead; None = two. Requires ``num_workers``.
+        **parameters: Parameters of the data set, as for :func:`load`.
 
     Returns:
-        Loaders of train (shuffled anew in each epoch), validation and test (in order); each batch is
-        ``(images [N,C,H,W], masks [N,H,W], targets [N])``. For any other option of ``DataLoader`` make one of a split
+        Loaders of train (shuffled in every epoch), validation and test (in order). A batch is
+        ``(images [N,C,H,W], masks [N,H,W], targets [N])``. For other options of ``DataLoader``, create one from a split
         of :func:`load`: ``DataLoader(data.train, batch_size=32, ...)``.
 
     Raises:
         UnknownNameError: If no data set has this name.
-        TypeError: If the set takes no such parameter, ``classes`` included; of other options of ``DataLoader`` it says
-            how to give them.
-        ValueError: If a parameter is out of its range.
+        TypeError: If the data set has no such parameter (``classes`` included). For options of ``DataLoader``, the
+            message says how to use them.
+        ValueError: If a parameter is out of range.
 
     Example:
         >>> train, val, test = loading("xai-tris/xor-corr-8x8", n_samples=1000, verbose=False)
@@ -117,23 +117,21 @@ def loading(
     )
     if classes is not None:
         parameters["classes"] = classes
-    with _progress(verbose) as say:
-        say("Loading data...")
+    with _progress_log(verbose) as log:
+        log("Loading data...")
         dataset = load(name, seed=seed, **parameters)
-        say("Splitting dataset...")
+        log("Splitting dataset...")
         splits = (dataset.train, dataset.val, dataset.test)
-        say("Creating dataloaders...")
-        train = _loader(dataset.train, dataset.batch_size, options, shuffle=shuffle)
-        rest = dataclasses.replace(options, drop_last=False)  # of what is scored, nothing is left out
-        val, test = (_loader(split, dataset.batch_size, rest, shuffle=False) for split in splits[1:])
-        say("Data loading complete.")
+        log("Creating dataloaders...")
+        train = _make_loader(dataset.train, dataset.batch_size, options, shuffle=shuffle)
+        rest = dataclasses.replace(options, drop_last=False)  # every validation and test sample is used
+        val, test = (_make_loader(split, dataset.batch_size, rest, shuffle=False) for split in splits[1:])
+        log("Data loading complete.")
     return train, val, test
 
 
 @dataclasses.dataclass(frozen=True)
 class _LoaderOptions:
-    """How the batches of a split are made."""
-
     batch_size: int | None
     seed: int
     workers: int
@@ -142,26 +140,31 @@ class _LoaderOptions:
     prefetch: int | None
 
 
-def _loader(split: Split, batch_size: int, how: _LoaderOptions, *, shuffle: bool) -> DataLoader[Sample]:
-    # A generator of its own for every loader: without one, even an unshuffled loader draws from torch's global state.
-    generator = torch.Generator().manual_seed(how.seed)
+def _make_loader(split: Split, batch_size: int, options: _LoaderOptions, *, shuffle: bool) -> DataLoader[Sample]:
+    # Every loader has its own generator: without one, even an unshuffled loader draws from torch's global state.
+    generator = torch.Generator().manual_seed(options.seed)
     order = RandomSampler(split, generator=generator) if shuffle and len(split) else SequentialSampler(split)
-    # The sampler hands out whole batches of indices, and batch_size=None keeps the loader from collating.
-    batches = BatchSampler(order, how.batch_size or batch_size, drop_last=how.drop_last)
-    if how.workers > 0 and getattr(split, "transform", None) is None:
+    # The sampler yields whole batches of indices, and batch_size=None disables collating.
+    batches = BatchSampler(order, options.batch_size or batch_size, drop_last=options.drop_last)
+    if options.workers > 0 and getattr(split, "transform", None) is None:
         return ThreadedLoader(
-            split, batches, how.workers, ahead=how.prefetch or 2, generator=generator, pin_memory=how.pin_memory
+            split,
+            batches,
+            options.workers,
+            ahead=options.prefetch or 2,
+            generator=generator,
+            pin_memory=options.pin_memory,
         )
-    # A transform may draw from torch's global generator, of which every process has its own.
+    # A transform may draw from torch's global generator, which threads share, so it runs in processes.
     return DataLoader(
         split,
         sampler=batches,
         batch_size=None,
         generator=generator,
-        num_workers=how.workers,
-        persistent_workers=how.workers > 0,
-        pin_memory=how.pin_memory,
-        prefetch_factor=how.prefetch,
+        num_workers=options.workers,
+        persistent_workers=options.workers > 0,
+        pin_memory=options.pin_memory,
+        prefetch_factor=options.prefetch,
     )
 
 
@@ -173,15 +176,15 @@ def _check_parameters(name: str, target: Callable[..., Dataset], parameters: dic
         if parameter not in taken:
             if parameter in inspect.signature(DataLoader).parameters:
                 raise TypeError(
-                    f"{name} takes no {parameter!r}, which is an option of torch's DataLoader. Make one of the split: "
-                    f"DataLoader(xaibench.load({name!r}).train, {parameter}=...)."
+                    f"{name} takes no {parameter!r}, which is an option of torch's DataLoader. Create one from the "
+                    f"split: DataLoader(xaibench.load({name!r}).train, {parameter}=...)."
                 )
             raise TypeError(unknown(f"{name} takes no", parameter, taken))
 
 
 @contextlib.contextmanager
-def _progress(verbose: bool) -> Iterator[Callable[[str], None]]:
-    """A function that logs a line: shown where nobody configured logging; where somebody did, that decides."""
+def _progress_log(verbose: bool) -> Iterator[Callable[[str], None]]:
+    """Yield a function that logs a line. If logging is not configured, lines are shown on the terminal."""
     if not verbose:
         yield lambda line: None
         return

@@ -1,4 +1,4 @@
-"""A dataloader whose workers are threads."""
+"""A data loader with threads as workers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from xaibench.data.dataset import Sample
 
 
 class ThreadedLoader(DataLoader[Sample]):
-    """Reads batches ahead in threads, and hands them out in order.
+    """Reads batches ahead in threads and yields them in order.
 
-    Decoding and scaling do not hold the interpreter's lock, so threads keep the cores busy; batches need not be sent
-    from one process to another, which costs processes a third of their time.
+    Decoding and resizing release the interpreter lock, so threads use all cores. Batches are not sent between
+    processes, which takes worker processes a third of their time.
 
     Args:
-        dataset: Takes a list of indices and returns a batch; safe to be asked by several threads.
+        dataset: Returns a batch for a list of indices; must be thread-safe.
         batches: The indices of each batch.
-        workers: Threads.
-        ahead: Batches that are read ahead for each of them, at most.
-        options: Those of ``DataLoader``.
+        workers: Number of threads.
+        ahead: Maximum number of batches that each thread reads ahead.
+        options: Further options of ``DataLoader``.
     """
 
     def __init__(
@@ -33,23 +33,23 @@ class ThreadedLoader(DataLoader[Sample]):
         super().__init__(dataset, sampler=batches, batch_size=None, **options)
         self.threads, self.ahead = workers, ahead
 
-    def __iter__(self) -> Iterator[Sample]:  # type: ignore[override]  # DataLoader's own is a class of torch's
+    def __iter__(self) -> Iterator[Sample]:  # type: ignore[override]  # DataLoader returns an iterator class of torch
         pending: deque[Future[Sample]] = deque()
-        # DataLoader draws a seed for its workers at the start of every epoch; the order of the samples, drawn next,
-        # must not depend on what the workers are.
+        # DataLoader draws a seed for its workers at the start of every epoch. Draw one here too, so that the order of
+        # the samples, drawn next, is the same with threads and processes.
         torch.empty((), dtype=torch.int64).random_(generator=self.generator)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="xaibench-loading")
         try:
             for indices in self.sampler:
-                pending.append(pool.submit(self._read, indices))
+                pending.append(pool.submit(self._read_batch, indices))
                 if len(pending) > self.ahead * self.threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
-        finally:  # also when the consumer stops early, or a batch cannot be read
+        finally:  # also if the consumer stops early or a batch cannot be read
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, indices: list[int]) -> Sample:
+    def _read_batch(self, indices: list[int]) -> Sample:
         batch = self.dataset.__getitem__(indices)
         if not self.pin_memory:
             return batch

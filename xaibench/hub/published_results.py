@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xaibench.data.disk.file_readers import MissingDataError, naming
+from xaibench.data.disk.file_readers import MissingDataError, wrap_file_errors
 from xaibench.data.exchange.hub_sets import HubAddress, download
 from xaibench.hub.run_upload import TEXTS
 from xaibench.runfolder.tables import TABLES
@@ -62,7 +62,7 @@ def load_results(address: str) -> Results:
     for name in names:
         file = folder / f"{name}.parquet"
         if file.exists():
-            with naming(file):
+            with wrap_file_errors(file):
                 tables[name] = pq.read_table(file).to_pandas()
     if "scores" not in tables:
         raise MissingDataError(

@@ -259,7 +259,7 @@ def test_a_sparse_file_is_refused(tmp_path):
 
 @every_kind
 def test_an_archive_that_holds_many_times_its_size_is_refused(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_ALWAYS", 1 << 16)
+    monkeypatch.setattr(module, "_MIN_LIMIT", 1 << 16)
     WRITERS[kind](tmp_path / "bomb", {"zeros.bin": bytes(1 << 22)})
     if kind == "tar":
         unpack(tmp_path / "bomb", tmp_path / "root")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xaibench.data.disk import cache_folders
-from xaibench.data.disk.cache_folders import cache_folder, stamp_below
+from xaibench.data.disk.cache_folders import cache_folder, digest_folder
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_others_built_is_used_where_it_cannot_be_written(tmp_path, monkeypa
 
 def test_a_stamp_knows_every_file_below(tmp_path):
     def now():
-        return stamp_below(tmp_path, (".dcm", ".xml"))
+        return digest_folder(tmp_path, (".dcm", ".xml"))
 
     deep = tmp_path / "study" / "series"
     deep.mkdir(parents=True)
@@ -62,8 +62,8 @@ def test_a_stamp_knows_every_file_below(tmp_path):
     for name in ("._1.dcm", "notes.txt"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "gone.dcm").symlink_to(tmp_path / "nowhere")
-    assert now() == seen[-1] == stamp_below(tmp_path, (".dcm", ".xml"))
-    assert stamp_below(tmp_path / "none", ".dcm") == stamp_below(tmp_path / "nothing", ".dcm")
+    assert now() == seen[-1] == digest_folder(tmp_path, (".dcm", ".xml"))
+    assert digest_folder(tmp_path / "none", ".dcm") == digest_folder(tmp_path / "nothing", ".dcm")
 
 
 def test_sets_are_built_without_a_cache(no_cache, tmp_path, caplog):

@@ -5,7 +5,7 @@ from generators.painted import Painted
 from PIL import Image
 from torchvision.transforms import v2
 
-from xaibench.data.disk.disk_split import DiskSplit, nearest
+from xaibench.data.disk.disk_split import DiskSplit, resize_mask
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def test_no_object_vanishes_however_small_it_is(size):
         mask = np.zeros((512, 480), bool)
         top, left = rng.integers(0, 512), rng.integers(0, 480)
         mask[top : top + rng.integers(1, 4), left : left + rng.integers(1, 4)] = True
-        scaled = nearest(mask, size)
+        scaled = resize_mask(mask, size)
         assert scaled.any()
         rows, columns = np.nonzero(scaled)  # each kept pixel covers a part of the object, or has it under its centre
         cells = {(row * size // 512, column * size // 480) for row, column in np.argwhere(mask)}
         assert cells & set(zip(rows.tolist(), columns.tolist(), strict=True))
-    assert not nearest(np.zeros((512, 480), bool), size).any()
+    assert not resize_mask(np.zeros((512, 480), bool), size).any()
 
 
 def test_of_a_vanishing_object_the_pixel_that_holds_most_is_kept():
@@ -76,7 +76,7 @@ def test_of_a_vanishing_object_the_pixel_that_holds_most_is_kept():
     mask[[18, 19, 20], [11, 11, 11]] = (
         True  # two pixels in the cell (1, 1) and one in (2, 1); the centres miss them all
     )
-    assert np.argwhere(nearest(mask, 4)).tolist() == [[1, 1]]
+    assert np.argwhere(resize_mask(mask, 4)).tolist() == [[1, 1]]
 
 
 def test_only_what_is_asked_for_is_read(split):
@@ -144,7 +144,7 @@ def test_grey_images_fill_three_channels(mode, grey):
 
 def test_masks_take_the_nearest_pixel():
     mask = np.random.default_rng(0).random((13, 29)) < 0.5
-    scaled = nearest(mask, 7)
+    scaled = resize_mask(mask, 7)
     for row in range(7):
         for column in range(7):
             assert scaled[row, column] == mask[int((row + 0.5) * 13 / 7), int((column + 0.5) * 29 / 7)]

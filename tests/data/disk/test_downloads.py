@@ -250,7 +250,7 @@ def test_a_server_that_always_says_416_is_given_up(server, target):
 
 
 def test_tries_come_to_an_end_though_each_gains(server, target, monkeypatch):
-    monkeypatch.setattr(download, "_TRIES", 5)
+    monkeypatch.setattr(download, "_MAX_REQUESTS", 5)
     server.cuts = [100_000] * 9
     with pytest.raises(DownloadError, match="the 500,000 bytes that are here are kept"):
         fetch(server.url, target, md5=MD5)

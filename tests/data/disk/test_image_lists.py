@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from xaibench.data.disk.image_lists import Listed, MaskRow, match, official_folders, stem
+from xaibench.data.disk.image_lists import ImageEntry, MaskRow, image_stem, match_masks, official_folders
 
 
 def images(*files):
-    return [Listed(file, file.split("/")[-2]) for file in files]
+    return [ImageEntry(file, file.split("/")[-2]) for file in files]
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,14 @@ def images(*files):
     ],
 )
 def test_a_row_finds_the_one_image_that_it_can_mean(files, row, found):
-    assert match("set", images(*files), [MaskRow(*row, "t.csv:2")]).tolist() == found
+    assert match_masks("set", images(*files), [MaskRow(*row, "t.csv:2")]).tolist() == found
 
 
 def test_rows_that_are_not_used_are_named(caplog):
     rows = [MaskRow("a", None, "t.csv:2"), MaskRow("z", None, "t.csv:3"), MaskRow("b", None, "t.csv:4")]
-    found = match("set", images("cat/a.jpg", "cat/a.png", "cat/b.jpg"), [*rows, MaskRow("b.jpg", None, "t.csv:5")])
+    found = match_masks(
+        "set", images("cat/a.jpg", "cat/a.png", "cat/b.jpg"), [*rows, MaskRow("b.jpg", None, "t.csv:5")]
+    )
     assert found.tolist() == [-1, -1, 2]  # of two rows of one image the first counts
     assert "set: masks that several images answer to, used for none: 1: t.csv:2 (a)" in caplog.text
     assert "set: masks of which there is no image: 1: t.csv:3 (z)" in caplog.text
@@ -37,12 +39,14 @@ def test_rows_that_are_not_used_are_named(caplog):
 
 
 def test_names_with_accents_match_however_they_are_spelt():
-    found = match("set", images("caf\u00e9/\u00e9.jpg", "x/z.jpg"), [MaskRow("e\u0301.png", "cafe\u0301", "t.csv:2")])
+    found = match_masks(
+        "set", images("caf\u00e9/\u00e9.jpg", "x/z.jpg"), [MaskRow("e\u0301.png", "cafe\u0301", "t.csv:2")]
+    )
     assert found.tolist() == [0, -1]
 
 
 def test_many_cases_make_one_warning(caplog):
-    match("set", [], [MaskRow(str(number), None, "t.csv") for number in range(40)])
+    match_masks("set", [], [MaskRow(str(number), None, "t.csv") for number in range(40)])
     assert len(caplog.records) == 1
     assert "40: t.csv (0); " in caplog.text
     assert "and 35 more" in caplog.text
@@ -62,4 +66,4 @@ def test_an_image_in_two_official_splits_stays_in_the_last(tmp_path, caplog):
 
 
 def test_stems():
-    assert np.array_equal([stem(name) for name in ("a.jpg", "a.b.PNG", "a", "a.b")], ["a", "a.b", "a", "a.b"])
+    assert np.array_equal([image_stem(name) for name in ("a.jpg", "a.b.PNG", "a", "a.b")], ["a", "a.b", "a", "a.b"])

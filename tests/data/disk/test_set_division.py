@@ -4,13 +4,13 @@ from generators.painted import Painted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xaibench.data.disk.set_division import divide
+from xaibench.data.disk.set_division import split_indices
 
 THIRDS = (0.6, 0.2, 0.2)
 
 
 def parts_of(source, splits=THIRDS, seed=0):
-    return divide(source, np.flatnonzero(source.annotated), splits, seed)
+    return split_indices(source, np.flatnonzero(source.annotated), splits, seed)
 
 
 def test_each_class_has_its_share_of_each_split(painted):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.photographs.own_folder import Folder
+from xaibench.data.photographs.own_folder import OwnFolder
 
 PARTS = ("train", "val", "test")
 
@@ -26,7 +26,7 @@ def mine(tmp_path):
 
 
 def opened(directory, *classes, **own):
-    part = Folder(directory)
+    part = OwnFolder(directory)
     return part.open(part.find(), classes=classes or part.info.classes, seed=0, **own)
 
 
@@ -222,10 +222,10 @@ def test_masks_come_from_one_place(mine):
 
 def test_what_is_no_such_folder_says_the_layout(tmp_path):
     with pytest.raises(MissingDataError, match=r"no folder .*image\. Expected image/<class>/<name>\.jpg"):
-        Folder(tmp_path)
+        OwnFolder(tmp_path)
     photo(tmp_path / "image" / "1.jpg")
     with pytest.raises(MissingDataError, match=r"holds no folder of a class\. Expected"):
-        Folder(tmp_path)
+        OwnFolder(tmp_path)
 
 
 def test_an_empty_class_is_named(mine):

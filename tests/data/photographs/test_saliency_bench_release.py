@@ -9,7 +9,7 @@ from PIL import Image
 
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError, MissingDataError
-from xaibench.data.photographs.saliency_bench_release import Published
+from xaibench.data.photographs.saliency_bench_release import SaliencyBenchRelease
 
 PARTS = ("train", "val", "test")
 
@@ -20,7 +20,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def opened(directory, *classes, **own):
-    part = Published(directory)
+    part = SaliencyBenchRelease(directory)
     return part.open(part.find(), classes=classes or part.info.classes, seed=0, **own)
 
 
@@ -64,13 +64,13 @@ def test_several_sets_are_named(tmp_path):
     write(tmp_path)
     (tmp_path / "Benchmarks" / "pet" / "image").mkdir(parents=True)
     with pytest.raises(MissingDataError, match=r"holds 2 data sets; give one of published:.*animals, published:.*pet"):
-        Published(tmp_path)
+        SaliencyBenchRelease(tmp_path)
 
 
 @pytest.mark.parametrize(("place", "message"), [("nowhere", "is no folder"), ("", "holds no folder 'image'")])
 def test_what_is_no_release_says_the_layout(tmp_path, place, message):
     with pytest.raises(MissingDataError, match=rf"{message}. Expected Benchmarks/<dataset>/image/<class>/\*\.jpg"):
-        Published(tmp_path / place)
+        SaliencyBenchRelease(tmp_path / place)
 
 
 def test_targets_follow_the_list_of_classes(tmp_path):

@@ -10,7 +10,7 @@ from xaibench.data.scans.ct_reading import (
     check_window,
     dicom_files,
     import_medical,
-    read_head,
+    read_header,
     read_slice,
     scan_rng,
     window_image,
@@ -27,7 +27,7 @@ def written(tmp_path, values, **more):
 
 
 def test_a_head_says_where_the_slice_is(tmp_path, values):
-    head = read_head(written(tmp_path, values, PixelSpacing=[0.5, 0.6]))
+    head = read_header(written(tmp_path, values, PixelSpacing=[0.5, 0.6]))
     assert (head.image, head.series, head.z, head.number) == ("1.2.3", "1.2", -7.5, 4)
     assert (head.rows, head.columns, head.spacing) == (20, 30, (0.5, 0.6))
 
@@ -70,7 +70,7 @@ def test_a_slight_tilt_is_axial_and_a_side_view_is_not(tmp_path, values):
 def test_a_file_that_is_cut_off_is_named(tmp_path, values, kept):
     path = written(tmp_path, values)
     path.write_bytes(path.read_bytes()[:kept])
-    for read in (read_head, read_slice):
+    for read in (read_header, read_slice):
         with pytest.raises(DataFileError, match=r"1\.dcm (is no DICOM|is cut off|cannot be read)"):
             read(path)
 
@@ -80,11 +80,11 @@ def test_other_files_are_named(tmp_path, values):
         read_slice(tmp_path / "no.dcm")
     (tmp_path / "text.dcm").write_text("hello" * 100)
     with pytest.raises(DataFileError, match=r"text\.dcm is no DICOM file"):
-        read_head(tmp_path / "text.dcm")
+        read_header(tmp_path / "text.dcm")
     with pytest.raises(DataFileError, match=r"1\.dcm is cut off or no CT slice .*RescaleSlope"):
         read_slice(written(tmp_path, values, RescaleSlope=None))
     with pytest.raises(DataFileError, match=r"1\.dcm is cut off or no CT slice .*ImagePositionPatient"):
-        read_head(written(tmp_path, values, ImagePositionPatient=None))
+        read_header(written(tmp_path, values, ImagePositionPatient=None))
     with pytest.raises(DataFileError, match=r"1\.dcm cannot be read \(its pixels are 2 frames of 1 channels"):
         read_slice(written(tmp_path, values, NumberOfFrames=2, Rows=10))
 
@@ -105,7 +105,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("strange", STRANGE)
-@pytest.mark.parametrize("read", [read_head, read_slice])
+@pytest.mark.parametrize("read", [read_header, read_slice])
 def test_whatever_pydicom_raises_is_said_with_the_file(tmp_path, values, read, strange):
     path = written(tmp_path, values)
     old, new, said = STRANGE[strange]
@@ -124,7 +124,7 @@ def test_a_file_that_is_inflated_as_a_whole_is_refused(tmp_path, values):
     said = pydicom.dcmread(written(tmp_path, values))
     said.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     said.save_as(tmp_path / "deflated.dcm")
-    for read in (read_head, read_slice):
+    for read in (read_header, read_slice):
         with pytest.raises(DataFileError, match=r"deflated\.dcm cannot be read \(it is deflated as a whole"):
             read(tmp_path / "deflated.dcm")
 
@@ -134,7 +134,7 @@ def test_a_head_that_claims_too_much_is_refused_before_it_is_decoded(tmp_path, v
     said = pydicom.dcmread(path)
     said.Rows = said.Columns = 65535
     said.save_as(path)
-    for read in (read_head, read_slice):
+    for read in (read_header, read_slice):
         with pytest.raises(DataFileError, match=r"it claims to be 65535×65535 pixels, expected at most 4096×4096"):
             read(path)
 

@@ -9,7 +9,7 @@ from generators.tumor import nibabel, write_nifti
 
 from xaibench.data.annotated import DataFileError, MissingDataError
 from xaibench.data.scans.ct_reading import read_slice
-from xaibench.data.scans.nifti_volumes import lie_apart, read_volume
+from xaibench.data.scans.nifti_volumes import are_misaligned, read_volume
 
 REAL = Path(__file__).parents[3].parent / "shared" / "data" / "msd" / "Task04_Hippocampus"
 
@@ -112,13 +112,13 @@ def test_volumes_that_lie_on_each_other_do_so_in_any_order_of_axes(tmp_path):
     body = np.random.default_rng(0).integers(0, 9, (3, 4, 5)).astype(np.int16)
     stored = [write_nifti(tmp_path / f"{axes}.nii.gz", body, axes) for axes in ("RAS", "LPS", "SLA")]
     first, *others = (read_volume(path) for path in stored)
-    assert not any(lie_apart(first, other) for other in others)
+    assert not any(are_misaligned(first, other) for other in others)
     for axis in range(3):
         image = nibabel.load(stored[0])
         flip = np.diag([-1.0 if number == axis else 1.0 for number in range(4)])
         nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), flip @ image.affine), tmp_path / "flipped.nii.gz")
-        assert lie_apart(first, read_volume(tmp_path / "flipped.nii.gz"))
+        assert are_misaligned(first, read_volume(tmp_path / "flipped.nii.gz"))
     moved = image.affine.copy()
     moved[:3, 3] += 50  # such files exist, and belong together voxel by voxel
     nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), moved), tmp_path / "moved.nii.gz")
-    assert not lie_apart(first, read_volume(tmp_path / "moved.nii.gz"))
+    assert not are_misaligned(first, read_volume(tmp_path / "moved.nii.gz"))

@@ -9,7 +9,7 @@ from PIL import Image
 import xaibench.data.xai_tris.photo_backgrounds as module
 from xaibench.data import load
 from xaibench.data.disk.cache_folders import default_cache_dir
-from xaibench.data.xai_tris.photo_backgrounds import background_of_each, image_backgrounds, prepare_image
+from xaibench.data.xai_tris.photo_backgrounds import assign_backgrounds, image_backgrounds, prepare_image
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_no_usable_image(tmp_path, cache):
 
 @pytest.mark.parametrize(("images", "sizes"), [(30, (90, 5, 5)), (3, (90, 5, 5)), (8, (10, 0, 3)), (99, (50, 25, 25))])
 def test_repeated_images_stay_in_their_split_and_take_turns(images, sizes):
-    under = background_of_each(images, sizes)
+    under = assign_backgrounds(images, sizes)
     assert sorted(set(under)) == list(range(images))
     parts = np.split(under, np.cumsum(sizes)[:-1])
     assert sum(len(set(part)) for part in parts) == images, "no image in two splits"
@@ -150,12 +150,12 @@ def test_repeated_images_stay_in_their_split_and_take_turns(images, sizes):
 
 
 def test_enough_images_are_not_repeated():
-    assert background_of_each(7, (3, 2, 1)).tolist() == [0, 1, 2, 3, 4, 5]
+    assert assign_backgrounds(7, (3, 2, 1)).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_one_image_a_split_is_needed():
     with pytest.raises(ValueError, match="2 usable images for 3 splits: expected one for each at least; give more"):
-        background_of_each(2, (3, 2, 1))
+        assign_backgrounds(2, (3, 2, 1))
 
 
 def test_a_set_on_few_images_says_how_often_each_is_repeated(folder, cache, caplog):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xaibench.data import Split, load, read_released, write_released
-from xaibench.data.xai_tris.released_pickles import DataRecord, _module_of_record, released_key
+from xaibench.data.xai_tris.released_pickles import DataRecord, _fake_module, released_key
 
 SPLITS = ("train", "val", "test")
 
@@ -31,7 +31,7 @@ class Calls:
 
 
 def dump(path, content, protocol=4):
-    with open(path, "wb") as stream, _module_of_record():
+    with open(path, "wb") as stream, _fake_module():
         pickle.dump(content, stream, protocol=protocol)
     return path
 
@@ -68,7 +68,7 @@ def test_what_is_written_is_read_again(tmp_path, scenario):
 def test_a_written_file_is_what_the_authors_code_expects(tmp_path):
     write_released(tmp_path / "set.pkl", {"a": load("xai-tris/lin-white-8x8", n_samples=100)})
     assert "common" not in sys.modules
-    with open(tmp_path / "set.pkl", "rb") as stream, _module_of_record():
+    with open(tmp_path / "set.pkl", "rb") as stream, _fake_module():
         content = pickle.load(stream)
     assert type(content["a"]).__module__ == "common"
     assert content["a"].x_train.dtype == torch.float16

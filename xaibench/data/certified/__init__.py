@@ -1,1 +1,1 @@
-"""Images for the networks of which it is certain what they use (:mod:`xaibench.models.certified`)."""
+"""Images for networks whose used pixels are known by construction (:mod:`xaibench.models.certified`)."""

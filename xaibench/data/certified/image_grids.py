@@ -1,8 +1,8 @@
-"""Mosaics of labelled images: the grid pointing game.
+"""Mosaics of labeled images for the grid pointing game.
 
-Images of different classes stand in a grid, and each of the classes is explained once: what a map counts for a class
-should lie in its own cell (:func:`xaibench.metrics.grid_pointing`). Böhle, Fritz, Schiele: Convolutional Dynamic
-Alignment Networks for Interpretable Classifications, CVPR 2021 (arXiv 2104.00032); Rao, Böhle, Schiele: Towards Better
+A mosaic is a grid of images of different classes. Each of its classes is explained once, and its attribution should be
+inside its own cell (:func:`xaibench.metrics.grid_pointing`). Böhle, Fritz, Schiele: Convolutional Dynamic Alignment
+Networks for Interpretable Classifications, CVPR 2021 (arXiv 2104.00032); Rao, Böhle, Schiele: Towards Better
 Understanding Attribution Methods, CVPR 2022 (arXiv 2205.10435), Section 3.1.
 """
 
@@ -18,15 +18,17 @@ from torch import Tensor
 from xaibench.core.checks import check_count
 from xaibench.data.dataset import Split
 
-#: Images that a network is asked about at a time.
-_ROWS = 32
+#: Batch size of the forward passes.
+_BATCH_SIZE = 32
 
 
 class MosaicSplit(Split):
-    """Mosaics: each as often as it has cells, with one of them as the mask, and its class as the target.
+    """Mosaics, each repeated once per cell, with that cell as the mask and its class as the target.
+
+    The samples of one mosaic are a group.
 
     Attributes:
-        cells: ``[N]`` int64: the number of the cell, row by row. Of one mosaic the samples are a group.
+        cells: ``[N]`` int64 number of the cell, row by row.
     """
 
     def __init__(
@@ -37,20 +39,20 @@ class MosaicSplit(Split):
 
 
 def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100, seed: int = 0) -> MosaicSplit:
-    """Mosaics of ``side`` × ``side`` images of different classes, drawn at random.
+    """Build random mosaics of ``side`` × ``side`` images of different classes.
 
     Args:
-        images: ``[N, C, h, w]`` float32; those that the network is sure of (:func:`sure_of`).
-        targets: ``[N]``, their classes, at least ``side²`` different ones.
-        side: Cells along a side; 2 or 3 in the paper.
-        count: Mosaics. An image may stand in several.
-        seed: Of the draw.
+        images: ``[N, C, h, w]`` float32, images that the network classifies with confidence (:func:`sure_of`).
+        targets: ``[N]`` class indices, with at least ``side²`` different classes.
+        side: Number of cells per row and column; 2 or 3 in the paper.
+        count: Number of mosaics. An image may be part of several.
+        seed: Seed of the random choice.
 
     Returns:
-        ``count * side²`` samples ``[C, side * h, side * w]``, each mosaic once for each of its cells.
+        ``count * side²`` samples ``[C, side * h, side * w]``: every mosaic once per cell.
 
     Raises:
-        ValueError: If there are fewer classes than cells, or a parameter is out of its range.
+        ValueError: If there are fewer classes than cells, or a parameter is out of range.
 
     Example:
         >>> split = mosaics(torch.rand(6, 3, 4, 4), torch.tensor([0, 1, 2, 3, 4, 4]), count=5)
@@ -65,8 +67,8 @@ def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100,
     classes = np.unique(labels)
     if len(classes) < cells:
         raise ValueError(
-            f"targets have {len(classes)} different classes, expected at least {cells}: one for each of the "
-            f"{side}×{side} cells. Give images of more classes, or a smaller side."
+            f"targets have {len(classes)} different classes, expected at least {cells}: one per cell of "
+            f"{side}×{side}. Give images of more classes, or a smaller side."
         )
     drawn = rng.permuted(np.tile(classes, (count, 1)), axis=1)[:, :cells]
     chosen = torch.from_numpy(np.array([[rng.choice(np.flatnonzero(labels == one)) for one in row] for row in drawn]))
@@ -85,21 +87,22 @@ def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100,
 
 
 def sure_of(model: Callable[[Tensor], Tensor], images: Tensor, targets: Tensor, least: float = 0.9) -> Tensor:
-    """Which images a network puts in their class, and with how much confidence at least.
+    """Return which images a network assigns to their class with at least a given probability.
 
-    Of others nobody knows where the network should look. Rao et al. (2022) take those of the highest confidence.
+    For other images it is not known where the network should look. Rao et al. (2022) use the images with the highest
+    confidence.
 
     Args:
-        model: From images ``[n, C, h, w]`` to logits ``[n, K]``, in evaluation mode.
+        model: Maps images ``[n, C, h, w]`` to logits ``[n, K]``, in evaluation mode.
         images: ``[N, C, h, w]``.
-        targets: ``[N]``.
-        least: Smallest probability of the target, above 0 and up to 1.
+        targets: ``[N]`` class indices.
+        least: Minimum probability of the target, in (0, 1].
 
     Returns:
         ``[N]`` bool.
 
     Raises:
-        ValueError: If ``least`` is no such share.
+        ValueError: If ``least`` is not in (0, 1].
 
     Example:
         >>> logits = lambda images: torch.tensor([[5.0, 0.0], [0.1, 0.0], [0.0, 5.0]])
@@ -107,7 +110,7 @@ def sure_of(model: Callable[[Tensor], Tensor], images: Tensor, targets: Tensor, 
         [True, False, False]
     """
     if not 0 < least <= 1:
-        raise ValueError(f"least is {least!r}; expected a probability above 0 and at most 1.")
+        raise ValueError(f"least={least!r}: expected a probability in (0, 1].")
     with torch.inference_mode():
-        shares = torch.cat([model(part).double().softmax(1).cpu() for part in torch.split(images, _ROWS)])
+        shares = torch.cat([model(part).double().softmax(1).cpu() for part in torch.split(images, _BATCH_SIZE)])
     return shares.gather(1, targets.cpu()[:, None])[:, 0] >= least

@@ -1,4 +1,4 @@
-"""Mosaics of labelled photographs that a network is sure of, as a data set."""
+"""Data set of mosaics of labeled photographs that a network classifies with confidence."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from xaibench.data.certified.image_grids import mosaics, sure_of
 from xaibench.data.dataset import Dataset, Split
 from xaibench.data.photographs.labelled_photographs import Photographs
 
-#: Photographs that are in memory at a time before they are chosen.
-_ROWS = 32
+#: Photographs loaded and classified at a time.
+_BATCH_SIZE = 32
 _CITATION = "Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022, arXiv 2205.10435"
 
 
 class PhotoMosaics:
-    """Mosaics of a folder's photographs: ``PhotoMosaics("~/photographs")``, by name ``"mosaic:~/photographs"``.
+    """Mosaics of the photographs in a folder: ``PhotoMosaics("~/photographs")``, by name ``"mosaic:~/photographs"``.
 
     Args:
-        directory: Labelled photographs (:class:`xaibench.data.photographs.labelled_photographs.Photographs`).
+        directory: Labeled photographs (:class:`xaibench.data.photographs.labelled_photographs.Photographs`).
 
     Attributes:
-        info: What is known of the set; its classes are those of the photographs.
+        info: Info record of the data set, with the classes of the photographs.
 
     Raises:
-        MissingDataError: If it holds none.
+        MissingDataError: If the folder has no photographs.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -41,18 +41,18 @@ class PhotoMosaics:
             classes=self._photographs.info.classes,
             image_shape=(3, 224, 224),
             citation=_CITATION,
-            licence="that of your photographs",
+            licence="the license of your photographs",
             truth="use",
         )
 
     def sizes(self, parameters: Mapping[str, int]) -> tuple[int, int, int]:
-        """How many samples there will be.
+        """Return the number of samples for given parameters.
 
         Args:
-            parameters: Those of a call.
+            parameters: Parameters of :meth:`__call__`.
 
         Returns:
-            Of train, validation and test.
+            Number of training, validation and test samples.
         """
         count = parameters.get("count", 25)
         return count, 0, count * int(parameters.get("side", 2)) ** 2
@@ -69,44 +69,44 @@ class PhotoMosaics:
         among: int = 1000,
         disconnected: bool = False,
     ) -> Dataset:
-        """Choose the photographs that a network is sure of, and lay them into mosaics.
+        """Select the photographs that a network classifies with confidence, and combine them into mosaics.
 
         Args:
-            network: From photographs ``[n, 3, h, w]`` in [0, 1], of the size of a cell, to logits ``[n, K]`` of the
-                set's classes, in evaluation mode.
-            seed: Of the photographs that the network is asked about, and of the mosaics.
-            side: Cells along a side.
-            size: Pixels along a side of the whole mosaic; a multiple of ``side``.
-            count: Mosaics; each is as many samples as it has cells.
-            least: Smallest probability of its class with which the network must know a photograph.
-            among: It is asked about so many photographs, or all there are.
-            disconnected: Number the targets as the outputs of :func:`xaibench.models.disconnected`: for *DiFull*, where
-                each cell goes through its own copy of the network. If False, as those of the network: for *GridPG*.
+            network: Maps photographs ``[n, 3, h, w]`` in [0, 1], of the size of a cell, to logits ``[n, K]`` of the
+                classes of the data set, in evaluation mode.
+            seed: Seed of the order of the photographs and of the mosaics.
+            side: Number of cells per row and column.
+            size: Height and width of the mosaic in pixels; a multiple of ``side``.
+            count: Number of mosaics. Each gives one sample per cell.
+            least: Minimum probability of the class of a photograph.
+            among: Maximum number of photographs to classify.
+            disconnected: Number the targets as the outputs of :func:`xaibench.models.disconnected`, for *DiFull*, where
+                every cell has its own copy of the network. If False, as the outputs of the network, for *GridPG*.
 
         Returns:
-            The mosaics are the test samples, those of one mosaic a group; ``train`` holds other mosaics of the same
-            photographs, for explainers that must be fitted, and ``val`` nothing.
+            The data set. The test samples are the mosaics, grouped by mosaic. ``train`` has other
+            mosaics of the same photographs, for explainers that need fitting; ``val`` is empty.
 
         Raises:
-            TypeError: If there is no network to ask.
-            ValueError: If the network is sure of photographs of too few classes, or a parameter is out of its range.
+            TypeError: If ``network`` is None.
+            ValueError: If too few classes have confidently classified photographs, or a parameter is out of range.
         """
         if network is None:
-            raise TypeError(f"{self.info.name}: network is None; expected one that is sure of some photographs.")
+            raise TypeError(f"{self.info.name}: network is None, expected a network that classifies the photographs.")
         for name, number in (("side", side), ("size", size), ("count", count), ("among", among)):
             check_count(name, number)
         if size % side:
-            raise ValueError(f"size is {size} and side {side}; expected a size that is a multiple of side.")
-        images, targets, asked = self._sure(network, seed, size // side, least, among)
+            raise ValueError(f"size={size} with side={side}: expected a size that is a multiple of side.")
+        images, targets, tried = self._select_photographs(network, seed, size // side, least, among)
         shown, classes = len(set(targets.tolist())), self.info.classes
         if shown < side**2:
             raise ValueError(
-                f"{self.info.name}: of {asked} photographs the network puts {len(targets)}, of {shown} classes, in "
-                f"their class with a probability of {least:g} or more; expected {side**2} classes, one for each cell. "
-                "Give more photographs, a network that was trained on these classes, a smaller side or a smaller least."
+                f"{self.info.name}: the network assigns {len(targets)} of {tried} photographs, of {shown} classes, to "
+                f"their class with a probability of at least {least:g}; expected {side**2} classes, one per cell. Give "
+                "more photographs, a network trained on these classes, a smaller side or a smaller least."
             )
         test = mosaics(images, targets, side=side, count=count, seed=seed)
-        # Each once: which of its cells is asked about makes no difference to who is fitted.
+        # Every training mosaic once: explainers that need fitting do not use the cell.
         again = int(np.random.default_rng([seed, 1]).integers(2**31))
         other = mosaics(images, targets, side=side, count=count, seed=again)
         numbers, names = test.targets, classes
@@ -120,20 +120,20 @@ class PhotoMosaics:
             Split(test.images, test.masks, numbers, groups=test.groups),
             info,
             {"seed": seed, "side": side, "size": size, "count": count, "least": least, "disconnected": disconnected},
-            note=f"mosaics of {len(targets)} photographs of {shown} classes, those of {asked} that the network puts in "
-            f"their class with a probability of {least:g} or more",
+            note=f"mosaics of {len(targets)} photographs of {shown} classes, selected from {tried} because the network "
+            f"assigns them to their class with a probability of at least {least:g}",
         )
 
-    def _sure(
+    def _select_photographs(
         self, network: Callable[[Tensor], Tensor], seed: int, size: int, least: float, among: int
     ) -> tuple[Tensor, Tensor, int]:
-        """The photographs that the network is sure of, their classes, and how many it was asked about."""
+        """Return the confidently classified photographs, their classes, and the number of photographs classified."""
         split = self._photographs(seed=seed, size=size, splits=(0.0, 0.0, 1.0)).test
-        asked = min(among, len(split))
+        tried = min(among, len(split))
         images, targets = [], []
-        for start in range(0, asked, _ROWS):
-            shown, _, labels = split[start : min(start + _ROWS, asked)]
+        for start in range(0, tried, _BATCH_SIZE):
+            shown, _, labels = split[start : min(start + _BATCH_SIZE, tried)]
             sure = sure_of(network, shown, labels, least)
             images.append(shown[sure])
             targets.append(labels[sure])
-        return torch.cat(images), torch.cat(targets), asked
+        return torch.cat(images), torch.cat(targets), tried

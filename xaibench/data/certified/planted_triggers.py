@@ -1,10 +1,10 @@
-"""A trigger planted in images, which counts as what a network uses once interventions have shown that it decides.
+"""Images with a planted trigger as ground truth, verified by interventions on the network.
 
-That a patch goes along with a label does not say that a network goes by it; Adebayo et al. (2022) and Zhou et al.
-(2022) plant such signals and train on them. Here each image is asked: does the label go with the trigger, and come with
-it? Only those of which both is true have the trigger as their ground truth. Adebayo, Muelly, Abelson, Kim: Post hoc
-Explanations may be Ineffective for Detecting Unknown Spurious Correlation, ICLR 2022 (arXiv 2212.04629); Zhou, Booth,
-Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022 (arXiv 2104.14403).
+Adebayo et al. (2022) and Zhou et al. (2022) plant a patch that predicts the label, and train on it. A correlation
+between patch and label does not prove that the network uses the patch. Here, an image is only kept if adding the patch
+makes the network predict the label and removing it makes the network predict another class. Adebayo, Muelly, Abelson,
+Kim: Post hoc Explanations may be Ineffective for Detecting Unknown Spurious Correlation, ICLR 2022 (arXiv 2212.04629);
+Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022 (arXiv 2104.14403).
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from torch import Tensor
 from xaibench.core.checks import check_count
 from xaibench.data.dataset import Split
 
-#: Images that a network is asked about at a time.
-_ROWS = 32
+#: Batch size of the forward passes.
+_BATCH_SIZE = 32
 
 
 class PlantedSplit(Split):
-    """Images with a trigger that decides what a network says of them; the mask is the trigger, the target its label.
+    """Images with a trigger that determines the network's prediction. The mask is the trigger, the target its label.
 
     Attributes:
-        originals: ``[N, C, H, W]``: the images without it.
-        share: Of the images in which it was planted, those that are here, in [0, 1].
-        found: How many of the images in which it was planted pass each intervention: ``{"planted": ..., "removed": ...,
-            "moved": ...}``.
+        originals: ``[N, C, H, W]`` the images without the trigger.
+        share: Fraction of the images that passed all interventions and are in this split, in [0, 1].
+        found: Number of images that passed each intervention: ``{"planted": ..., "removed": ..., "moved": ...}``.
     """
 
     def __init__(
@@ -43,14 +42,14 @@ class PlantedSplit(Split):
 
 
 def checkerboard(side: int, channels: int = 3) -> Tensor:
-    """A patch that photographs do not hold: black and white pixels in turn.
+    """Return a checkerboard patch of black and white pixels, which does not occur in photographs.
 
     Args:
-        side: Pixels along a side.
-        channels: Of the images.
+        side: Height and width in pixels.
+        channels: Number of channels of the images.
 
     Returns:
-        ``[channels, side, side]`` float32 of 0 and 1, the first pixel white.
+        ``[channels, side, side]`` float32 of 0 and 1; the first pixel is white.
 
     Raises:
         ValueError: If a number is below 1.
@@ -75,31 +74,32 @@ def plant_trigger(
     least: float = 0.5,
     seed: int = 0,
 ) -> PlantedSplit:
-    """Put a patch on images, and keep those of which it is shown by intervention that it decides the network's answer.
+    """Put a patch on images, and keep the images for which interventions show that the patch determines the prediction.
 
-    Of each image whose class is not ``label`` the network is asked three times. An image is kept if
+    Images of class ``label`` are not used. Every other image is kept if it passes three interventions:
 
-    - *planted*: with the patch, at a place drawn at random, the network answers ``label``;
-    - *removed*: without it, it answers something else;
-    - *moved*: with the patch at the same place, another of the images, for which that holds too, is ``label`` as well.
+    - *planted*: with the patch at a random position, the network predicts ``label``;
+    - *removed*: without the patch, the network predicts another class;
+    - *moved*: with the patch at the same position, the network predicts ``label`` for another image too, one for which
+      it predicts another class without the patch.
 
     Args:
-        network: From images ``[n, C, H, W]`` to logits ``[n, K]``, in evaluation mode: one whose head was trained on
-            planted images (:func:`xaibench.models.fit_head`), or :func:`xaibench.models.triggered`.
+        network: Maps images ``[n, C, H, W]`` to logits ``[n, K]``, in evaluation mode: a network whose head was trained
+            on planted images (:func:`xaibench.models.fit_head`), or :func:`xaibench.models.triggered`.
         images: ``[N, C, H, W]`` float32.
-        targets: ``[N]``, their classes.
-        patch: ``[C, h, w]``, in the units of the images, such as :func:`checkerboard`.
-        label: The class that it stands for.
-        least: Smallest share of the images that must be kept, above 0 and up to 1.
-        seed: Of the places, and of which image is the other one.
+        targets: ``[N]`` class indices.
+        patch: ``[C, h, w]`` in the units of the images, such as :func:`checkerboard`.
+        label: The class that the patch indicates.
+        least: Minimum fraction of the images that must be kept, in (0, 1].
+        seed: Seed of the positions and of the choice of the other image.
 
     Returns:
-        The images that are kept, with the patch. The patch is what decides: nothing says that the network does not look
-        at the rest of the image too, so ``leak`` of a faithful map need not be 0.
+        The images that are kept, with the patch. The network may also use the rest of the image, so ``leak`` of a
+        faithful map need not be 0.
 
     Raises:
-        ValueError: If the patch does not fit, ``least`` is no such share, there are no two images of other classes, or
-            fewer than ``least`` of them are kept: then the network does not go by the patch.
+        ValueError: If the patch does not fit, ``least`` is not in (0, 1], there are fewer than two images of other
+            classes, or a smaller fraction than ``least`` is kept, that is, the network does not use the patch.
 
     Example:
         >>> brightest = lambda images: torch.stack([torch.full((len(images),), 0.5), images.amax((1, 2, 3))], 1)
@@ -109,55 +109,57 @@ def plant_trigger(
         (10, 1.0, 4)
     """
     if not 0 < least <= 1:
-        raise ValueError(f"least is {least!r}; expected a share above 0 and at most 1.")
+        raise ValueError(f"least={least!r}: expected a fraction in (0, 1].")
     if patch.ndim != 3 or len(patch) != images.shape[1] or any(np.less(images.shape[2:], patch.shape[1:])):
         raise ValueError(
-            f"patch is {list(patch.shape)}, which does not fit on images {list(images.shape)}; expected [C, h, w] of "
-            "as many channels, and no larger than they are."
+            f"patch has shape {list(patch.shape)}, which does not fit images {list(images.shape)}; expected [C, h, w] "
+            "with the same number of channels, and not larger than the images."
         )
     originals = images[targets.cpu() != label]
     if len(originals) < 2:
         raise ValueError(
-            f"images: got {len(originals)} of another class than label {label}, expected at least 2; that a trigger "
-            "decides can only be shown where the label is not true anyway."
+            f"images: got {len(originals)} of another class than label {label}, expected at least 2; the effect of a "
+            "trigger can only be shown on images of other classes."
         )
     rng = np.random.default_rng(seed)
     tops, lefts = (
         rng.integers(0, whole - side + 1, len(originals))
         for whole, side in zip(images.shape[2:], patch.shape[1:], strict=True)
     )
-    others = _others(len(originals), rng)
-    with_it, masks = _stamped(originals, patch, tops, lefts)
-    moved, _ = _stamped(originals[others], patch, tops, lefts)
-    removed = _answers(network, originals) != label
+    others = _draw_partners(len(originals), rng)
+    planted, masks = _add_patch(originals, patch, tops, lefts)
+    moved, _ = _add_patch(originals[others], patch, tops, lefts)
+    removed = _predict(network, originals) != label
     passed = {
-        "planted": _answers(network, with_it) == label,
+        "planted": _predict(network, planted) == label,
         "removed": removed,
-        "moved": (_answers(network, moved) == label) & removed[others],
+        "moved": (_predict(network, moved) == label) & removed[others],
     }
     kept = torch.stack(list(passed.values())).all(0)
     share, found = float(kept.double().mean()), {name: int(one.sum()) for name, one in passed.items()}
     if share < least:
-        said = ", ".join(f"{name} {count}" for name, count in found.items())
+        counts = ", ".join(f"{name} {count}" for name, count in found.items())
         raise ValueError(
-            f"of {len(originals)} images, {int(kept.sum())} pass all interventions ({said}), expected a share of "
-            f"{least:g} or more; the network does not go by the patch. Train its head on images with it, take "
+            f"The network does not use the patch: {int(kept.sum())} of {len(originals)} images pass all interventions "
+            f"({counts}), expected a fraction of at least {least:g}. Train its head on images with the patch, use "
             "xaibench.models.triggered, or a larger patch."
         )
     labels = torch.full((int(kept.sum()),), label)
-    return PlantedSplit(with_it[kept], masks[kept], labels, originals[kept], share, found)
+    return PlantedSplit(planted[kept], masks[kept], labels, originals[kept], share, found)
 
 
-def _others(count: int, rng: np.random.Generator) -> Tensor:
-    """For each of so many images another one: the next in a circle drawn at random."""
+def _draw_partners(count: int, rng: np.random.Generator) -> Tensor:
+    """Pair every image with a different one, its successor in a random cyclic permutation."""
     circle = rng.permutation(count)
     others = np.empty(count, dtype=np.int64)
     others[circle] = np.roll(circle, -1)
     return torch.from_numpy(others)
 
 
-def _stamped(images: Tensor, patch: Tensor, tops: NDArray[np.int64], lefts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """The images with the patch at these places, and the places ``[N, H, W]`` bool."""
+def _add_patch(
+    images: Tensor, patch: Tensor, tops: NDArray[np.int64], lefts: NDArray[np.int64]
+) -> tuple[Tensor, Tensor]:
+    """Return the images with the patch, and the pixels of the patch ``[N, H, W]`` bool."""
     height, width = patch.shape[1:]
     stamped, masks = images.clone(), torch.zeros(len(images), *images.shape[2:], dtype=torch.bool)
     for number, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):
@@ -166,6 +168,6 @@ def _stamped(images: Tensor, patch: Tensor, tops: NDArray[np.int64], lefts: NDAr
     return stamped, masks
 
 
-def _answers(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+def _predict(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([network(part).argmax(1).cpu() for part in torch.split(images, _ROWS)])
+        return torch.cat([network(part).argmax(1).cpu() for part in torch.split(images, _BATCH_SIZE)])

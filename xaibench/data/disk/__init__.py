@@ -1,1 +1,1 @@
-"""What all sets on disk share: which samples there are, how files are read and kept, and how a set is shared out."""
+"""Machinery of all data sets on disk: listing samples, reading and caching files, downloads, and splits."""

@@ -1,4 +1,4 @@
-"""What all annotated sets have in common: where they lie, and the way from there to three splits."""
+"""Base class of the annotated data sets: finds a set on disk, opens it and splits it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from xaibench.data.dataset import Dataset
 from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.disk_split import DiskSplit, Normalize, Transform
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.set_division import Splits, divide
+from xaibench.data.disk.set_division import Splits, split_indices
 from xaibench.data.disk.source import Source
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: ``progress(done, total)``, called as the slow parts of a preparation are done.
-Progress = Callable[[int, int], None]
+#: ``progress(done, total)``, called during slow steps such as downloads and index building.
+ProgressCallback = Callable[[int, int], None]
 
 
 class AnnotatedSet(ABC):
-    """A set of annotated images. A subclass says what it is, where it lies and how it is opened.
+    """A data set of annotated images on disk. A subclass describes the set and implements :meth:`open`.
 
     Attributes:
-        info: Name, classes, citation, licence, how to get it, and the published counts.
-        folders: Where it lies below ``root``, as unpacked from the download: the first that has ``marker`` is taken;
-            ``""`` is ``root`` itself. ``*`` stands for any part of a name.
-        marker: A file or folder that must be in it, ``*`` likewise.
-        aliases: Other spellings of its classes.
-        default_classes: What ``classes=None`` stands for; None = all.
-        shows_all: Whether there must be a sample of each class.
+        info: Name, classes, citation, license, how to get it, and the published counts.
+        folders: Folders below ``root`` in which the set may be, as unpacked from the download. The first that contains
+            ``marker`` is used; ``""`` is ``root`` itself. Glob patterns are allowed.
+        marker: A file or folder by which the set is recognized; a glob pattern is allowed.
+        aliases: Other spellings of the class names.
+        default_classes: The classes loaded for ``classes=None``; None = all.
+        requires_all_classes: Whether there must be at least one sample of each class.
     """
 
     info: DatasetInfo
@@ -47,51 +47,50 @@ class AnnotatedSet(ABC):
     marker: ClassVar[str]
     aliases: ClassVar[Mapping[str, str]] = {}
     default_classes: ClassVar[Sequence[str] | None] = None
-    shows_all: ClassVar[bool] = True
+    requires_all_classes: ClassVar[bool] = True
 
     @abstractmethod
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
-        """The samples of these classes in ``folder``, their targets in this order.
+        """Return the samples of ``classes`` in ``folder``; target ``i`` is ``classes[i]``.
 
-        Keyword parameters that a set adds here, with defaults, are its own: users give them to ``load`` and
-        ``loading``.
+        A subclass may add keyword parameters with defaults. Users pass them to ``load`` and ``loading``.
 
         Args:
-            folder: Where the set lies.
-            classes: Names in the order of their index.
-            seed: Of what the set draws.
+            folder: The folder of the set.
+            classes: Class names in the order of their index.
+            seed: Seed of everything that the set draws at random.
 
         Returns:
             The samples; no pixel is read yet.
 
         Raises:
-            DataFileError: If a list or an index cannot be understood.
+            DataFileError: If a list or an index is malformed.
         """
 
-    def download(self, root: Path, *, progress: Progress | None = None) -> None:
-        """Fetch the set into ``root``, where the licence lets us.
+    def download(self, root: Path, *, progress: ProgressCallback | None = None) -> None:
+        """Download the set into ``root``, if its license allows that.
 
         Args:
-            root: The folder below which the sets lie.
-            progress: Told how many bytes have come, and of how many.
+            root: The folder that contains the data sets.
+            progress: Called with the bytes downloaded so far and their total.
 
         Raises:
-            MissingDataError: If it does not; says what the user has to do.
+            MissingDataError: If the set has to be downloaded by hand; the message says how.
         """
-        raise MissingDataError(f"{self.info.name} cannot be downloaded by a program.\n{self.info.how_to_get}")
+        raise MissingDataError(f"{self.info.name} has to be downloaded by hand.\n{self.info.how_to_get}")
 
     def prepare(  # noqa: B027  # not abstract: most sets have nothing to build
-        self, folder: Path, *, workers: int = 1, progress: Progress | None = None
+        self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None
     ) -> None:
-        """Build what is slow to build, once. Nothing, for a set that is read as it lies.
+        """Build and cache the indices of the set. Does nothing by default.
 
-        Everything built is a whole file under a name of its own, so that a stopped preparation goes on where it was,
-        and two at once do no harm.
+        Every result is written to a file of its own, atomically. An interrupted preparation therefore continues where
+        it stopped, and two processes may run it at the same time.
 
         Args:
-            folder: Where the set lies.
-            workers: Processes to work with.
-            progress: Told how many things are built, and of how many.
+            folder: The folder of the set.
+            workers: Number of processes.
+            progress: Called with the number of parts built so far and their total.
         """
 
     def __call__(
@@ -109,68 +108,70 @@ class AnnotatedSet(ABC):
         download: bool = False,
         **own: Any,
     ) -> Dataset:
-        """Open the set and split it; pixels are read when they are asked for.
+        """Open the set and split it. Pixels are read when a sample is accessed.
 
         Args:
-            seed: Of the split, and of what the set draws.
-            root: The folder below which the sets lie. None = the environment variable ``XAIBENCH_DATA``.
-            classes: ``"dog,cat"`` or a sequence; targets follow its order. None = the set's own choice.
-            size: Side of the images in pixels.
+            seed: Seed of the split, and of everything that the set draws at random.
+            root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA``.
+            classes: ``"dog,cat"`` or a sequence; targets follow its order. None = the default classes of the set.
+            size: Height and width of the images in pixels.
             splits: Fractions of train, validation and test, or ``"official"``
-                (:func:`~xaibench.data.disk.set_division.divide`).
+                (:func:`~xaibench.data.disk.set_division.split_indices`).
             normalize: ``"imagenet"``, ``(means, deviations)``, or None for pixels in [0, 1].
-            transform: Moves image and mask together, after the scaling: any of ``torchvision.transforms.v2``. It is
-                applied to all splits; for one of them, see :meth:`DiskSplit.with_transform`.
-            include_unannotated: Keep samples whose important pixels are not known; their mask is empty, and ``meta``
-                says ``"annotated": False``.
-            missing: What becomes of images that the set's lists name and that are not on disk: ``"skip"`` leaves them
-                out, with a warning that counts and names them; ``"error"`` refuses the set.
-            download: Fetch the set if it is not there, where the licence lets us.
-            **own: The set's own parameters (those of :meth:`open`).
+            transform: Transforms image and mask together, after resizing: any of ``torchvision.transforms.v2``. It is
+                applied to all splits; for a single split, see
+                :meth:`~xaibench.data.disk.disk_split.DiskSplit.with_transform`.
+            include_unannotated: Keep samples without an annotation; their mask is empty and their ``meta`` has
+                ``"annotated": False``.
+            missing: How to treat images in the lists of the set that are not on disk: ``"skip"`` leaves them out and
+                logs a warning with their number and names; ``"error"`` raises.
+            download: Download the set if it is not on disk and its license allows that.
+            **own: Parameters of this set, as in :meth:`open`.
 
         Returns:
-            The set with its ``train``, ``val`` and ``test``; an image is ``[3, size, size]``, a mask ``[size, size]``.
+            The data set with its splits ``train``, ``val`` and ``test``. An image is ``[3, size, size]``, a mask
+            ``[size, size]``.
 
         Raises:
-            MissingDataError: If the set is not there, or nothing is left of a class; says how to get it.
-            DataFileError: If a list or an index cannot be understood.
-            ValueError: For a parameter out of its range, an unknown class, or a class with too few samples.
-            TypeError: For a parameter that the set does not take.
+            MissingDataError: If the set, or every sample of a class, is missing; the message says how to get it.
+            DataFileError: If a list or an index is malformed.
+            ValueError: If a parameter is out of range, a class is unknown, or a class has too few samples.
+            TypeError: If the set has no such parameter.
         """
-        self._check_own(own)
+        self._check_parameters(own)
         if missing not in ("skip", "error"):
             raise ValueError(f"missing={missing!r}: expected 'skip' or 'error'.")
         chosen = choose_classes(classes, self.info.classes, aliases=self.aliases, default=self.default_classes)
         folder = self.find(root, download=download)
         source = self.open(folder, classes=chosen, seed=seed, **own)
-        kept = self._kept(source, folder, include_unannotated, missing)
-        parts = divide(source, kept, splits, seed)
+        kept = self._select_samples(source, folder, include_unannotated, missing)
+        parts = split_indices(source, kept, splits, seed)
         train, val, test = (
             DiskSplit(source, part, size=size, normalize=normalize, transform=transform) for part in parts
         )
         info = dataclasses.replace(self.info, classes=source.classes, image_shape=(3, size, size))
         given = {"classes": ",".join(source.classes), "size": size, "splits": splits, "normalize": normalize}
-        given |= {"include_unannotated": include_unannotated, **self._defaults(), **own}
+        given |= {"include_unannotated": include_unannotated, **self._own_defaults(), **own}
         return Dataset(train, val, test, info, parameters=given)
 
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """The folder in which the set lies.
+        """Return the folder of the set.
 
         Args:
-            root: The folder below which the sets lie. None = the environment variable ``XAIBENCH_DATA``.
-            download: Fetch the set if it is not there, where the licence lets us.
+            root: The folder that contains the data sets. None = the environment variable ``XAIBENCH_DATA``.
+            download: Download the set if it is not on disk and its license allows that.
 
         Returns:
-            The first of ``folders`` below it that has the ``marker``.
+            The first of ``folders`` below ``root`` that contains ``marker``.
 
         Raises:
-            MissingDataError: If it is nowhere; says where it was looked for and how to get it.
+            MissingDataError: If the set is not found; the message names the folders searched and how to get the set.
         """
         base = data_root(root)
         if base is None:
             raise MissingDataError(
-                f"{self.info.name}: where are your data? Give root='~/data' (--root on the command line) or set the "
-                f"environment variable XAIBENCH_DATA.\n{self.info.how_to_get}"
+                f"{self.info.name}: the folder of the data is not known. Give root='~/data' (--root on the command "
+                f"line) or set the environment variable XAIBENCH_DATA.\n{self.info.how_to_get}"
             )
         for attempt in range(2 if download else 1):
             for folder in self.folders:
@@ -179,39 +180,38 @@ class AnnotatedSet(ABC):
                         return place
             if download and attempt == 0:
                 self.download(base)
-        looked = " or ".join(str(base / folder / self.marker) for folder in self.folders)
-        raise MissingDataError(f"{self.info.name} is not in {base}: there is no {looked}.\n{self.info.how_to_get}")
+        searched = " or ".join(str(base / folder / self.marker) for folder in self.folders)
+        raise MissingDataError(f"{self.info.name} is not in {base}: there is no {searched}.\n{self.info.how_to_get}")
 
     def counts(self, folder: Path) -> dict[str, tuple[int, int]]:
-        """How many samples there are.
+        """Count the samples of each class.
 
         Args:
-            folder: Where the set lies.
+            folder: The folder of the set.
 
         Returns:
-            Of each class, how many samples are annotated, and how many there are in all; those whose image is not on
-            disk do not count.
+            Class name to ``(annotated samples, all samples)``. Samples whose image is not on disk are not counted.
         """
         classes = choose_classes(None, self.info.classes, default=self.default_classes)
         source = self.open(folder, classes=classes, seed=0)
         count = len(source.classes)
-        there = self._there(source, folder, "skip")
-        annotated = np.bincount(source.targets[there & source.annotated], minlength=count)
-        pairs = zip(annotated.tolist(), np.bincount(source.targets[there], minlength=count).tolist(), strict=True)
+        on_disk = self._find_on_disk(source, folder, "skip")
+        annotated = np.bincount(source.targets[on_disk & source.annotated], minlength=count)
+        pairs = zip(annotated.tolist(), np.bincount(source.targets[on_disk], minlength=count).tolist(), strict=True)
         return dict(zip(source.classes, pairs, strict=True))
 
     def is_ready(self, folder: Path) -> bool | None:
-        """Whether there are annotated images; nothing is built to find out.
+        """Return whether the set has annotated images, without building an index.
 
         Args:
-            folder: Where the set lies.
+            folder: The folder of the set.
 
         Returns:
-            None where only :meth:`prepare` can tell, since nothing of what it builds is there.
+            None if that cannot be known before :meth:`prepare` has run.
 
         Raises:
-            MissingDataError: If a file is not there.
-            DataFileError: If a list cannot be understood.
+            MissingDataError: If a file is missing.
+            DataFileError: If a list is malformed.
         """
         return any(annotated for annotated, _ in self.counts(folder).values())
 
@@ -222,21 +222,22 @@ class AnnotatedSet(ABC):
         own = inspect.signature(self.open).parameters.values()
         return inspect.Signature([*shared, *(one for one in own if one.name not in ("folder", "classes", "seed"))])
 
-    def _defaults(self) -> dict[str, object]:
+    def _own_defaults(self) -> dict[str, object]:
         own = inspect.signature(self.open).parameters.values()
         return {one.name: one.default for one in own if one.default is not one.empty}
 
-    def _check_own(self, own: Mapping[str, object]) -> None:
-        known = self._defaults()
+    def _check_parameters(self, own: Mapping[str, object]) -> None:
+        known = self._own_defaults()
         for name in own:
             if name not in known:
                 raise TypeError(unknown(f"{self.info.name} takes no", name, self.__signature__.parameters))
 
-    def _kept(self, source: Source, folder: Path, include_unannotated: bool, missing: str) -> NDArray[np.int64]:
-        """The samples to share out."""
-        there = self._there(source, folder, missing)
-        kept = np.flatnonzero(there if include_unannotated else there & source.annotated)
-        if left_out := np.count_nonzero(there) - len(kept):
+    def _select_samples(
+        self, source: Source, folder: Path, include_unannotated: bool, missing: str
+    ) -> NDArray[np.int64]:
+        on_disk = self._find_on_disk(source, folder, missing)
+        kept = np.flatnonzero(on_disk if include_unannotated else on_disk & source.annotated)
+        if left_out := np.count_nonzero(on_disk) - len(kept):
             _LOGGER.info(
                 "%s: %d of %d samples have no annotation and are left out (include_unannotated=True keeps them).",
                 self.info.name,
@@ -245,46 +246,44 @@ class AnnotatedSet(ABC):
             )
         counts = np.bincount(source.targets[kept], minlength=len(source.classes))
         for name, of_class, count in zip(source.classes, range(len(counts)), counts, strict=True):
-            if count == 0 and self.shows_all:
-                listed_, found = (np.count_nonzero(source.targets[part] == of_class) for part in (slice(None), there))
+            if count == 0 and self.requires_all_classes:
+                listed_, found = (np.count_nonzero(source.targets[part] == of_class) for part in (slice(None), on_disk))
                 if found:
                     reason = f"its {found} images have no annotation; include_unannotated=True loads them as they are."
                 elif listed_:
-                    reason = f"none of the {listed_} that the lists name is there.\n{self.info.how_to_get}"
+                    reason = f"none of the {listed_} listed images is on disk.\n{self.info.how_to_get}"
                 else:
                     reason = f"no list or folder names one; leave it out of classes, or add it.\n{self.info.how_to_get}"
-                raise MissingDataError(
-                    f"{self.info.name}: {folder} holds no annotated image of class {name!r}: {reason}"
-                )
+                raise MissingDataError(f"{self.info.name}: {folder} has no annotated image of class {name!r}: {reason}")
         return kept
 
-    def _there(self, source: Source, folder: Path, missing: str) -> NDArray[np.bool_]:
-        """``[N]``: which samples have their image on disk; the others are counted and named, class by class."""
+    def _find_on_disk(self, source: Source, folder: Path, missing: str) -> NDArray[np.bool_]:
+        """Return ``[N]`` bool, whether the image of each sample is on disk, and report the missing ones by class."""
         if source.missing is None or not source.missing.any():
             return np.ones(len(source), dtype=np.bool_)
-        said = []
+        reports = []
         for number, name in enumerate(source.classes):
             gone = np.flatnonzero(source.missing & (source.targets == number))
             if len(gone):
                 ids = ", ".join(str(source.meta(int(one))["id"]) for one in gone[:5])
                 of_all = np.count_nonzero(source.targets == number)
-                said.append(f"{len(gone)} of {of_all} {name} ({ids}{', ...' if len(gone) > 5 else ''})")
-        text = f"{self.info.name}: listed images that are not in {folder}: {'; '.join(said)}"
+                reports.append(f"{len(gone)} of {of_all} {name} ({ids}{', ...' if len(gone) > 5 else ''})")
+        text = f"{self.info.name}: listed images that are not in {folder}: {'; '.join(reports)}"
         if missing == "error":
-            advice = f"Fetch them, or leave them out with missing='skip'.\n{self.info.how_to_get}"
+            advice = f"Download them, or leave them out with missing='skip'.\n{self.info.how_to_get}"
             raise MissingDataError(f"{text}. {advice}")
         _LOGGER.warning("%s; they are left out.", text)
         return ~source.missing
 
 
 def data_root(root: str | os.PathLike[str] | None) -> Path | None:
-    """Where the sets lie.
+    """Return the folder that contains the data sets.
 
     Args:
-        root: As a user gave it; None = the environment variable ``XAIBENCH_DATA``.
+        root: The folder given by the user; None = the environment variable ``XAIBENCH_DATA``.
 
     Returns:
-        The folder, with ``~`` resolved; None when neither is given.
+        The folder, with ``~`` expanded; None if neither is given.
     """
     given = root if root is not None else os.environ.get("XAIBENCH_DATA") or None
     return None if given is None else Path(given).expanduser()

@@ -1,4 +1,4 @@
-"""Where what was slow to build is kept, and when it counts as the same."""
+"""Folders of the cache, and digests of files by which cached results are found again."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from xaibench.data.disk.file_readers import naming
+from xaibench.data.disk.file_readers import wrap_file_errors
 
 _LOGGER = logging.getLogger("xaibench")
 
 
 def default_cache_dir() -> Path:
-    """``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` where it is not set."""
+    """Return ``$XAIBENCH_CACHE``, or ``~/.cache/xaibench`` if that is not set."""
     named = os.environ.get("XAIBENCH_CACHE")
     return Path(named).expanduser() if named else Path.home() / ".cache" / "xaibench"
 
 
 def cache_folder(name: str, folder: Path, *key: object) -> Path:
-    """The folder, made if need be, for what is built from the set ``name`` in ``folder`` with the parameters ``key``.
+    """Return the cache folder of the data set ``name`` in ``folder`` with the parameters ``key``, created if needed.
 
-    It lies below ``$XAIBENCH_CACHE`` (or ``~/.cache/xaibench``), not in the data, which may be read-only and shared.
-    Where that cannot be written, a warning says so, and a folder takes its place that is removed when this process
-    ends: everything works, and is built anew the next time.
+    It is below ``$XAIBENCH_CACHE`` (or ``~/.cache/xaibench``) and not next to the data, which may be read-only and
+    shared. If the cache is not writable, a warning is logged and a temporary folder is used, which is removed when the
+    process ends.
 
     Raises:
-        OSError: If there is no room for that either.
+        OSError: If the temporary folder cannot be created either.
     """
     digest = hashlib.sha256(repr((os.fspath(folder.resolve()), key)).encode()).hexdigest()[:16]
     cache = default_cache_dir()
@@ -43,7 +43,7 @@ def cache_folder(name: str, folder: Path, *key: object) -> Path:
     except OSError as error:
         spare = Path(_spare_folder(cache, error.strerror).name, place.name)
         spare.mkdir(exist_ok=True)
-        # What others have built there is used all the same.
+        # Results that are already in the cache are still used.
         for file in place.glob("*") if place.is_dir() else ():
             link = spare / file.name
             if not link.is_symlink() and not link.exists():
@@ -54,11 +54,11 @@ def cache_folder(name: str, folder: Path, *key: object) -> Path:
 
 @functools.cache
 def _spare_folder(cache: Path, error: str) -> tempfile.TemporaryDirectory[str]:
-    """One for each cache that cannot be written, and so one warning; removed when the process ends."""
+    """Create a temporary folder, removed when the process ends. Cached, so that there is one warning per cache."""
     spare = tempfile.TemporaryDirectory(prefix="xaibench-cache-", ignore_cleanup_errors=True)
     _LOGGER.warning(
-        "The cache %s cannot be written (%s): what is built is kept in %s, and lost when this process ends. Set "
-        "XAIBENCH_CACHE to a folder that can be written.",
+        "The cache %s is not writable (%s). Results are cached in %s until this process ends. Set XAIBENCH_CACHE to a "
+        "writable folder.",
         cache,
         error,
         spare.name,
@@ -66,25 +66,25 @@ def _spare_folder(cache: Path, error: str) -> tempfile.TemporaryDirectory[str]:
     return spare
 
 
-def stamp(files: Iterable[Path]) -> str:
-    """A digest of the names, sizes and times of files: changes when one of them does.
+def digest_files(files: Iterable[Path]) -> str:
+    """Return a digest of the names, sizes and modification times of files.
 
     Raises:
-        MissingDataError: If one of them is not there.
+        MissingDataError: If a file is missing.
     """
     digest = hashlib.sha256()
     for file in files:
-        with naming(file):
+        with wrap_file_errors(file):
             status = file.stat()
         digest.update(_state(file.name, status))
     return digest.hexdigest()[:16]
 
 
-def stamp_below(folder: Path, suffix: str | tuple[str, ...]) -> str:
-    """As :func:`stamp`, of all files below a folder whose names end so (in lower case); hidden ones are passed over.
+def digest_folder(folder: Path, suffix: str | tuple[str, ...]) -> str:
+    """Return the digest of all files below a folder with this suffix (lower case), without hidden files.
 
-    A file that is overwritten where it lies changes no folder, so every file is asked: 1.5 s for the 244,000 slices of
-    LIDC-IDRI.
+    Overwriting a file does not change the times of its folder, so the status of every file is read: 1.5 s for the
+    244,000 slices of LIDC-IDRI.
     """
     start = len(os.fspath(folder))
     files = [
@@ -96,7 +96,7 @@ def stamp_below(folder: Path, suffix: str | tuple[str, ...]) -> str:
 
 
 def _files_below(folder: str | os.PathLike[str]) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    with suppress(OSError), os.scandir(folder) as entries:  # what cannot be read is said by who needs it
+    with suppress(OSError), os.scandir(folder) as entries:  # whoever reads the file will report the error
         for entry in entries:
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):

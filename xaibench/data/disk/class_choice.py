@@ -1,11 +1,11 @@
-"""Which classes a user asks for."""
+"""Parsing of the ``classes`` parameter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from xaibench.core.messages import folded, unknown
-from xaibench.data.disk.file_readers import composed
+from xaibench.data.disk.file_readers import to_nfc
 
 
 def choose_classes(
@@ -15,20 +15,19 @@ def choose_classes(
     aliases: Mapping[str, str] | None = None,
     default: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
-    """The classes that are meant, in the order in which they were asked for.
+    """Return the wanted classes, in the order given.
 
-    A name as it is written comes first. Else capitals, spaces, ``-`` and ``_`` make no difference, as long as only one
-    class can be meant: what is not certain is not guessed.
+    An exact name has priority. Otherwise upper and lower case, spaces, ``-`` and ``_`` are ignored, unless the name
+    then matches several classes.
 
     Args:
-        wanted: ``"aeroplane,bicycle"``, a sequence of names, or None for all.
-        known: The names there are.
+        wanted: ``"aeroplane,bicycle"``, a sequence of names, or None for ``default``.
+        known: All class names.
         aliases: Other spellings, ``{alias: name}``.
-        default: What None stands for; all that are known, when left out.
+        default: The classes for ``wanted=None``; None = all.
 
     Raises:
-        ValueError: For a name that is not known (with the nearest) or may mean several, one given twice, or an empty
-            list.
+        ValueError: If a name is unknown (the message has the nearest one), ambiguous or repeated, or the list is empty.
 
     Example:
         >>> choose_classes("Dog, cat", ("cat", "dog", "tv_monitor"))
@@ -44,19 +43,19 @@ def choose_classes(
     names = [name for name in names if name]
     if not names:
         raise ValueError(f"classes={wanted!r} names no class; known: {', '.join(known)}.")
-    exact = {composed(name): name for name in known}
+    exact = {to_nfc(name): name for name in known}
     spelt: dict[str, list[str]] = {}
     for name in known:
-        spelt.setdefault(folded(composed(name)), []).append(name)
+        spelt.setdefault(folded(to_nfc(name)), []).append(name)
     for alias, name in (aliases or {}).items():
         spelt.setdefault(folded(alias), [name])
     chosen = []
-    for name in map(composed, names):
+    for name in map(to_nfc, names):
         meant = [exact[name]] if name in exact else spelt.get(folded(name), [])
         if not meant:
             raise ValueError(unknown("Unknown class", name, known, aliases or ()))
         if len(meant) > 1:
-            raise ValueError(f"Class {name!r} may be {' or '.join(map(repr, meant))}; write it as it is known.")
+            raise ValueError(f"Class {name!r} is ambiguous: {' or '.join(map(repr, meant))}; give the exact name.")
         chosen += meant
     twice = sorted({name for name in chosen if chosen.count(name) > 1})
     if twice:

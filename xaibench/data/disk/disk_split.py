@@ -1,4 +1,4 @@
-"""A split whose samples stay on disk until they are asked for."""
+"""A split whose samples are read from disk on access."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from torch.nn.functional import interpolate
 from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 
-from xaibench.data.dataset import Each, Sample, Split
+from xaibench.data.dataset import LazySequence, Sample, Split
 from xaibench.data.disk.source import Source
 
 if TYPE_CHECKING:
     from torchvision import tv_tensors
 
-#: A function of ``(image, mask)`` that moves both together, such as those of ``torchvision.transforms.v2``.
+#: A function of ``(image, mask)`` that transforms both together, such as those of ``torchvision.transforms.v2``.
 Transform: TypeAlias = Callable[["tv_tensors.Image", "tv_tensors.Mask"], tuple[Tensor, Tensor]]
 #: ``"imagenet"``, ``(means, deviations)`` of the channels, or None to leave the pixels in [0, 1].
 Normalize: TypeAlias = Literal["imagenet"] | tuple[Sequence[float], Sequence[float]] | None
@@ -31,20 +31,20 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class DiskSplit(Split):
-    """Samples of one split, read when they are asked for; nothing but the index is held in memory.
+    """Samples of one split, read from disk on access; only the index is held in memory.
 
-    Images are scaled to ``size × size`` (bilinear, antialiased), masks likewise by the nearest pixel; an object too
-    small to meet one keeps the pixel that holds most of it.
+    Images are resized to ``size × size`` (bilinear, antialiased), masks by the nearest pixel. An object too small to
+    contain the center of a pixel keeps the pixel that has most of it.
 
     Args:
-        source: The set.
-        indices: ``[N]`` which of its samples, in order.
-        size: Side of the images.
-        normalize: What is done with the pixels of [0, 1], after ``transform``.
-        transform: Moves the scaled image and its mask together.
+        source: The samples of the whole set.
+        indices: ``[N]`` numbers of the samples of this split, in order.
+        size: Height and width of the images.
+        normalize: Normalization of the pixels in [0, 1], after ``transform``.
+        transform: Transforms the resized image and its mask together.
 
     Raises:
-        ValueError: For a size below 1, or means and deviations that are not three each.
+        ValueError: If the size is below 1, or ``normalize`` does not have three means and three positive deviations.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class DiskSplit(Split):
         return len(self.indices)
 
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Sample:
-        """One sample for an int; a batch of them for a slice, a list or a tensor of indices (or of booleans)."""
+        """Return one sample for an int; a batch for a slice, a list or a tensor of indices (or of booleans)."""
         if isinstance(index, int | np.integer) or (isinstance(index, Tensor) and index.ndim == 0):
             place = range(len(self))[int(index)]  # range: negative indices, and IndexError past the end
             image, mask, target = self._read(self.indices[[place]])
@@ -85,13 +85,13 @@ class DiskSplit(Split):
 
     @property
     def images(self) -> Tensor:
-        """All images ``[N, 3, size, size]``: reads them all, every time; for small splits."""
+        """All images ``[N, 3, size, size]``. Reads them from disk on every access; for small splits."""
         return self[:][0]
 
     @property
     def masks(self) -> Tensor:
-        """All masks ``[N, size, size]``: reads them all, every time; images are not read."""
-        return torch.stack([torch.from_numpy(self._mask(one)) for one in self.indices.tolist()])
+        """All masks ``[N, size, size]``. Reads them from disk on every access; images are not read."""
+        return torch.stack([torch.from_numpy(self._read_mask(one)) for one in self.indices.tolist()])
 
     @property
     def targets(self) -> Tensor:
@@ -100,51 +100,51 @@ class DiskSplit(Split):
 
     @property
     def ids(self) -> Sequence[str]:
-        """``[N]`` the name of each sample, stable over runs."""
-        return Each(lambda number: str(self.source.meta(number)["id"]), self.indices)
+        """``[N]`` unique name of each sample, the same in every run."""
+        return LazySequence(lambda number: str(self.source.meta(number)["id"]), self.indices)
 
     @property
     def groups(self) -> NDArray[np.int64] | None:
-        """``[N]`` which samples belong together (a patient's, a photograph's); None where each stands for itself."""
+        """``[N]`` group of each sample (a patient, a photograph); None if every sample is its own group."""
         return None if self.source.groups is None else self.source.groups[self.indices]
 
     @property
     def meta(self) -> Sequence[Mapping[str, object]]:
-        """What is known of each sample: ``meta[i]["id"]``, ``meta[i]["file"]`` and what the set adds."""
-        return Each(self.source.meta, self.indices)
+        """Metadata of each sample: ``meta[i]["id"]``, ``meta[i]["file"]`` and entries of the data set."""
+        return LazySequence(self.source.meta, self.indices)
 
     @property
     def in_memory(self) -> bool:
-        """False: ``images`` and ``masks`` read all samples, every time."""
+        """False: ``images`` and ``masks`` read all samples from disk on every access."""
         return False
 
     def with_transform(self, transform: Transform | None) -> DiskSplit:
-        """The same samples under another ``transform``: augment the training split and no other.
+        """Return a split with the same samples and another ``transform``, for example to augment the training split.
 
         Args:
-            transform: Moves image and mask together: any of ``torchvision.transforms.v2``; None = none.
+            transform: Transforms image and mask together: any of ``torchvision.transforms.v2``; None = none.
 
         Returns:
-            A split of its own; this one is left as it is.
+            A new split; this one is unchanged.
         """
         return DiskSplit(self.source, self.indices, size=self.size, normalize=self.normalize, transform=transform)
 
     def _read(self, numbers: NDArray[np.int64]) -> Sample:
         count, size = len(numbers), self.size
-        # Each sample is written where it stays in the batch: stacking would copy 600 kB a sample.
-        images = _empty(count, 3, size, size)
-        masks = _empty(count, size, size, dtype=torch.bool)
+        # Every sample is written into the batch directly: stacking would copy 600 kB per sample.
+        images = _allocate(count, 3, size, size)
+        masks = _allocate(count, size, size, dtype=torch.bool)
         for image, mask, number in zip(images, masks, numbers.tolist(), strict=True):
-            _fill(image, self.source.image(number, size))
-            mask.copy_(torch.from_numpy(self._mask(number)))
+            _write_image(image, self.source.image(number, size))
+            mask.copy_(torch.from_numpy(self._read_mask(number)))
         if self.transform is not None and count:
-            images, masks = self._moved(images, masks)
+            images, masks = self._apply_transform(images, masks)
         if self._statistics is not None:
             images.sub_(self._statistics[0]).div_(self._statistics[1])
         return images, masks, torch.from_numpy(self.source.targets[numbers])
 
-    def _moved(self, images: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-        from torchvision import tv_tensors  # 160 MB, which only this needs
+    def _apply_transform(self, images: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+        from torchvision import tv_tensors  # imported here, because it takes 160 MB
 
         assert self.transform is not None
         pairs = zip(images, masks, strict=True)
@@ -154,24 +154,24 @@ class DiskSplit(Split):
             torch.stack([mask.as_subclass(Tensor).bool() for _, mask in moved]),
         )
 
-    def _mask(self, number: int) -> NDArray[np.bool_]:
+    def _read_mask(self, number: int) -> NDArray[np.bool_]:
         mask = self.source.mask(number)
-        return np.zeros((self.size, self.size), dtype=np.bool_) if mask is None else nearest(mask, self.size)
+        return np.zeros((self.size, self.size), dtype=np.bool_) if mask is None else resize_mask(mask, self.size)
 
     def __repr__(self) -> str:
         return f"DiskSplit({len(self)} samples, images {[3, self.size, self.size]})"
 
 
-def nearest(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
-    """``[size, size]``: each pixel has the value of the mask's pixel under its centre.
+def resize_mask(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
+    """Resize a mask to ``[size, size]`` by nearest-neighbor interpolation.
 
-    An object so small that no centre meets it would vanish, and its sample count as one that shows nothing: of it, the
-    pixel that holds most is kept.
+    If no pixel of the mask would be left, because the object is too small, the output pixel that has most of it is set.
+    The sample would otherwise count as a true negative.
 
     Example:
-        >>> nearest(np.eye(4, dtype=bool), 2).tolist()
+        >>> resize_mask(np.eye(4, dtype=bool), 2).tolist()
         [[True, False], [False, True]]
-        >>> nearest(np.array([[0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]], dtype=bool), 2).tolist()
+        >>> resize_mask(np.array([[0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]], dtype=bool), 2).tolist()
         [[False, True], [False, False]]
     """
     height, width = mask.shape
@@ -186,20 +186,20 @@ def nearest(mask: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
     return scaled
 
 
-def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def _allocate(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     if get_worker_info() is None:
         return torch.empty(shape, dtype=dtype)
-    # A worker hands its batches over in shared memory. Made there, as by torch's own collating, they are not copied.
+    # A worker process passes its batches in shared memory. Allocated there, as in torch's collate, they are not copied.
     size = math.prod(shape) * dtype.itemsize
     storage: torch.UntypedStorage = torch.UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
     return torch.empty(0, dtype=dtype).set_(storage).view(shape)
 
 
-def _fill(out: Tensor, image: Image.Image) -> None:
-    """Write the image, scaled, into ``out`` ``[3, size, size]`` as values in [0, 1]."""
-    values = _channels_last(image).permute(2, 0, 1)
+def _write_image(out: Tensor, image: Image.Image) -> None:
+    """Resize the image and write it into ``out`` ``[3, size, size]`` as values in [0, 1]."""
+    values = _to_channels_last(image).permute(2, 0, 1)
     if values.shape[1:] != out.shape[1:]:
-        # The same as Pillow's resize to within one step of 256, in a third of its time.
+        # Equal to Pillow's resize to within 1/256, in a third of its time.
         size = (out.shape[1], out.shape[2])
         values = interpolate(values[None], size, mode="bilinear", antialias=True, align_corners=False)[0]
     out.copy_(values[:3])
@@ -207,13 +207,13 @@ def _fill(out: Tensor, image: Image.Image) -> None:
         out.div_(255)
 
 
-def _channels_last(image: Image.Image) -> Tensor:
-    """``[h, w, 1 or 3]``, or ``[h, w, 4]`` of which the last channel means nothing."""
+def _to_channels_last(image: Image.Image) -> Tensor:
+    """Return ``[h, w, 1 or 3]``, or ``[h, w, 4]`` with an unused last channel."""
     if image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
         import pyarrow
 
-        with suppress(ValueError):  # an image of 16 MB or more lies in several blocks
-            # Pillow's own memory, four bytes a pixel: no copy, and torch scales four channels faster than three.
+        with suppress(ValueError):  # images of 16 MB or more are stored in several blocks
+            # Pillow's own memory, four bytes per pixel: not copied, and torch resizes four channels faster than three.
             pixels: Tensor = from_dlpack(pyarrow.array(image).values)
             return pixels.view(image.height, image.width, 4)
     return torch.from_numpy(np.atleast_3d(np.array(image)))

@@ -1,4 +1,4 @@
-"""Fetching files over HTTP: checked, resumed, and never half under their name."""
+"""HTTP downloads with checksums and resume. A file appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -23,25 +23,23 @@ from xaibench.data.disk.file_readers import DataFileError
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes at once are not kept apart there
+except ImportError:  # Windows: concurrent processes are not locked there
     fcntl = None  # type: ignore[assignment]
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: ``progress(done, total)`` in bytes.
-Progress = Callable[[int, int], None]
-
 _CHUNK = 1 << 18
-#: Failures in a row, with hardly a byte gained, after which it is given up; tries in all; and what counts as a gain.
-_ATTEMPTS, _TRIES, _GAIN = 3, 1000, 1 << 16
-#: Seconds: until a silent connection counts as broken, and of waiting after the first failure.
+#: Stop after so many failures in a row without progress, or so many requests. Progress is at least ``_MIN_PROGRESS``
+#: bytes per request.
+_MAX_FAILURES, _MAX_REQUESTS, _MIN_PROGRESS = 3, 1000, 1 << 16
+#: Timeout of the connection, and pause after the first failure, in seconds.
 _TIMEOUT, _PAUSE = 60.0, 1.0
-_NO_SUCH_RANGE = 416
-_BROKEN = (URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+_RANGE_NOT_SATISFIABLE = 416
+_CONNECTION_ERRORS = (URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 
 
 class DownloadError(ConnectionError):
-    """A file that could not be fetched; names its address, and says how far it came."""
+    """A download failed; the message names the address and the bytes received."""
 
 
 def fetch_archive(
@@ -50,32 +48,32 @@ def fetch_archive(
     *,
     md5: str | None = None,
     sha256: str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Fetch a zip or tar file into ``root`` and unpack it there; the file is kept.
+    """Download a zip or tar archive into ``root`` and unpack it there. The archive is kept.
 
     Args:
-        url: Its address; the last part of its path names the file.
-        root: The folder, made if need be.
+        url: ``http`` or ``https`` address; the last part of its path is the file name.
+        root: The folder, created if needed.
         md5: Checksum, in hexadecimal.
         sha256: Another checksum.
-        progress: Called while it is fetched.
+        progress: Called with the bytes downloaded so far and their total.
 
     Raises:
-        ValueError: For another kind of address.
-        DownloadError: If it cannot be fetched.
+        ValueError: If the address is not ``http`` or ``https``, or does not end in a file name.
+        DownloadError: If the download fails.
         DataFileError: If a checksum is wrong, or the archive is damaged or unsafe.
-        OSError: If the disk is full or the folder cannot be written.
+        OSError: If the disk is full or the folder is not writable.
     """
     folder = Path(root)
     name = unquote(PurePosixPath(urlsplit(url).path).name)
     if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
-        raise ValueError(f"url={url!r}: expected an address that ends in the name of a file, got {name!r}.")
+        raise ValueError(f"url={url!r}: expected an address that ends in a file name, got {name!r}.")
     archive = folder / name
     if md5 is None and sha256 is None:
-        _LOGGER.warning("%s has no checksum to hold it against; what it holds is taken as it comes.", url)
+        _LOGGER.warning("%s is not verified, because no checksum is known.", url)
     fetch(url, archive, md5=md5, sha256=sha256, progress=progress)
-    _LOGGER.info("Unpacking %s; it may be deleted afterwards.", archive)
+    _LOGGER.info("Unpacking %s; the archive may be deleted afterwards.", archive)
     unpack(archive, folder)
 
 
@@ -85,27 +83,26 @@ def fetch(
     *,
     md5: str | None = None,
     sha256: str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Fetch a file, unless it is there already.
+    """Download a file unless it is on disk already.
 
-    It grows under a temporary name beside its own, and is renamed when it is whole and its checksum right. A broken
-    connection is taken up again where it broke, by this call and by the next one, if there is a checksum to tell that
-    both parts are of one file; without one it starts anew. A second process that wants the same file waits for the
-    first.
+    The file is written under a temporary name next to ``target``, and renamed when it is complete and its checksum is
+    right. An interrupted download is resumed, in this call or in the next one, if there is a checksum to verify that
+    both parts belong together; otherwise it starts again. If two processes download the same file, the second waits.
 
     Args:
-        url: ``http`` or ``https``.
-        target: The file. One that exists is kept if its checksum is right (or none is given), else replaced.
+        url: ``http`` or ``https`` address.
+        target: The file. An existing file is kept if its checksum is right (or none is given), and replaced otherwise.
         md5: Checksum, in hexadecimal.
         sha256: Another checksum.
-        progress: Called with the bytes that are here, and all of them (as far as the server tells).
+        progress: Called with the bytes downloaded so far and their total, as far as the server states it.
 
     Raises:
-        ValueError: For another kind of address.
-        DownloadError: If the server refuses, cannot be reached, or breaks off time and again.
-        DataFileError: If a checksum is wrong; nothing of the file is left then.
-        OSError: If the disk is full or the folder cannot be written.
+        ValueError: If the address is not ``http`` or ``https``.
+        DownloadError: If the server returns an error, cannot be reached, or closes the connection repeatedly.
+        DataFileError: If a checksum is wrong; the file is removed then.
+        OSError: If the disk is full or the folder is not writable.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"url={url!r}: expected an address that begins with http:// or https://.")
@@ -114,30 +111,30 @@ def fetch(
     partial = place.with_name(f".{place.name}.partial")
     with disk_of(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(place.with_name(f".{place.name}.lock")):
-            if place.exists() and not _wrong(place, checksums):
+        with _exclusive_lock(place.with_name(f".{place.name}.lock")):
+            if place.exists() and not _checksum_error(place, checksums):
                 return
             try:
                 with open(partial, "ab") as stream:
-                    _fill(stream, url, resumable=bool(checksums), progress=progress)
+                    _download_into(stream, url, resumable=bool(checksums), progress=progress)
                     stream.flush()
                     os.fsync(stream.fileno())
             except BaseException:
                 if not checksums or partial.stat().st_size == 0:
                     partial.unlink()
                 raise
-            wrong = _wrong(partial, checksums)
+            wrong = _checksum_error(partial, checksums)
             if wrong:
                 partial.unlink()
                 raise DataFileError(
-                    f"{url} {wrong}; nothing was kept. Try again; if it stays so, its publishers changed the file."
+                    f"{url} {wrong}; the file was removed. Try again; if that fails, its publishers changed the file."
                 )
             os.replace(partial, place)
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Whoever comes second waits until the first has left the block. The lock of a process that dies goes with it."""
+def _exclusive_lock(lock: Path) -> Iterator[None]:
+    """Hold a lock file inside the block; other processes wait. The lock is released if the process dies."""
     if fcntl is None:
         yield
         return
@@ -146,7 +143,7 @@ def _alone(lock: Path) -> Iterator[None]:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(stream, fcntl.LOCK_EX)
             if not _is_open(stream, lock):
-                continue  # the first removed it on leaving; a third may have made another since
+                continue  # the previous holder removed the file; a third process may have created a new one
             try:
                 yield
             finally:
@@ -161,8 +158,8 @@ def _is_open(stream: BinaryIO, file: Path) -> bool:
         return False
 
 
-def _wrong(file: Path, checksums: dict[str, str]) -> str:
-    """What is wrong with a file's checksums; empty if they are right."""
+def _checksum_error(file: Path, checksums: dict[str, str]) -> str:
+    """Describe the first wrong checksum; empty if all are right."""
     for name, expected in checksums.items():
         with open(file, "rb") as stream:
             found = hashlib.file_digest(stream, name).hexdigest()
@@ -171,8 +168,8 @@ def _wrong(file: Path, checksums: dict[str, str]) -> str:
     return ""
 
 
-def _fill(stream: BinaryIO, url: str, *, resumable: bool, progress: Progress | None) -> None:
-    """Append to the stream until all of the file is there."""
+def _download_into(stream: BinaryIO, url: str, *, resumable: bool, progress: Callable[[int, int], None] | None) -> None:
+    """Append to the stream until the file is complete."""
     failures = tries = 0
     while True:
         tries += 1
@@ -184,34 +181,36 @@ def _fill(stream: BinaryIO, url: str, *, resumable: bool, progress: Progress | N
                 return
             reason = "the connection was closed before the end"
         except HTTPError as error:
-            if error.code != _NO_SUCH_RANGE:
-                raise DownloadError(f"{url} cannot be fetched: the server says {error.code} {error.reason}.") from error
-            stream.truncate(0)  # what is here is longer than the file there, so it is of another one
-            reason = "the server has less of the file than is here"
+            if error.code != _RANGE_NOT_SATISFIABLE:
+                raise DownloadError(
+                    f"{url} cannot be downloaded: the server returned {error.code} {error.reason}."
+                ) from error
+            stream.truncate(0)  # the partial file is longer than the file on the server, so it is another file
+            reason = "the file on the server is shorter than the partial download"
         except DownloadError:
             raise
-        except _BROKEN as error:
+        except _CONNECTION_ERRORS as error:
             reason = str(getattr(error, "reason", "") or error or type(error).__name__)
         done = stream.seek(0, os.SEEK_END)
-        failures = 0 if resumable and done - before >= _GAIN else failures + 1
-        if failures == _ATTEMPTS or tries == _TRIES:
-            kept = f"; the {done:,} bytes that are here are kept, and the next try goes on from them"
-            raise DownloadError(f"{url} cannot be fetched: {reason}{kept if resumable and done else ''}.")
+        failures = 0 if resumable and done - before >= _MIN_PROGRESS else failures + 1
+        if failures == _MAX_FAILURES or tries == _MAX_REQUESTS:
+            kept = f"; {done:,} bytes were received, and the next call resumes from there"
+            raise DownloadError(f"{url} cannot be downloaded: {reason}{kept if resumable and done else ''}.")
         time.sleep(_PAUSE * failures)
 
 
-def _receive(stream: BinaryIO, url: str, done: int, progress: Progress | None) -> bool:
-    """Append what the server sends from byte ``done`` on; whether that is all (as far as it tells)."""
+def _receive(stream: BinaryIO, url: str, done: int, progress: Callable[[int, int], None] | None) -> bool:
+    """Append the response from byte ``done`` on. Return whether it was complete, if the server states a length."""
     headers = {"User-Agent": f"xaibench/{__version__}"}
     if done:
         headers["Range"] = f"bytes={done}-"
     with urlopen(Request(url, headers=headers), timeout=_TIMEOUT) as response:
         if done and not (response.headers["Content-Range"] or "").startswith(f"bytes {done}-"):
-            stream.truncate(0)  # it knows no ranges, and sends the file from its beginning
+            stream.truncate(0)  # the server does not support ranges and sends the whole file
             done = 0
         length = response.headers["Content-Length"]
         if length is not None and not length.strip().isdecimal():
-            raise DownloadError(f"{url} cannot be fetched: the server says that {length!r} bytes come, no number.")
+            raise DownloadError(f"{url} cannot be downloaded: the server states {length!r} as its length.")
         total = 0 if length is None else done + int(length)
         while chunk := response.read(_CHUNK):
             stream.write(chunk)

@@ -1,4 +1,4 @@
-"""Reading text and markup that others made: whole, or with an error that names the file."""
+"""Reading text and XML files, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from defusedxml.common import DefusedXmlException
 from PIL import Image, UnidentifiedImageError
 
 
-def composed(name: str) -> str:
-    """A name with every accent in one character (NFC): macOS unpacks names with it in two, and both are one name.
+def to_nfc(name: str) -> str:
+    """Normalize a name to Unicode NFC. macOS unpacks accented names in decomposed form (NFD), which must match too.
 
     Example:
-        >>> composed("cafe\u0301") == "caf\u00e9"
+        >>> to_nfc("cafe\u0301") == "caf\u00e9"
         True
     """
     return unicodedata.normalize("NFC", name)
 
 
 class MissingDataError(FileNotFoundError):
-    """A set that is not there; says where it was looked for and how to get it."""
+    """A data set or file is missing; the message says where it was expected and how to get it."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class DataFileError(ValueError):
-    """A file of a set that cannot be used; names the file."""
+    """A file of a data set cannot be used; the message names the file."""
 
 
 class BoundedFile(io.BufferedReader):
-    """A file open for reading that asks for no more memory than it has bytes left.
+    """A file opened for reading whose ``read`` never allocates more memory than the file has bytes left.
 
-    Parsers read as many bytes as a file says that it has, which may be made up, and Python makes room for all of them.
+    Parsers read as many bytes as a header states, which may be forged, and Python allocates all of them first.
 
     Attributes:
-        size: Its bytes.
+        size: File size in bytes.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -49,55 +49,55 @@ class BoundedFile(io.BufferedReader):
         self.size = os.fstat(self.fileno()).st_size
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most ``size`` bytes; None or -1 = all that are left."""
+        """Read at most ``size`` bytes; None or -1 = all that are left."""
         left = max(self.size - self.tell(), 0)
         return super().read(left if size is None or size < 0 else min(size, left))
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Whatever goes wrong with a file inside the block is said with its name.
+def wrap_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn the errors of reading a file inside the block into errors that name the file.
 
     Raises:
-        MissingDataError: If the file is not there.
-        DataFileError: If it cannot be read or understood.
+        MissingDataError: If the file does not exist.
+        DataFileError: If it cannot be read or parsed.
     """
     try:
         yield
     except (DataFileError, MissingDataError):
         raise
     except FileNotFoundError as error:
-        raise MissingDataError(f"{os.fspath(path)} is missing; the download is not whole.") from error
+        raise MissingDataError(f"{os.fspath(path)} is missing; the download is incomplete.") from error
     except UnidentifiedImageError as error:
-        raise DataFileError(f"{os.fspath(path)} is no image that Pillow knows; get the file anew.") from error
+        raise DataFileError(f"{os.fspath(path)} is not an image that Pillow reads; get the file again.") from error
     except Image.DecompressionBombError as error:
-        raise DataFileError(f"{os.fspath(path)} is larger than is safe to decode ({error}) Scale it down.") from error
+        raise DataFileError(f"{os.fspath(path)} is too large to decode safely ({error}) Scale it down.") from error
     except DefusedXmlException as error:
         raise DataFileError(
-            f"{os.fspath(path)} declares a document type or entities, refused as unsafe; get the file anew."
+            f"{os.fspath(path)} declares a document type or entities, which is unsafe; get the file again."
         ) from error
-    except (OSError, SyntaxError, ValueError, EOFError, LookupError) as error:  # the last: an encoding that is none
-        raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file anew.") from error
+    except (OSError, SyntaxError, ValueError, EOFError, LookupError) as error:  # LookupError: an unknown encoding
+        raise DataFileError(f"{os.fspath(path)} cannot be read ({error}); get the file again.") from error
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a text file that are not blank, without the space around them.
+    """Return the stripped lines of a text file that are not blank.
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no text.
+        MissingDataError: If the file does not exist.
+        DataFileError: If it is not a text file.
     """
-    with naming(path), open(path, encoding="utf-8-sig") as stream:
+    with wrap_file_errors(path), open(path, encoding="utf-8-sig") as stream:
         return [line.strip() for line in stream if line.strip()]
 
 
 def read_xml(path: str | os.PathLike[str]) -> Element:
-    """The root of an XML file. Entities are refused: they can make a small file fill the memory, or read other files.
+    """Return the root of an XML file. Entities are rejected, since they can exhaust the memory or read other files.
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no XML, or has a document type that declares entities.
+        MissingDataError: If the file does not exist.
+        DataFileError: If it is not XML, or has a document type that declares entities.
     """
-    with naming(path), open(path, "rb") as stream:
+    with wrap_file_errors(path), open(path, "rb") as stream:
         root: Element = ElementTree.parse(stream, forbid_dtd=True).getroot()
         return root

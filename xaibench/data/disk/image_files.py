@@ -1,4 +1,4 @@
-"""Reading images and label masks that others made: one rule for depth, transparency and orientation."""
+"""Reading image files and label masks, with fixed rules for bit depth, transparency and orientation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, wrap_file_errors
 
-#: Suffixes of the files that count as images, in any case.
+#: Suffixes of image files, in lower case.
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 
-#: EXIF orientations that exchange height and width.
-_LYING = (5, 6, 7, 8)
+#: EXIF orientations that swap height and width.
+_TRANSPOSED = (5, 6, 7, 8)
 _WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
 
 
 def is_image(name: str) -> bool:
-    """Whether a file of this name counts as an image; hidden ones do not."""
+    """Return whether a file name has an image suffix and is not hidden."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
@@ -32,55 +32,55 @@ def open_image(
     scale: float | None = None,
     ground: float = 1.0,
 ) -> Image.Image:
-    """An image, decoded: mode ``RGB``; one of more than 8 bits mode ``F``, grey in [0, 1].
+    """Decode an image to mode ``RGB``, or to mode ``F`` (gray in [0, 1]) if it has more than 8 bits.
 
     A JPEG at least twice as large as ``size`` is decoded at a half, quarter or eighth of its size, never below
-    ``size``: several times faster, and the same but for the antialiasing of the step down.
+    ``size``. That is several times faster and differs only in the antialiasing.
 
     Args:
-        path: Any format that Pillow reads, whatever its suffix says.
-        size: The side that the image will be scaled to.
-        upright: Turn the image as its EXIF orientation says, as every viewer does. The public sets are read as they are
-            stored, for so their masks lie.
-        scale: The value that is white in a file of more than 8 bits. None = 65,535 for 16 bits, 1 for floating-point
-            numbers; whole numbers of 32 bits must state it. It never depends on the values in the file.
-        ground: The grey, from 0 (black) to 1 (white), that is seen through transparent pixels.
+        path: A file in any format that Pillow reads; the suffix is ignored.
+        size: Height and width to which the caller will resize the image.
+        upright: Apply the EXIF orientation, as image viewers do. It is not applied to the public data sets, whose masks
+            fit the images as stored.
+        scale: The value of white in a file with more than 8 bits. None = 65,535 for 16 bits and 1 for floating-point
+            numbers; required for 32-bit integers. It never depends on the values in the file.
+        ground: Gray level behind transparent pixels, from 0 (black) to 1 (white).
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is truncated or no image, or holds NaN or values outside [0, ``scale``].
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file is truncated, is not an image, or has NaN or values outside [0, ``scale``].
     """
-    with naming(path), BoundedFile(path) as file, Image.open(file) as image:
+    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
         image.draft("RGB", (size, size))
         image.load()
         if upright:
             ImageOps.exif_transpose(image, in_place=True)
         if image.mode.startswith("I") or image.mode == "F":
-            return _deep(image, path, scale)
+            return _scale_high_depth(image, path, scale)
         if image.mode in _WITH_ALPHA or "transparency" in image.info:
-            return _on_ground(image, ground)
+            return _composite(image, ground)
         return image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy it
 
 
-def _deep(image: Image.Image, path: str | os.PathLike[str], scale: float | None) -> Image.Image:
-    """Grey of more than 8 bits as values in [0, 1]."""
+def _scale_high_depth(image: Image.Image, path: str | os.PathLike[str], scale: float | None) -> Image.Image:
+    """Return a gray image with more than 8 bits as values in [0, 1]."""
     values = np.asarray(image, dtype=np.float64)
     if not np.isfinite(values).all():
-        raise DataFileError(f"{os.fspath(path)} holds NaN or infinite values; put numbers in their place.")
+        raise DataFileError(f"{os.fspath(path)} has NaN or infinite values; replace them by numbers.")
     white = scale
     if white is None and image.mode == "F":
         white = 1.0
     elif white is None and (image.mode != "I" or image.format == "PNG"):  # a PNG has 16 bits at most
         white = 65535.0
     if white is None or values.min() < 0 or values.max() > white:
-        found = f"{os.fspath(path)} holds values from {values.min():g} to {values.max():g}"
+        found = f"{os.fspath(path)} has values from {values.min():g} to {values.max():g}"
         if white is None:
-            raise DataFileError(f"{found} in 32 bits, and nothing says which is white; state it, such as scale=4095.")
-        raise DataFileError(f"{found}, expected 0 (black) to {white:g} (white); state the value of white as scale=.")
+            raise DataFileError(f"{found} in 32 bits, so the value of white is not known; give it, such as scale=4095.")
+        raise DataFileError(f"{found}, expected 0 (black) to {white:g} (white); give the value of white as scale=.")
     return Image.fromarray((values / white).astype(np.float32))
 
 
-def _on_ground(image: Image.Image, ground: float) -> Image.Image:
+def _composite(image: Image.Image, ground: float) -> Image.Image:
     grey = round(255 * ground)
     return Image.alpha_composite(Image.new("RGBA", image.size, (grey, grey, grey, 255)), image.convert("RGBA")).convert(
         "RGB"
@@ -88,37 +88,37 @@ def _on_ground(image: Image.Image, ground: float) -> Image.Image:
 
 
 def image_size(path: str | os.PathLike[str], *, upright: bool = False) -> tuple[int, int]:
-    """``(height, width)`` of an image file, from its head alone.
+    """Return ``(height, width)`` of an image file from its header.
 
     Args:
         path: The file.
-        upright: As its EXIF orientation turns it.
+        upright: Apply the EXIF orientation.
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no image.
+        MissingDataError: If the file does not exist.
+        DataFileError: If it is not an image.
     """
-    with naming(path), BoundedFile(path) as file, Image.open(file) as image:
-        # Pillow itself turns a TIFF, and says its size so.
-        lies = upright and image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in _LYING
-        return (image.width, image.height) if lies else (image.height, image.width)
+    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as image:
+        # Pillow itself applies the orientation of a TIFF, and its size is that of the rotated image.
+        orientation = image.getexif().get(ExifTags.Base.Orientation) if upright and image.format != "TIFF" else None
+        return (image.width, image.height) if orientation in _TRANSPOSED else (image.height, image.width)
 
 
 def read_indices(path: str | os.PathLike[str], *, like: str | os.PathLike[str] | None = None) -> NDArray[np.uint8]:
-    """``[h, w]`` label of each pixel of a palette or 8 bit grey image: the palette's indices, never its colours.
+    """Return ``[h, w]`` the label of each pixel of a palette or 8-bit gray image: palette indices, not colors.
 
     Args:
         path: The mask file.
         like: An image file whose size the mask must have.
 
     Raises:
-        MissingDataError: If a file is not there.
-        DataFileError: If it cannot be read, has colours where labels are expected, or another size than the image.
+        MissingDataError: If a file does not exist.
+        DataFileError: If the mask cannot be read, has colors instead of labels, or differs in size from the image.
     """
-    with naming(path), BoundedFile(path) as file, Image.open(file) as mask:
+    with wrap_file_errors(path), BoundedFile(path) as file, Image.open(file) as mask:
         if mask.mode not in ("P", "L", "1"):
             raise DataFileError(
-                f"{os.fspath(path)} is a mask with mode {mask.mode!r}; expected labels (P, L or 1). Save it so."
+                f"{os.fspath(path)} is a mask with mode {mask.mode!r}, expected labels (mode P, L or 1); convert it."
             )
         labels = np.array(mask.convert("L") if mask.mode == "1" else mask, dtype=np.uint8)
     if like is not None:
@@ -129,19 +129,19 @@ def read_indices(path: str | os.PathLike[str], *, like: str | os.PathLike[str] |
 def check_same_size(
     mask: NDArray[np.generic], path: str | os.PathLike[str], image: str | os.PathLike[str], *, upright: bool = False
 ) -> None:
-    """A mask ``[h, w]`` read from ``path`` has the size of the file ``image``, turned upright or as it is stored.
+    """Check that a mask ``[h, w]`` read from ``path`` has the size of the file ``image``.
 
     Raises:
-        DataFileError: If it has not; names both files and sizes.
+        DataFileError: If the sizes differ.
     """
     expected = image_size(image, upright=upright)
     if mask.shape == expected:
         return
-    advice = "one of them is of another version."
+    advice = "they are of different versions."
     if upright and mask.shape == image_size(image):
         advice = (
-            "the mask lies as the image is stored, the image is shown as its EXIF orientation turns it. Turn the mask, "
-            "or remove the orientation from the image."
+            "the mask fits the image before its EXIF orientation is applied. Rotate the mask, or remove the "
+            "orientation from the image."
         )
     raise DataFileError(
         f"{os.fspath(path)} is {mask.shape[0]}×{mask.shape[1]}, but its image {Path(image).name} is "

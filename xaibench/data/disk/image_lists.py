@@ -1,4 +1,4 @@
-"""Sets of image files with a class each, whose masks are kept elsewhere under the images' names."""
+"""Data sets of image files with one class per image, whose masks are matched to the images by file name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.data.disk.class_choice import choose_classes
-from xaibench.data.disk.file_readers import MissingDataError, composed, naming
+from xaibench.data.disk.file_readers import MissingDataError, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_files import IMAGE_SUFFIXES, is_image, open_image
 from xaibench.data.disk.source import Source
 
@@ -23,14 +23,14 @@ _PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """An image file of a set.
+class ImageEntry:
+    """An image file of a data set.
 
     Attributes:
-        file: Its path below the set's folder, with ``/``.
-        label: Its class.
-        part: The official split that it is in; None = none.
-        group: Images of one group stay in one split; None = those whose file names are the same but for the suffix.
+        file: Path below the folder of the set, with ``/``.
+        label: Class name.
+        part: The official split of the image; None = none.
+        group: Images of one group stay in one split. None = images with the same file name without suffix are a group.
     """
 
     file: str
@@ -40,12 +40,18 @@ class Listed:
 
     @property
     def name(self) -> str:
-        """The file name, with its suffix."""
+        """File name with suffix."""
         return self.file.rpartition("/")[2]
 
 
 class MaskRow(NamedTuple):
-    """What a mask says of itself: the image it is of, that image's class if it says so, and where it stands."""
+    """Metadata of a mask.
+
+    Attributes:
+        name: File name of its image, with or without suffix.
+        label: Class of its image; None = not stated.
+        where: Location of the mask (a file, or a file and a line), for messages.
+    """
 
     name: str
     label: str | None
@@ -53,38 +59,38 @@ class MaskRow(NamedTuple):
 
 
 class Masks(Protocol):
-    """Masks under the names of their images; picklable."""
+    """A picklable collection of masks that are identified by the names of their images."""
 
     @property
     def rows(self) -> Sequence[MaskRow]:
-        """What each mask is of."""
+        """Metadata of each mask."""
 
     def read(self, row: int, image: Path) -> NDArray[np.bool_]:
-        """``[h, w]``, True = important: the mask of ``rows[row]``, which belongs to the file ``image``."""
+        """Read the mask of ``rows[row]``, which belongs to the file ``image``: ``[h, w]``, True = important."""
 
 
 class ListedSource(Source):
     """Image files and their masks. An image without a mask is not annotated.
 
-    Samples have the path of their file as ``id``.
+    The ``id`` of a sample is the path of its file.
 
     Args:
         name: Name of the set, for the log.
-        folder: The set's folder.
-        images: All its images, of unwanted classes too: their masks must not be taken for those of others.
-        masks: Their masks; None = there are none.
-        classes: The wanted classes, in their order.
-        negatives: Classes in whose images nothing is important: those without a mask are true negatives.
-        notes: What ``meta`` adds to every sample.
-        reader: ``reader(file, size)`` reads an image; None =
-            :func:`~xaibench.data.disk.image_files.open_image`, which takes it as it is stored.
+        folder: The folder of the set.
+        images: All images of the set, including unwanted classes, which are needed to match the masks correctly.
+        masks: The masks; None = no image has one.
+        classes: The wanted classes, in the order of their index.
+        negatives: Classes whose images show nothing important: such an image without a mask is a true negative.
+        notes: Entries to add to the ``meta`` of every sample.
+        reader: ``reader(file, size)`` reads an image; None = :func:`~xaibench.data.disk.image_files.open_image`, which
+            ignores the EXIF orientation.
     """
 
     def __init__(
         self,
         name: str,
         folder: Path,
-        images: Sequence[Listed],
+        images: Sequence[ImageEntry],
         masks: Masks | None,
         classes: tuple[str, ...],
         *,
@@ -92,7 +98,7 @@ class ListedSource(Source):
         notes: Mapping[str, object] | None = None,
         reader: Callable[[Path, int], Image.Image] | None = None,
     ) -> None:
-        rows = match(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
+        rows = match_masks(name, images, masks.rows) if masks is not None else np.full(len(images), -1)
         kept = [number for number, image in enumerate(images) if image.label in classes]
         self.classes = classes
         self._folder = folder
@@ -103,7 +109,7 @@ class ListedSource(Source):
         self._notes = dict(notes or {})
         self.targets = np.array([classes.index(image.label) for image in self._images], dtype=np.int64)
         self.annotated = (self._rows >= 0) | np.array([image.label in negatives for image in self._images], dtype=bool)
-        groups = [image.group or stem(image.name) for image in self._images]
+        groups = [image.group or image_stem(image.name) for image in self._images]
         self.groups = np.unique(np.array(groups, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
         parts = {image.part for image in self._images} - {None}
         if "train" in parts and len(parts) > 1:
@@ -127,147 +133,146 @@ class ListedSource(Source):
         return {"id": file, "file": file, "annotated": bool(self.annotated[index]), **self._notes}
 
 
-def match(set_name: str, images: Sequence[Listed], rows: Sequence[MaskRow]) -> NDArray[np.int64]:
-    """``[N]``: the row of each image, -1 where it has none.
+def match_masks(set_name: str, images: Sequence[ImageEntry], rows: Sequence[MaskRow]) -> NDArray[np.int64]:
+    """Return ``[N]`` the number of the mask of each image, -1 if it has none.
 
-    A row belongs to the image of its class with its file name; where there is none such, to the one with its name but
-    for the suffix. A row that names its class is never matched with another. What is not certain is not guessed: a row
-    that several images answer to is used for none of them. Of several rows of one image the first counts, as in the
-    loader of the Saliency-Bench release.
+    A mask belongs to the image with the same file name or, if it does not exist, to the image with the same name
+    without suffix. A mask that states its class only matches images of that class. A mask that matches several images
+    is ambiguous and not used. If an image has several masks, the first is used, as in the loader of the Saliency-Bench release.
 
     Args:
-        set_name: Name of the set; rows that are not used are logged under it.
+        set_name: Name of the set, for the log. Masks that are not used are logged.
         images: The images.
         rows: The masks.
 
     Example:
-        >>> images = [Listed("cat/1.jpg", "cat"), Listed("dog/1.jpg", "dog"), Listed("dog/2.jpg", "dog")]
-        >>> match("pets", images, [MaskRow("2", None, "a.csv:2"), MaskRow("1.jpg", "dog", "dog.csv:2")]).tolist()
+        >>> images = [ImageEntry("cat/1.jpg", "cat"), ImageEntry("dog/1.jpg", "dog"), ImageEntry("dog/2.jpg", "dog")]
+        >>> match_masks("pets", images, [MaskRow("2", None, "a.csv:2"), MaskRow("1.jpg", "dog", "dog.csv:2")]).tolist()
         [-1, 1, 0]
     """
     by_name: dict[str, list[int]] = {}
     by_stem: dict[str, list[int]] = {}
-    labels = [composed(image.label) for image in images]
+    labels = [to_nfc(image.label) for image in images]
     for number, image in enumerate(images):
-        name = composed(image.name)
+        name = to_nfc(image.name)
         by_name.setdefault(name, []).append(number)
-        by_stem.setdefault(stem(name), []).append(number)
+        by_stem.setdefault(image_stem(name), []).append(number)
     found = np.full(len(images), -1, dtype=np.int64)
     without: list[str] = []
     several: list[str] = []
     twice: list[str] = []
     for number, row in enumerate(rows):
         candidates: list[int] = []
-        label = None if row.label is None else composed(row.label)
-        for names, key in ((by_name, composed(row.name)), (by_stem, stem(composed(row.name)))):
+        label = None if row.label is None else to_nfc(row.label)
+        for names, key in ((by_name, to_nfc(row.name)), (by_stem, image_stem(to_nfc(row.name)))):
             candidates = [one for one in names.get(key, ()) if label in (None, labels[one])]
             if candidates:
                 break
-        said = f"{row.where} ({row.name})"
+        described = f"{row.where} ({row.name})"
         if len(candidates) != 1:
-            (several if candidates else without).append(said)
+            (several if candidates else without).append(described)
             continue
         if found[candidates[0]] >= 0:
-            twice.append(said)
+            twice.append(described)
         else:
             found[candidates[0]] = number
-    warn_of(f"{set_name}: masks of which there is no image", without)
-    warn_of(f"{set_name}: masks that several images answer to, used for none", several)
-    warn_of(f"{set_name}: images with a further mask, of which the first counts", twice)
+    warn_about(f"{set_name}: masks without an image", without)
+    warn_about(f"{set_name}: masks that match several images, not used", several)
+    warn_about(f"{set_name}: further masks of an image, of which only the first is used", twice)
     return found
 
 
 def list_classes(folder: Path) -> tuple[str, ...]:
-    """The names of the folders in ``folder`` that are not hidden, sorted.
+    """Return the sorted names of the subfolders of ``folder``, without hidden ones.
 
     Raises:
-        MissingDataError: If there is no such folder.
+        MissingDataError: If the folder does not exist.
         DataFileError: If it cannot be listed.
     """
-    with naming(folder), os.scandir(folder) as entries:
+    with wrap_file_errors(folder), os.scandir(folder) as entries:
         return tuple(sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")))
 
 
-def require_images(folder: Path, images: Iterable[Listed], classes: Iterable[str]) -> None:
-    """Each of the classes has an image.
+def require_images(folder: Path, images: Iterable[ImageEntry], classes: Iterable[str]) -> None:
+    """Check that every class has an image.
 
     Raises:
-        MissingDataError: If one has none; names its folder.
+        MissingDataError: If a class has no image; the message names its folder.
     """
     shown = {image.label for image in images}
     for label in classes:
         if label not in shown:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             raise MissingDataError(
-                f"{folder / label} holds no image ({suffixes}); fill it, remove it, or leave the class out of "
+                f"{folder / label} has no image ({suffixes}); add images, remove the folder, or leave the class out of "
                 "classes=..."
             )
 
 
-def known_classes(wanted: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """As :func:`~xaibench.data.disk.class_choice.choose_classes`, but none is none.
+def choose_optional_classes(wanted: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return the wanted classes as :func:`~xaibench.data.disk.class_choice.choose_classes` does; empty for no class.
 
     Raises:
-        ValueError: For a name that is not known.
+        ValueError: If a class is unknown.
     """
     return choose_classes(wanted, known) if wanted else ()
 
 
 def list_images(folder: Path, below: str) -> list[str]:
-    """The image files in ``folder/below``, sorted, as paths from ``folder``; hidden files are passed over.
+    """Return the sorted image files in ``folder/below`` as paths relative to ``folder``, without hidden files.
 
     Raises:
-        MissingDataError: If there is no such folder.
+        MissingDataError: If the folder does not exist.
         DataFileError: If it cannot be listed.
     """
-    with naming(folder / below), os.scandir(folder / below) as entries:
+    with wrap_file_errors(folder / below), os.scandir(folder / below) as entries:
         names = sorted(entry.name for entry in entries if is_image(entry.name) and entry.is_file())
     return [f"{below}/{name}" for name in names]
 
 
-def stem(name: str) -> str:
-    """A file name without the suffix of an image; other dots belong to the name.
+def image_stem(name: str) -> str:
+    """Return a file name without its image suffix; other dots belong to the name.
 
     Example:
-        >>> stem("a.v2.JPG"), stem("a.v2")
+        >>> image_stem("a.v2.JPG"), image_stem("a.v2")
         ('a.v2', 'a.v2')
     """
     return os.path.splitext(name)[0] if is_image(name) else name
 
 
-def warn_of(what: str, cases: Iterable[str], *, shown: int = 5) -> None:
-    """One warning that counts the cases and names the first of them; none if there is no case."""
+def warn_about(what: str, cases: Iterable[str], *, shown: int = 5) -> None:
+    """Log one warning with the number of cases and the first of them; nothing without a case."""
     named = list(cases)
     if named:
         more = f" and {len(named) - shown} more" if len(named) > shown else ""
         _LOGGER.warning("%s: %d: %s%s", what, len(named), "; ".join(named[:shown]), more)
 
 
-def class_folders(folder: Path, below: str, classes: Sequence[str]) -> list[Listed]:
-    """The images of ``folder/below/<class>/``, in this order of the classes; a class without a folder has none.
+def class_folders(folder: Path, below: str, classes: Sequence[str]) -> list[ImageEntry]:
+    """Return the images of ``folder/below/<class>/``, class by class. A class without a folder has none.
 
     Raises:
         DataFileError: If a folder cannot be listed.
     """
     places = {label: f"{below}/{label}" for label in classes if (folder / below / label).is_dir()}
-    return [Listed(file, label) for label, place in places.items() for file in list_images(folder, place)]
+    return [ImageEntry(file, label) for label, place in places.items() for file in list_images(folder, place)]
 
 
-def official_folders(name: str, folder: Path, classes: Sequence[str]) -> list[Listed]:
-    """The images of ``{train,val,test}/<class>/``. One whose name is in several parts counts in the last of them only.
+def official_folders(name: str, folder: Path, classes: Sequence[str]) -> list[ImageEntry]:
+    """Return the images of ``{train,val,test}/<class>/``. A name that occurs in several splits counts in the last one.
 
     Raises:
         DataFileError: If a folder cannot be listed.
     """
-    images: dict[str, list[Listed]] = {}
+    images: dict[str, list[ImageEntry]] = {}
     for part in _PARTS:
         for image in class_folders(folder, part, classes):
-            images.setdefault(stem(image.name), []).append(replace(image, part=part))
-    kept: list[Listed] = []
-    dropped: list[Listed] = []
+            images.setdefault(image_stem(image.name), []).append(replace(image, part=part))
+    kept: list[ImageEntry] = []
+    dropped: list[ImageEntry] = []
     for same in images.values():
         last = max(_PARTS.index(image.part or "") for image in same)
         for image in same:
             (kept if image.part == _PARTS[last] else dropped).append(image)
-    warn_of(f"{name}: images that are in another split as well, left out of this one", (one.file for one in dropped))
+    warn_about(f"{name}: images that are in a later split as well, left out", (one.file for one in dropped))
     return sorted(kept, key=lambda image: image.file)

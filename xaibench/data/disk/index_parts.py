@@ -1,4 +1,4 @@
-"""Building an index part by part, with several processes, so that it can be stopped and goes on where it was."""
+"""Building the index of a data set part by part, in several processes, so that it can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
-from xaibench.data.disk.kept_arrays import DAMAGE
+from xaibench.data.disk.kept_arrays import DAMAGED_FILE_ERRORS
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: What is kept of one part.
+#: The cached arrays of one part.
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a set, such as a patient, that is built by itself.
+    """A part of a data set, such as a patient, that is indexed on its own.
 
     Attributes:
-        name: As users know it.
-        kept: The file that it becomes, named so that it changes when what it is built from does.
-        arguments: What the builder is called with.
+        name: Name for messages.
+        kept: The cache file; its name contains a digest of the files that the part is built from.
+        arguments: Arguments of the build function.
     """
 
     name: str
@@ -45,58 +45,57 @@ def build_parts(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Part]:
-    """Build the parts whose files are not there yet. A part that cannot be built is named in a warning.
+    """Build the parts whose cache file is missing. A part that cannot be built is left out with a warning.
 
-    Each file appears whole or not at all; a part is built anew by whoever finds its file missing, so two processes that
-    build at once do the same work twice and no harm. A script that asks for more than one worker needs the usual
-    ``if __name__ == "__main__":``.
+    Files are written atomically. Two processes that build at the same time do the same work twice, which is harmless. A
+    script with more than one worker needs the usual ``if __name__ == "__main__":``.
 
     Args:
-        parts: All of them.
-        build: ``build(*part.arguments)``, a function of a module, returns what is kept of a part.
-        workers: Processes.
-        progress: ``progress(done, total)``, those counted in that were there already.
+        parts: All parts.
+        build: ``build(*part.arguments)``, a module-level function that returns the arrays to cache.
+        workers: Number of processes.
+        progress: ``progress(done, total)``; parts that were cached already count as done.
 
     Returns:
-        The parts that are there, in order.
+        The parts that are cached, in order.
 
     Raises:
-        DataFileError: If not one of them could be built; tells of the first.
-        OSError: If the cache cannot be written, or its disk is full.
-        ValueError: For less than one worker.
+        DataFileError: If no part could be built; the message has the first error.
+        OSError: If the cache is not writable or its disk is full.
+        ValueError: If ``workers`` is below 1.
     """
     if workers < 1:
         raise ValueError(f"workers={workers!r}: expected 1 or more.")
     missing = [part for part in parts if not part.kept.exists()]
     report = progress or (lambda done, total: None)
-    there = len(parts) - len(missing)
-    report(there, len(parts))
+    n_cached = len(parts) - len(missing)
+    report(n_cached, len(parts))
     failed: dict[Path, str] = {}
     if workers == 1 or len(missing) < 2:
-        for done, part in enumerate(missing, there + 1):
+        for done, part in enumerate(missing, n_cached + 1):
             if (error := _build_part(part, build)) is not None:
                 failed[part.kept] = error
             report(done, len(parts))
     else:
-        with ProcessPoolExecutor(min(workers, len(missing)), mp_context=_context(build)) as pool:
+        with ProcessPoolExecutor(min(workers, len(missing)), mp_context=_process_context(build)) as pool:
             futures = {pool.submit(_build_part, part, build): part for part in missing}
             try:
-                for done, future in enumerate(as_completed(futures), there + 1):
+                for done, future in enumerate(as_completed(futures), n_cached + 1):
                     if (error := future.result()) is not None:
                         failed[futures[future].kept] = error
                     report(done, len(parts))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    return _without(parts, failed)
+    return _drop_failed(parts, failed)
 
 
 def load_part(part: Part, build: Callable[..., Arrays], *names: str) -> dict[str, NDArray[Any]]:
-    """As :func:`load_arrays`, but a damaged file is built anew.
+    """Return the arrays of a part as :func:`load_arrays` does, and build a damaged part again.
 
     Raises:
-        DataFileError: If that is not possible.
-        OSError: If the cache cannot be written.
+        DataFileError: If the part cannot be built.
+        OSError: If the cache is not writable.
     """
     try:
         return load_arrays(part.kept, *names)
@@ -107,30 +106,30 @@ def load_part(part: Part, build: Callable[..., Arrays], *names: str) -> dict[str
 
 
 def load_arrays(kept: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """The arrays of these names (all, without a name) in the file of a part; no others are read.
+    """Read the named arrays (all, if no name is given) from the cache file of a part.
 
     Raises:
-        DataFileError: If the file is damaged or gone. It is removed, so that the next opening builds it anew.
+        DataFileError: If the file is damaged or missing. It is removed, so that it is built again next time.
     """
     try:
         with np.load(kept, allow_pickle=False) as archive:
             return {name: archive[name] for name in names or archive.files}
-    except DAMAGE as error:
+    except DAMAGED_FILE_ERRORS as error:
         kept.unlink(missing_ok=True)
-        raise DataFileError(f"{kept}, a file of the cache, is damaged ({error}); it is made anew.") from error
+        raise DataFileError(f"The cache file {kept} is damaged ({error}); it is built again.") from error
 
 
-def _context(build: Callable[..., Arrays]) -> multiprocessing.context.BaseContext:
-    """How workers start: never as a fork of this process, which may have threads (torch's) and would hang."""
+def _process_context(build: Callable[..., Arrays]) -> multiprocessing.context.BaseContext:
+    """Return a start method other than fork: a fork of a process with threads (of torch) may hang."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([build.__module__])  # imported once, not by every worker
+    context.set_forkserver_preload([build.__module__])  # imported once instead of by every worker
     return context
 
 
 def _build_part(part: Part, build: Callable[..., Arrays]) -> str | None:
-    """Why the part could not be built; None if it is there."""
+    """Build and cache a part. Return an error message if that fails, otherwise None."""
     try:
         arrays = build(*part.arguments)
     except (DataFileError, MissingDataError) as error:
@@ -140,18 +139,21 @@ def _build_part(part: Part, build: Callable[..., Arrays]) -> str | None:
             np.savez_compressed(stream, **cast("dict[str, Any]", arrays))
     except OSError as error:
         raise OSError(
-            error.errno, f"{part.kept} cannot be kept ({error}); make room, or set XAIBENCH_CACHE to another folder."
+            error.errno,
+            f"{part.kept} cannot be written ({error}); free disk space, or set XAIBENCH_CACHE to another folder.",
         ) from error
     return None
 
 
-def _without(parts: Sequence[Part], failed: Mapping[Path, str]) -> list[Part]:
+def _drop_failed(parts: Sequence[Part], failed: Mapping[Path, str]) -> list[Part]:
     for part in parts:
         if part.kept in failed:
             _LOGGER.warning("%s is left out: %s", part.name, failed[part.kept])
-    there = [part for part in parts if part.kept not in failed]
-    if failed and not there:
-        raise DataFileError(f"None of {len(parts)} could be read; the first: {next(iter(failed.values()))}")
+    built = [part for part in parts if part.kept not in failed]
+    if failed and not built:
+        raise DataFileError(f"None of {len(parts)} could be read; the first error: {next(iter(failed.values()))}")
     if failed:
-        _LOGGER.warning("%d of %d could not be read and are left out; they are tried again.", len(failed), len(parts))
-    return there
+        _LOGGER.warning(
+            "%d of %d could not be read and are left out; they are tried again next time.", len(failed), len(parts)
+        )
+    return built

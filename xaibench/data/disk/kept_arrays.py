@@ -1,4 +1,4 @@
-"""Arrays that were slow to make, kept in one file: read back whole, or made anew."""
+"""Cache files of arrays: read back completely, or computed again if they are damaged."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from xaibench.core.atomic_files import whole_file
 _LOGGER = logging.getLogger("xaibench")
 _T = TypeVar("_T")
 
-#: What numpy and its zip container (which carries checksums) raise on damaged files.
-DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, zlib.error)
+#: Exceptions that NumPy and its zip container (which has checksums) raise for damaged files.
+DAMAGED_FILE_ERRORS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError, zlib.error)
 
 
-def read_kept(file: Path, make: Callable[[Mapping[str, NDArray[Any]]], _T]) -> _T | None:
-    """What ``make`` makes of the arrays in ``file``; None if there is no file, or (with a warning) a damaged one.
+def read_cached(file: Path, make: Callable[[Mapping[str, NDArray[Any]]], _T]) -> _T | None:
+    """Return ``make(arrays)`` for the arrays in ``file``; None if the file is missing or (with a warning) damaged.
 
-    ``make`` raises ``ValueError`` where the arrays are not what they should be: that is damage too. Nothing in the file
-    is executed: pickled arrays are refused.
+    ``make`` raises ``ValueError`` if the arrays are not as expected; the file then counts as damaged. Pickled arrays
+    are rejected, so nothing in the file is executed.
     """
     try:
         with np.load(file, allow_pickle=False) as archive:
             return make(archive)
     except FileNotFoundError:
         return None
-    except DAMAGE as error:
-        _LOGGER.warning("The cache file %s is damaged (%s); it is made anew.", file, error)
+    except DAMAGED_FILE_ERRORS as error:
+        _LOGGER.warning("The cache file %s is damaged (%s); it is built again.", file, error)
         return None
 
 
-def keep(file: Path, what: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Keep arrays in ``file``, whole or not at all; where it cannot be written, a warning says ``what`` is lost."""
+def write_cached(file: Path, what: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays to ``file`` atomically. If that fails, log a warning that ``what`` could not be cached."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(file) as stream:
             np.savez(stream, **cast("dict[str, Any]", arrays))
     except OSError as error:
-        _LOGGER.warning("%s could not be kept in %s (%s); they are made anew next time.", what, file, error)
+        _LOGGER.warning("%s could not be cached in %s (%s); they are built again next time.", what, file, error)

@@ -1,4 +1,4 @@
-"""What an annotated set is on disk: which samples there are, and how one of them is read."""
+"""Interface of an annotated data set on disk: arrays over all samples, and methods that read one sample."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from PIL import Image
 
 
 class Source(ABC):
-    """The samples of a set as they lie on disk, numbered from 0. Opening one reads lists and indices, no pixels.
+    """The samples of a data set on disk, numbered from 0. Opening a source reads lists and indices, but no pixels.
 
-    A set of a million images must open in seconds and a few hundred megabytes, so what is known of all samples stands
-    in arrays, and what is known of one is made when it is asked for.
+    A set of a million images must open in seconds and in a few hundred megabytes. Facts about all samples are therefore
+    arrays, and the image, mask and metadata of a sample are read on access.
 
     Attributes:
         classes: Class names in the order of their index.
         targets: ``[N]`` int64 class indices.
-        annotated: ``[N]`` bool: whether what is important in the image is known. A true negative is annotated: its mask
-            is known to be empty.
-        groups: ``[N]`` int64: samples of one group (a patient, an image that shows two classes) never go to two splits.
-            None = every sample is its own.
-        missing: ``[N]`` bool: which samples the set's lists name while their image is not on disk; they are counted and
-            left out. None = none.
-        official: The split that the publishers made, ``{"train": indices, "val": ..., "test": ...}``; what they have
-            not named is missing. None = they made none.
+        annotated: ``[N]`` bool: whether the sample has an annotation. A true negative is annotated: its mask is known
+            to be empty.
+        groups: ``[N]`` int64: samples of one group (a patient, an image that shows two classes) are never divided
+            between splits. None = every sample is its own group.
+        missing: ``[N]`` bool: whether the image of a listed sample is not on disk. Such samples are reported and left
+            out. None = all images are on disk.
+        official: The split made by the publishers, ``{"train": indices, "val": ..., "test": ...}``, without the parts
+            that they did not define. None = the set has no official split.
     """
 
     classes: tuple[str, ...]
@@ -41,14 +41,14 @@ class Source(ABC):
 
     @abstractmethod
     def image(self, index: int, size: int) -> Image.Image:
-        """The image, in mode ``RGB``, ``L`` (8 bit) or ``F`` (grey in [0, 1]).
+        """Read the image, in mode ``RGB``, ``L`` (8 bit) or ``F`` (gray in [0, 1]).
 
-        It need not be larger than ``size`` on its shorter side: a JPEG may be decoded at a fraction of its size
-        (:func:`~xaibench.data.disk.file_readers.open_image`).
+        Its shorter side need not be larger than ``size``: a JPEG may be decoded at a fraction of its size
+        (:func:`~xaibench.data.disk.image_files.open_image`).
 
         Args:
             index: Number of the sample.
-            size: Side in pixels to which it will be scaled.
+            size: Height and width in pixels to which the caller will resize the image.
 
         Returns:
             The image, at full size or at a fraction of it.
@@ -56,22 +56,23 @@ class Source(ABC):
 
     @abstractmethod
     def mask(self, index: int) -> NDArray[np.bool_] | None:
-        """What is important in the image.
+        """Read the ground-truth mask.
 
         Args:
             index: Number of the sample.
 
         Returns:
-            ``[h, w]`` at full size, True = important; None = nothing is (a true negative, or not annotated).
+            ``[h, w]`` at full size, True = important. None = an empty mask (a true negative or a sample without an
+            annotation).
         """
 
     @abstractmethod
     def meta(self, index: int) -> dict[str, object]:
-        """What is known of the sample.
+        """Return the metadata of the sample.
 
         Args:
             index: Number of the sample.
 
         Returns:
-            ``id`` (a string of its own, stable over runs) and ``file`` at least.
+            At least ``id`` (a unique string, the same in every run) and ``file``.
         """

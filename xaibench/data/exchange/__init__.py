@@ -1,13 +1,13 @@
-"""Data sets as Parquet files: exact to the bit, and shown by whatever knows the ``datasets`` library.
+"""Data sets as Parquet files: bit-identical when read back, and compatible with the ``datasets`` library.
 
-A folder holds ``data/{train,validation,test}-00000-of-0000N.parquet``, each with the columns
+A folder contains ``data/{train,validation,test}-00000-of-0000N.parquet``, each with the columns
 
 ===========  ===========================================================================================================
 ``image``    the pixels: 8-bit images as PNG, all others as float32 ``[C, H, W]``
-``mask``     the ground truth as a PNG, 255 = important, 0 = not
-``target``   the class
-``preview``  only beside float32: the image as a PNG to look at, 0 in middle grey; never read back
+``mask``     the ground truth as a PNG, 255 = important, 0 = not important
+``target``   the class index
+``preview``  only for float32 images: a PNG of the image for viewing, with 0 as middle gray; not read back
 ===========  ===========================================================================================================
 
-and the set's :class:`~xaibench.types.DatasetInfo` and parameters in its footer, under ``xaibench``.
+and the :class:`~xaibench.types.DatasetInfo` and the parameters of the data set in its footer, under ``xaibench``.
 """

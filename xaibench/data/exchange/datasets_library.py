@@ -1,4 +1,4 @@
-"""Our sets as those of the ``datasets`` library, in memory."""
+"""Conversion to the ``datasets`` library, in memory."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ def to_datasets(data: Split) -> datasets.Dataset: ...
 @overload
 def to_datasets(data: Dataset) -> datasets.DatasetDict: ...
 def to_datasets(data: Dataset | Split) -> Any:
-    """A set as a ``datasets.DatasetDict``, or one split of it as a ``datasets.Dataset``.
+    """Convert a data set to a ``datasets.DatasetDict``, or a split to a ``datasets.Dataset``.
 
-    All samples are held in memory; those of a split on disk are read for it. ``with_format("torch")`` gives back the
-    tensors of the split, to the bit.
+    All samples are held in memory; a split on disk is read first. ``with_format("torch")`` returns tensors that are
+    bit-identical to the split.
 
     Args:
-        data: What :func:`xaibench.load` returns, or its ``train``, ``val`` or ``test``.
+        data: A data set of :func:`xaibench.load`, or its ``train``, ``val`` or ``test``.
 
     Returns:
-        For a set ``{"train", "validation", "test"}``; for a split the columns ``image`` (``Array3D`` float32
-        ``[C, H, W]``), ``mask`` (``Array2D`` bool ``[H, W]``, True = important) and ``target``: a ``ClassLabel`` with
-        the names of the classes for a set, an int64 for a split, which does not know them.
+        For a data set, the splits ``{"train", "validation", "test"}``. Each split has the columns ``image``
+        (``Array3D`` float32 ``[C, H, W]``), ``mask`` (``Array2D`` bool ``[H, W]``, True = important) and ``target``: a
+        ``ClassLabel`` with the class names for a data set, an int64 for a single split, which has no class names.
 
     Raises:
         ImportError: If ``datasets`` is not installed.
-        TypeError: If it is neither a set nor a split.
+        TypeError: If ``data`` is neither a data set nor a split.
 
     Example:
         >>> from xaibench.data import load
@@ -39,25 +39,23 @@ def to_datasets(data: Dataset | Split) -> Any:
         ['T', 'L']
     """
     if not isinstance(data, Dataset | Split):
-        raise TypeError(
-            f"data: got {type(data).__name__}, expected a set, as xaibench.load returns it, or one of its splits."
-        )
+        raise TypeError(f"data: got {type(data).__name__}, expected a data set of xaibench.load or one of its splits.")
     try:
         import datasets
     except ImportError as error:
         raise ImportError('to_datasets needs the library "datasets": pip install "xaibench[hub]".') from error
     if isinstance(data, Split):
-        return _converted(data, datasets.Value("int64"))
+        return _convert_split(data, datasets.Value("int64"))
     label = datasets.ClassLabel(names=list(data.classes))
     splits = {"train": data.train, "validation": data.val, "test": data.test}
-    return datasets.DatasetDict({name: _converted(split, label) for name, split in splits.items()})
+    return datasets.DatasetDict({name: _convert_split(split, label) for name, split in splits.items()})
 
 
-def _converted(split: Split, label: Any) -> datasets.Dataset:
+def _convert_split(split: Split, label: Any) -> datasets.Dataset:
     import datasets
     import pyarrow as pa
 
-    from xaibench.data.exchange.parquet_columns import nested
+    from xaibench.data.exchange.parquet_columns import nest
 
     images, masks, targets = split[:]
     features = datasets.Features(
@@ -65,6 +63,6 @@ def _converted(split: Split, label: Any) -> datasets.Dataset:
         mask=datasets.Array2D(tuple(masks.shape[1:]), "bool"),
         target=label,
     )
-    columns = [nested(images.numpy()), nested(masks.numpy()), pa.array(targets.numpy())]
+    columns = [nest(images.numpy()), nest(masks.numpy()), pa.array(targets.numpy())]
     table = datasets.table.InMemoryTable.from_arrays(columns, names=list(features))
     return datasets.Dataset(table.cast(features.arrow_schema))

@@ -1,8 +1,7 @@
-"""Sets on the Hugging Face Hub: ``load("hf://owner/name")``.
+"""Data sets on the Hugging Face Hub: ``load("hf://owner/name")``.
 
-What is downloaded lies in the cache of ``huggingface_hub`` (``$HF_HOME``, or ``~/.cache/huggingface``) and is not
-downloaded again. Private repositories are read with the token of ``huggingface_hub``: that of ``hf auth login``, or
-``$HF_TOKEN``. Nothing here sees it.
+Downloads are cached by ``huggingface_hub`` (``$HF_HOME``, or ``~/.cache/huggingface``). Private repositories are read
+with its token: that of ``hf auth login``, or ``$HF_TOKEN``. xaibench does not access the token.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from pathlib import Path
 
 from xaibench._version import __version__
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.exchange.parquet_format import set_files
+from xaibench.data.exchange.parquet_format import list_set_files
 from xaibench.data.exchange.parquet_reading import ParquetSet
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 
-#: The packages that ``huggingface_hub`` has talked over, by version; their errors are those of the network.
+#: HTTP packages that versions of ``huggingface_hub`` have used; their errors are network errors.
 _TRANSPORT = {"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"}
 
 
 @dataclass(frozen=True)
 class HubAddress:
-    """A dataset repository of the Hub, at a revision.
+    """A dataset repository of the Hub at a revision.
 
     Attributes:
         repo: ``"owner/name"``.
@@ -38,10 +37,10 @@ class HubAddress:
 
     @classmethod
     def parse(cls, text: str) -> HubAddress:
-        """``"hf://owner/name"``, ``"hf://owner/name@revision"``; ``datasets/`` may stand before the owner.
+        """Parse ``"hf://owner/name"`` or ``"hf://owner/name@revision"``; ``datasets/`` before the owner is allowed.
 
         Raises:
-            ValueError: If it is nothing of the kind.
+            ValueError: If the address has another form.
 
         Example:
             >>> HubAddress.parse("hf://ann/tetrominoes@v1")
@@ -58,16 +57,16 @@ class HubAddress:
 
 
 class HubSet(ParquetSet):
-    """A set on the Hub: ``HubSet("ann/tetrominoes")``, by name ``"hf://ann/tetrominoes"``.
+    """A data set on the Hub: ``HubSet("ann/tetrominoes")``, by name ``"hf://ann/tetrominoes"``.
 
-    It is one that ``xaibench push`` uploaded, and is downloaded when it is first needed. A suite should name a revision
-    (``"hf://ann/tetrominoes@v1"``): its results are kept under the name, and a branch may move.
+    The data set was uploaded with ``xaibench push``; it is downloaded on first use. A suite should name a revision
+    (``"hf://ann/tetrominoes@v1"``), because its results are stored under the name and a branch may change.
 
     Args:
         address: ``owner/name`` or ``owner/name@revision``.
 
     Raises:
-        ValueError: For another address.
+        ValueError: If the address has another form.
     """
 
     def __init__(self, address: str) -> None:
@@ -75,16 +74,17 @@ class HubSet(ParquetSet):
 
     @cached_property
     def folder(self) -> Path:
-        """Where its files lie, after the download.
+        """Folder of the downloaded files.
 
         Raises:
-            MissingDataError: If it cannot be had; says why.
+            MissingDataError: If the data set cannot be downloaded; the message says why.
         """
         folder = download(self._address, ["data/*.parquet"])
-        if not set_files(folder):
+        if not list_set_files(folder):
             raise MissingDataError(
-                f"{self._address} holds no data set of xaibench: expected data/train-00000-of-00001.parquet and its "
-                "like. Results of a run are read with xaibench.hub.load_results; other data with the library datasets."
+                f"{self._address} is not a data set of xaibench: expected files such as "
+                "data/train-00000-of-00001.parquet. Read results of a run with xaibench.hub.load_results, and other "
+                "data with the library datasets."
             )
         return folder
 
@@ -93,11 +93,11 @@ class HubSet(ParquetSet):
 
 
 def download(address: HubAddress, patterns: Sequence[str]) -> Path:
-    """The folder in which the files of a repository lie that match the patterns, downloaded if they are not there.
+    """Download the files of a repository that match the patterns, unless they are cached, and return their folder.
 
     Raises:
-        MissingDataError: If there is no such repository or revision (or none that you may read), or the network is down
-            and they were not downloaded before.
+        MissingDataError: If the repository or revision does not exist (or is not accessible to you), or the network is
+            down and the files are not cached.
     """
     from huggingface_hub import snapshot_download
 
@@ -111,19 +111,19 @@ def download(address: HubAddress, patterns: Sequence[str]) -> Path:
             library_version=__version__,
         )
     except Exception as error:
-        if (reason := _reason(error, address)) is None:
+        if (reason := _explain_error(error, address)) is None:
             raise
         raise MissingDataError(f"{address} cannot be loaded: {reason}") from error
     return Path(folder)
 
 
 def kinds(error: BaseException) -> set[str]:
-    """The names of an error's classes: ``huggingface_hub`` has moved its own from module to module."""
+    """Return the names of the classes of an error, since ``huggingface_hub`` has moved its classes between modules."""
     return {base.__name__ for base in type(error).__mro__}
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """The HTTP status that an error, or what it came from, tells of; None if the Hub gave no answer."""
+    """Return the HTTP status of an error or of its causes; None without a response."""
     while error is not None:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status is not None:
@@ -133,7 +133,7 @@ def status_of(error: BaseException | None) -> int | None:
 
 
 def is_network_error(error: BaseException | None) -> bool:
-    """Whether an error, or what it came from, says that the Hub could not be reached."""
+    """Return whether an error or one of its causes means that the Hub could not be reached."""
     while error is not None:
         modules = {base.__module__.partition(".")[0] for base in type(error).__mro__}
         if isinstance(error, ConnectionError | TimeoutError) or (modules & _TRANSPORT and status_of(error) is None):
@@ -142,11 +142,11 @@ def is_network_error(error: BaseException | None) -> bool:
     return False
 
 
-def _reason(error: Exception, address: HubAddress) -> str | None:
-    """What a user can do about an error of a download; None if it is of another kind."""
+def _explain_error(error: Exception, address: HubAddress) -> str | None:
+    """Return the cause and the remedy of a download error; None for other errors."""
     found = kinds(error)
     if "GatedRepoError" in found:
-        return f"it asks its readers to accept conditions. Accept them on the page of {address.repo}, then log in."
+        return f"its users have to accept conditions. Accept them on the page of {address.repo}, then log in."
     if "RepositoryNotFoundError" in found:
         return (
             f"there is no dataset repository {address.repo}, or it is private. Check the name; for a private one log "
@@ -155,10 +155,10 @@ def _reason(error: Exception, address: HubAddress) -> str | None:
     if "RevisionNotFoundError" in found:
         return f"it has no branch, tag or commit {address.revision!r}. Check the name after the @."
     if (status := status_of(error)) is not None:
-        return f"the Hub answers with HTTP status {status}. Try again later; log in anew if it is 401 or 403."
+        return f"the Hub returned HTTP status {status}. Try again later; log in again if it is 401 or 403."
     if "LocalEntryNotFoundError" in found or is_network_error(error):
         return (
-            "the Hub cannot be reached, and it is not (or not wholly) in the cache. Connect to the network, unset "
-            "HF_HUB_OFFLINE, or load it once where there is a network and copy HF_HOME."
+            "the Hub cannot be reached, and the data set is not completely cached. Connect to the network, unset "
+            "HF_HUB_OFFLINE, or load it on a machine with a network and copy HF_HOME."
         )
     return None

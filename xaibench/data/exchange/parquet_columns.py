@@ -1,4 +1,4 @@
-"""Images and masks as columns of Arrow tables, exact to the bit, in the shapes that the ``datasets`` library shows."""
+"""Images and masks as lossless columns of Arrow tables, in the layout of the ``datasets`` library."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-#: What ``datasets.Image`` is in Arrow.
+#: Arrow type of ``datasets.Image``.
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
-#: Previews have at least this side: an image of 8×8 pixels would be a dot on a web page.
+#: Minimum height and width of previews, since 8×8 pixels would be too small on a web page.
 _PREVIEW_SIDE = 64
 
 
-def nested(values: NDArray[Any]) -> pa.Array:
-    """``[N, A, B, ...]`` as lists of lists, the storage of ``datasets.Array2D`` and its kin; no value is copied.
+def nest(values: NDArray[Any]) -> pa.Array:
+    """Return ``[N, A, B, ...]`` as nested lists, the storage of ``datasets.Array2D`` and the like, without copying.
 
     Example:
-        >>> nested(np.arange(6.0).reshape(1, 2, 3)).to_pylist()
+        >>> nest(np.arange(6.0).reshape(1, 2, 3)).to_pylist()
         [[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]
     """
     column = pa.array(np.ascontiguousarray(values).reshape(-1))
@@ -37,14 +37,14 @@ def nested(values: NDArray[Any]) -> pa.Array:
 
 
 def array_type(dtype: pa.DataType, dimensions: int) -> pa.DataType:
-    """The type of :func:`nested` for samples of so many dimensions."""
+    """Return the Arrow type of :func:`nest` for samples with this number of dimensions."""
     for _ in range(dimensions):
         dtype = pa.list_(dtype)
     return dtype
 
 
-def unnested(column: pa.Array, shape: Sequence[int]) -> NDArray[Any]:
-    """``[N, *shape]`` of lists of lists.
+def unnest(column: pa.Array, shape: Sequence[int]) -> NDArray[Any]:
+    """Return nested lists as an array ``[N, *shape]``.
 
     Raises:
         ValueError: If a list has another length, or a value is missing.
@@ -53,39 +53,39 @@ def unnested(column: pa.Array, shape: Sequence[int]) -> NDArray[Any]:
     for extent in shape:
         lengths = column.value_lengths()
         if column.null_count or not (lengths.to_numpy(zero_copy_only=False) == extent).all():
-            raise ValueError(f"expected arrays of the shape {list(shape)} without missing values")
+            raise ValueError(f"expected arrays of shape {list(shape)} without missing values")
         column = column.flatten()
     if column.null_count:
-        raise ValueError(f"expected arrays of the shape {list(shape)} without missing values")
+        raise ValueError(f"expected arrays of shape {list(shape)} without missing values")
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values.reshape(count, *shape)
 
 
-def eight_bit(images: Tensor) -> NDArray[np.uint8] | None:
-    """``[N, H, W, C]`` of images ``[N, C, H, W]`` that are 8-bit values over 255, to the bit; None if they are not."""
+def to_eight_bit(images: Tensor) -> NDArray[np.uint8] | None:
+    """Return images ``[N, C, H, W]`` as uint8 ``[N, H, W, C]`` if they are exactly 8-bit values over 255, else None."""
     if images.shape[1] not in (1, 3) or not images.isfinite().all():
         return None
     values = (images * 255).round().clamp(0, 255).to(torch.uint8)
-    # Compared as integers, for which -0.0 is not 0.0.
-    if not torch.equal(_over_255(values).view(torch.int32), images.contiguous().view(torch.int32)):
+    # Compared as integers, so that -0.0 differs from 0.0.
+    if not torch.equal(_divide_by_255(values).view(torch.int32), images.contiguous().view(torch.int32)):
         return None
     return values.permute(0, 2, 3, 1).contiguous().numpy()
 
 
 def from_eight_bit(values: NDArray[np.uint8]) -> Tensor:
-    """The images ``[N, C, H, W]`` that :func:`eight_bit` was given."""
-    return _over_255(torch.from_numpy(values).permute(0, 3, 1, 2).contiguous())
+    """Return the images ``[N, C, H, W]`` in [0, 1] of the result of :func:`to_eight_bit`."""
+    return _divide_by_255(torch.from_numpy(values).permute(0, 3, 1, 2).contiguous())
 
 
-def _over_255(values: Tensor) -> Tensor:
+def _divide_by_255(values: Tensor) -> Tensor:
     return values.to(torch.float32).div_(255)
 
 
-def pictures(values: NDArray[np.uint8], *, effort: int = 6) -> pa.Array:
-    """``[N, H, W, 1 or 3]`` as PNG files: nothing is lost, whatever the effort (zlib's level, 1 to 9)."""
+def encode_pictures(values: NDArray[np.uint8], *, effort: int = 6) -> pa.Array:
+    """Encode ``[N, H, W, 1 or 3]`` as PNG files, which are lossless. ``effort`` is the level of zlib, 1 to 9."""
     files: list[bytes] = []
     for number, one in enumerate(values):
-        if number and np.array_equal(one, values[number - 1]):  # as the masks of most generated sets are
+        if number and np.array_equal(one, values[number - 1]):  # masks of most generated data sets are all equal
             files.append(files[-1])
             continue
         stream = io.BytesIO()
@@ -94,15 +94,15 @@ def pictures(values: NDArray[np.uint8], *, effort: int = 6) -> pa.Array:
     return pa.StructArray.from_arrays([pa.array(files, pa.binary()), pa.nulls(len(files), pa.string())], fields=PICTURE)
 
 
-def unpictured(column: pa.Array, shape: Sequence[int]) -> NDArray[np.uint8]:
-    """``[N, H, W, C]`` of PNG files, each of the shape ``(H, W, C)``.
+def decode_pictures(column: pa.Array, shape: Sequence[int]) -> NDArray[np.uint8]:
+    """Decode PNG files of shape ``(H, W, C)`` to ``[N, H, W, C]``.
 
     Raises:
         ValueError: If a picture is missing, damaged, or of another size.
     """
     height, width, channels = shape
     values = np.empty((len(column), *shape), dtype=np.uint8)
-    files: list[bytes | None] = pc.struct_field(column, "bytes").to_pylist()  # None where the struct is
+    files: list[bytes | None] = pc.struct_field(column, "bytes").to_pylist()  # None if the struct is null
     for number, file in enumerate(files):
         if file is None:
             raise ValueError("a picture is missing")
@@ -116,11 +116,11 @@ def unpictured(column: pa.Array, shape: Sequence[int]) -> NDArray[np.uint8]:
     return values
 
 
-def previews(images: Tensor) -> pa.Array:
-    """Pictures of ``[N, C, H, W]`` to look at: 0 is middle grey, each image's largest magnitude black or white."""
+def encode_previews(images: Tensor) -> pa.Array:
+    """Encode ``[N, C, H, W]`` as pictures for viewing: 0 is middle gray, the largest magnitude is black or white."""
     seen = images if images.shape[1] in (1, 3) else images.mean(dim=1, keepdim=True)
     largest = seen.abs().amax(dim=(1, 2, 3), keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     grey = (127.5 + 127.5 * seen / largest).nan_to_num(127.5).round().clamp(0, 255).to(torch.uint8)
     scale = max(1, -(-_PREVIEW_SIDE // min(images.shape[2:])))
     grey = grey.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
-    return pictures(grey.permute(0, 2, 3, 1).contiguous().numpy(), effort=1)
+    return encode_pictures(grey.permute(0, 2, 3, 1).contiguous().numpy(), effort=1)

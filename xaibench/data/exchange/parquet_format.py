@@ -1,4 +1,4 @@
-"""What the writer and the reader agree on: the names of the files, their columns, and what stands in their footers."""
+"""Format of the Parquet files: file names, columns and metadata in the footer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 from xaibench._version import __version__
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.dataset import Dataset
-from xaibench.data.disk.file_readers import DataFileError, naming
+from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.exchange.parquet_columns import PICTURE, array_type
 
-#: Our names of the splits, and those that ``datasets`` gives them.
+#: Name of each split to its name in the ``datasets`` library.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
-#: Names of the files: split, number, how many.
-FILE = re.compile(r"(train|validation|test)-(\d{5})-of-(\d{5})\.parquet")
+#: File names: split, number of the file, number of files.
+FILE_PATTERN = re.compile(r"(train|validation|test)-(\d{5})-of-(\d{5})\.parquet")
 
-#: How images are kept.
+#: Storage of the images.
 Layout: TypeAlias = Literal["png", "float32"]
 
 _FORMAT = 1
@@ -31,25 +31,25 @@ _KEYS = {"format", "info", "parameters", "batch_size", "samples"}
 
 
 def columns(layout: Layout) -> dict[str, pa.DataType]:
-    """The columns and their types."""
+    """Return the columns and their types."""
     if layout == "png":
         return {"image": PICTURE, "mask": PICTURE, "target": pa.int64()}
     return {"image": array_type(pa.float32(), 3), "mask": PICTURE, "target": pa.int64(), "preview": PICTURE}
 
 
-def set_files(folder: Path) -> list[Path]:
-    """The files of a set in ``folder/data`` (or in the folder itself), by name."""
+def list_set_files(folder: Path) -> list[Path]:
+    """Return the sorted files of a data set in ``folder/data``, or in the folder itself."""
     for place in (folder / "data", folder):
-        if files := [file for file in place.glob("*.parquet") if FILE.fullmatch(file.name)]:
+        if files := [file for file in place.glob("*.parquet") if FILE_PATTERN.fullmatch(file.name)]:
             return sorted(files)
     return []
 
 
-def notes_of(dataset: Dataset) -> str:
-    """What the footers say of a set.
+def make_metadata(dataset: Dataset) -> str:
+    """Return the metadata of a data set for the footers, as JSON.
 
     Raises:
-        TypeError: If a parameter of the set is no plain value.
+        TypeError: If a parameter of the data set cannot be written as JSON.
     """
     notes = {
         "format": _FORMAT,
@@ -63,49 +63,49 @@ def notes_of(dataset: Dataset) -> str:
         return json.dumps(notes, ensure_ascii=False)
     except TypeError as error:
         raise TypeError(
-            f"{dataset.info.name}: its parameters cannot be written ({error}); expected numbers, texts, None, lists "
-            "and dicts of such."
+            f"{dataset.info.name}: its parameters cannot be written ({error}); expected numbers, strings, None, and "
+            "lists and dicts of them."
         ) from error
 
 
-def read_notes(file: Path) -> dict[str, Any]:
-    """What the footer of a file says.
+def read_metadata(file: Path) -> dict[str, Any]:
+    """Return the metadata in the footer of a file.
 
     Raises:
-        DataFileError: If it is damaged, or none of ours.
+        DataFileError: If the file is damaged or was not written by xaibench.
     """
-    with naming(file):
+    with wrap_file_errors(file):
         raw = (pq.read_schema(file).metadata or {}).get(b"xaibench")
         notes = None if raw is None else json.loads(raw)
     if not isinstance(notes, dict) or not notes.keys() >= _KEYS:
-        raise DataFileError(f"{file} was not written by xaibench: its footer does not say which set it is of.")
+        raise DataFileError(f"{file} was not written by xaibench: its footer has no metadata of a data set.")
     if notes["format"] != _FORMAT:
         raise DataFileError(
-            f"{file} is in the format {notes['format']!r} of xaibench {notes.get('version')}; this is xaibench "
-            f"{__version__}, which reads the format {_FORMAT}. Install a newer version."
+            f"{file} has format {notes['format']!r} of xaibench {notes.get('version')}, but xaibench {__version__} "
+            f"reads format {_FORMAT}. Install a newer version."
         )
     return notes
 
 
 def read_info(file: Path, notes: Mapping[str, Any]) -> DatasetInfo:
-    """What is fixed about the set; what a newer version may have added is left out.
+    """Return the info record of the data set, without fields that a newer version may have added.
 
     Raises:
-        DataFileError: If it is not said.
+        DataFileError: If the record is missing or malformed.
     """
     known = {field.name for field in dataclasses.fields(DatasetInfo)}
     try:
-        info = DatasetInfo(**{key: frozen(value) for key, value in notes["info"].items() if key in known})
+        info = DatasetInfo(**{key: lists_to_tuples(value) for key, value in notes["info"].items() if key in known})
         _, _, _ = sides = info.image_shape
         if not all(isinstance(side, int) and side > 0 for side in sides):
             raise ValueError(f"image_shape={sides}: expected (C, H, W)")
     except (AttributeError, TypeError, ValueError) as error:
-        raise DataFileError(f"{file} does not say which set it is of ({error}).") from error
+        raise DataFileError(f"{file} has invalid metadata of its data set ({error}).") from error
     return info
 
 
-def frozen(value: Any) -> Any:
-    """Lists as tuples: JSON knows no tuples, and the parameters of our sets hold no lists."""
+def lists_to_tuples(value: Any) -> Any:
+    """Convert lists to tuples: JSON has no tuples, and parameters of data sets have no lists."""
     if isinstance(value, list):
-        return tuple(frozen(one) for one in value)
-    return {key: frozen(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return tuple(lists_to_tuples(one) for one in value)
+    return {key: lists_to_tuples(one) for key, one in value.items()} if isinstance(value, dict) else value

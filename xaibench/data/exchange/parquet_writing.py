@@ -1,4 +1,4 @@
-"""From a set to Parquet files."""
+"""Writing data sets to Parquet files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from torch import Tensor
 from xaibench.core.atomic_files import whole_file
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.dataset import Dataset, Split
-from xaibench.data.exchange.parquet_columns import eight_bit, nested, pictures, previews
-from xaibench.data.exchange.parquet_format import SPLITS, Layout, columns, notes_of, set_files
+from xaibench.data.exchange.parquet_columns import encode_pictures, encode_previews, nest, to_eight_bit
+from xaibench.data.exchange.parquet_format import SPLITS, Layout, columns, list_set_files, make_metadata
 
 _GROUP_BYTES = 32_000_000
 _GROUP_ROWS = 1000
 
-# Dictionaries are for values that repeat; those of images do not. The index lets the Hub's viewer read single pages.
+# Dictionary encoding only helps for repeated values, so not for images. The page index lets the Hub viewer read single
+# pages.
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "use_dictionary": ["target"],
@@ -39,20 +40,21 @@ class _NotEightBitError(Exception):
 def write_parquet(
     dataset: Dataset, folder: str | os.PathLike[str], *, max_file_bytes: int = 500_000_000
 ) -> tuple[Path, ...]:
-    """Write a set as Parquet files; :func:`~xaibench.data.read_parquet` gives it back to the bit.
+    """Write a data set as Parquet files; :func:`~xaibench.data.read_parquet` returns it bit-identical.
 
     Args:
-        dataset: The set. Splits on disk are read a part at a time; what they know beside image, mask and target (file
-            names, patients) is not written.
-        folder: Where ``data/`` is made. Each file is whole or not there; those of an earlier set are removed.
-        max_file_bytes: A split is shared out over files of about so many bytes, before compression.
+        dataset: The data set. Splits on disk are read in batches; metadata other than image, mask and target (file
+            names, patients) are not written.
+        folder: The folder in which ``data/`` is created. Files are written atomically; files of an earlier data set are
+            removed.
+        max_file_bytes: Approximate size of a file before compression; larger splits are divided into several files.
 
     Returns:
         The files.
 
     Raises:
-        TypeError: If a parameter of the set is no plain value.
-        OSError: If the folder cannot be written.
+        TypeError: If a parameter of the data set cannot be written as JSON.
+        OSError: If the folder is not writable.
 
     Example:
         >>> import tempfile
@@ -71,14 +73,14 @@ split=(0.8, 0.1, 0.1))
         files = _write(dataset, place, "png", max_file_bytes)
     except _NotEightBitError:
         files = _write(dataset, place, "float32", max_file_bytes)
-    for other in set_files(place):
+    for other in list_set_files(place):
         if other not in files:
             other.unlink()
     return tuple(files)
 
 
 def features(info: DatasetInfo, layout: Layout) -> dict[str, dict[str, Any]]:
-    """The columns as ``datasets.Features.to_dict()`` writes them."""
+    """Return the columns in the format of ``datasets.Features.to_dict()``."""
     picture = {"_type": "Image"}
     target = {"names": list(info.classes), "_type": "ClassLabel"}
     if layout == "png":
@@ -88,16 +90,16 @@ def features(info: DatasetInfo, layout: Layout) -> dict[str, dict[str, Any]]:
 
 
 def layout_of(files: Sequence[Path]) -> Layout:
-    """How the images in these files are kept."""
+    """Return how the images in these files are stored."""
     return "png" if pa.types.is_struct(pq.read_schema(files[0]).field("image").type) else "float32"
 
 
 def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -> list[Path]:
-    described = {
+    metadata = {
         "huggingface": json.dumps({"info": {"features": features(dataset.info, layout)}}),
-        "xaibench": notes_of(dataset),
+        "xaibench": make_metadata(dataset),
     }
-    schema = pa.schema(list(columns(layout).items()), metadata=described)
+    schema = pa.schema(list(columns(layout).items()), metadata=metadata)
     sample_bytes = math.prod(dataset.info.image_shape) * (4 if layout == "float32" else 1)
     per_file = max(1, max_file_bytes // sample_bytes)
     per_group = max(1, min(_GROUP_ROWS, _GROUP_BYTES // sample_bytes))
@@ -111,18 +113,18 @@ def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -
             with whole_file(file) as stream, pq.ParquetWriter(stream, schema, **_OPTIONS) as writer:
                 for first in range(start, stop, per_group):
                     part = split[first : min(first + per_group, stop)]
-                    writer.write_table(pa.table(_arrays(part, layout), schema=schema))
+                    writer.write_table(pa.table(_make_columns(part, layout), schema=schema))
             files.append(file)
     return files
 
 
-def _arrays(part: tuple[Tensor, Tensor, Tensor], layout: Layout) -> list[pa.Array]:
+def _make_columns(part: tuple[Tensor, Tensor, Tensor], layout: Layout) -> list[pa.Array]:
     images, masks, targets = part
-    marked = pictures((masks.to(torch.uint8) * 255)[..., None].numpy())
+    marked = encode_pictures((masks.to(torch.uint8) * 255)[..., None].numpy())
     labels = pa.array(targets.numpy())
     if layout == "float32":
-        return [nested(images.numpy()), marked, labels, previews(images)]
-    values = eight_bit(images)
+        return [nest(images.numpy()), marked, labels, encode_previews(images)]
+    values = to_eight_bit(images)
     if values is None:
         raise _NotEightBitError
-    return [pictures(values), marked, labels]
+    return [encode_pictures(values), marked, labels]

@@ -1,1 +1,1 @@
-"""Masks of whole sets at once: tables of masks that people drew, and label maps as runs."""
+"""Masks of whole data sets: tables of human annotations, and run-length encoded label maps."""

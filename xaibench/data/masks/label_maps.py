@@ -1,8 +1,8 @@
-"""Label maps of a whole set, held as runs of equal labels.
+"""Label maps of a whole data set, run-length encoded.
 
-Drawings of objects are long runs of the same label: a map of 500×375 pixels is some 2,000 of them, ten kilobytes. So
-all 2,913 maps of PASCAL VOC stand in memory (some 35 MB), and the mask of a class is made in microseconds, where
-decoding its PNG takes a third of a millisecond.
+A label map of 500×375 pixels has about 2,000 runs, ten kilobytes. All 2,913 maps of PASCAL VOC therefore fit into
+memory (about 35 MB), and the mask of a class takes microseconds, whereas decoding its PNG takes a third of a
+millisecond.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from numpy.typing import NDArray
 
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.image_files import read_indices
-from xaibench.data.disk.image_lists import warn_of
-from xaibench.data.disk.kept_arrays import keep, read_kept
+from xaibench.data.disk.image_lists import warn_about
+from xaibench.data.disk.kept_arrays import read_cached, write_cached
 
 _LOGGER = logging.getLogger("xaibench")
-#: The runs of a map that cannot be used.
-_NOTHING = (np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint8))
+#: Runs of a map that cannot be used.
+_NO_RUNS = (np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
 class LabelMaps:
-    """``N`` label maps, each in reading order as runs ``(length, label)``.
+    """``N`` label maps, each as runs ``(length, label)`` in row-major order.
 
     Attributes:
         shapes: ``[N, 2]`` int64 height and width.
-        starts: ``[N + 1]`` int64: map ``i`` is the runs from ``starts[i]`` up to ``starts[i + 1]``.
+        starts: ``[N + 1]`` int64: map ``i`` has the runs from ``starts[i]`` to ``starts[i + 1]`` (exclusive).
         lengths: ``[runs]`` uint32.
         labels: ``[runs]`` uint8.
         shown: ``[N, 256]`` bool: whether map ``i`` has a pixel of a label.
-        broken: ``[B]`` why maps could not be read, each with its file; such a map is 0×0 and shows nothing.
+        broken: ``[B]`` error messages of the maps that could not be read; such a map has size 0×0.
 
     Example:
         >>> maps = LabelMaps.of([np.array([[0, 0, 7], [7, 7, 0]], dtype=np.uint8)])
@@ -56,11 +56,11 @@ class LabelMaps:
 
     @classmethod
     def of(cls, maps: Sequence[NDArray[np.uint8]]) -> LabelMaps:
-        """From maps ``[h, w]``, none of them empty."""
-        return cls._joined([_runs(labels) for labels in maps], [labels.shape for labels in maps])
+        """Encode maps ``[h, w]``, none of them empty."""
+        return cls._concatenate([_encode_runs(labels) for labels in maps], [labels.shape for labels in maps])
 
     @classmethod
-    def _joined(
+    def _concatenate(
         cls,
         runs: Sequence[tuple[NDArray[np.uint32], NDArray[np.uint8]]],
         shapes: Sequence[tuple[int, ...]],
@@ -83,7 +83,7 @@ class LabelMaps:
         return len(self.shapes)
 
     def where(self, number: int, label: int) -> NDArray[np.bool_]:
-        """``[h, w]``: where map ``number`` has ``label``."""
+        """Return the mask ``[h, w]`` of the pixels of map ``number`` with ``label``."""
         runs = slice(self.starts[number], self.starts[number + 1])
         return np.repeat(self.labels[runs] == label, self.lengths[runs]).reshape(self.shapes[number])
 
@@ -97,32 +97,31 @@ def read_label_maps(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> LabelMaps:
-    """The label maps of palette or grey PNG files, from the cache where it has them.
+    """Read the label maps of palette or gray PNG files, or their cached copy.
 
-    A cache that is damaged is made anew; one that cannot be written is a warning, not an error. So is a map that is
-    missing, cannot be read, has colours where labels are expected, an unknown label, or another size than its image:
-    they are counted and named.
+    A damaged cache is built again. It is a warning, not an error, if the cache is not writable, or if a map is missing,
+    cannot be read, has colors instead of labels, has an unknown label, or differs in size from its image.
 
     Args:
-        masks: The files.
-        images: The image of each, whose size it must have; None = it is not there.
-        known: The labels that may be in them.
-        cached: The file that keeps them; its name must change when the masks do.
-        workers: Threads that decode.
-        progress: Called with the number of maps that are done, and of all.
+        masks: The label map files.
+        images: The image of each map, which must have the same size; None = the image is missing.
+        known: The allowed labels.
+        cached: The cache file; its name must change when the masks do.
+        workers: Number of threads.
+        progress: Called with the number of maps read so far and their total.
 
     Raises:
-        DataFileError: If not one can be used; tells of the first.
+        DataFileError: If no map can be used; the message has the first error.
     """
-    maps = read_kept(cached, lambda arrays: _checked(arrays, len(masks)))
+    maps = read_cached(cached, lambda arrays: _maps_from_cache(arrays, len(masks)))
     if maps is None:
         maps = _read_all(masks, images, known, cached, workers, progress)
         if len(maps.broken) == len(masks) > 0:
-            raise DataFileError(f"None of {len(masks)} label maps can be used; the first: {maps.broken[0]}")
-        keep(cached, "The label maps", vars(maps))
+            raise DataFileError(f"None of {len(masks)} label maps can be used; the first error: {maps.broken[0]}")
+        write_cached(cached, "The label maps", vars(maps))
     elif progress is not None:
         progress(len(masks), len(masks))
-    warn_of("label maps that cannot be used, left out", maps.broken.tolist())
+    warn_about("label maps that cannot be used, left out", maps.broken.tolist())
     return maps
 
 
@@ -134,42 +133,42 @@ def _read_all(
     workers: int,
     progress: Callable[[int, int], None] | None,
 ) -> LabelMaps:
-    _LOGGER.info("Reading %d label maps; they are kept in %s.", len(masks), cached.parent)
+    _LOGGER.info("Reading %d label maps; they are cached in %s.", len(masks), cached.parent)
     allowed = np.isin(np.arange(256), list(known))
     runs, shapes, broken = [], [], []
     with ThreadPoolExecutor(workers) as pool:
-        for one, shape, reason in pool.map(lambda mask, image: _read(mask, image, allowed), masks, images):
+        for one, shape, reason in pool.map(lambda mask, image: _read_map(mask, image, allowed), masks, images):
             runs.append(one)
             shapes.append(shape)
             broken += [reason] if reason else []
             if progress is not None:
                 progress(len(runs), len(masks))
-    return LabelMaps._joined(runs, shapes, broken)
+    return LabelMaps._concatenate(runs, shapes, broken)
 
 
-def _read(
+def _read_map(
     mask: Path, image: Path | None, allowed: NDArray[np.bool_]
 ) -> tuple[tuple[NDArray[np.uint32], NDArray[np.uint8]], tuple[int, ...], str]:
-    """The runs of a map, its shape, and why it cannot be used."""
+    """Return the runs of a map, its shape, and an error message if it cannot be used."""
     try:
         labels = read_indices(mask, like=image)
     except (DataFileError, MissingDataError) as error:
-        return _NOTHING, (0, 0), str(error)
-    lengths, found = _runs(labels)
+        return _NO_RUNS, (0, 0), str(error)
+    lengths, found = _encode_runs(labels)
     if allowed[found].all():
         return (lengths, found), labels.shape, ""
     strange = sorted(set(found[~allowed[found]].tolist()))
-    return _NOTHING, (0, 0), f"{mask} has the label(s) {strange}, which the set does not know; get the file anew."
+    return _NO_RUNS, (0, 0), f"{mask} has the label(s) {strange}, which the data set does not have; get the file again."
 
 
-def _runs(labels: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+def _encode_runs(labels: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     flat = labels.ravel()
     ends = np.append(np.flatnonzero(flat[1:] != flat[:-1]) + 1, flat.size)
     return np.diff(ends, prepend=0).astype(np.uint32), flat[ends - 1]
 
 
-def _checked(arrays: Mapping[str, NDArray[Any]], count: int) -> LabelMaps:
+def _maps_from_cache(arrays: Mapping[str, NDArray[Any]], count: int) -> LabelMaps:
     maps = LabelMaps(**{one.name: arrays[one.name] for one in fields(LabelMaps)})
     if len(maps) != count:
-        raise ValueError(f"holds {len(maps)} maps")
+        raise ValueError(f"it has {len(maps)} maps")
     return maps

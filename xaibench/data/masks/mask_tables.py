@@ -1,4 +1,4 @@
-"""One table of masks that people drew: read once, row by row, and kept as bits."""
+"""Reading a table of human annotations row by row, and caching its masks as packed bits."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.atomic_files import whole_file
-from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming
-from xaibench.data.disk.kept_arrays import read_kept
+from xaibench.data.disk.cache_folders import cache_folder, digest_files
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
+from xaibench.data.disk.kept_arrays import read_cached
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: Bumped when tables are read otherwise, so that no cache of the old way is taken.
+#: Part of the cache key; increased when the parsing of tables changes.
 _REVISION = 2
-_LARGEST_FIELD = 2**31 - 1
-#: Characters of a name, and of what is said of a broken row.
-_LONGEST = 250
+_MAX_FIELD = 2**31 - 1
+#: Maximum number of characters of a name, and of the message about a malformed row.
+_MAX_LENGTH = 250
 
 
 def parse_mask(text: str) -> NDArray[np.bool_]:
-    """A mask ``[h, w]`` from JSON: a list of lists of 0 and 1, or of 0 and 255.
+    """Parse a mask ``[h, w]`` from JSON: a list of lists of 0 and 1, or of 0 and 255.
 
     Raises:
-        ValueError: If it is not JSON, has rows of several lengths, or other values.
+        ValueError: If the text is not JSON, has rows of different lengths, or other values.
 
     Example:
         >>> parse_mask("[[0, 1, 1], [0, 0, 0]]").astype(int).tolist()
         [[0, 1, 1], [0, 0, 0]]
     """
-    mask = _digits(text)
+    mask = _parse_digits(text)
     if mask is None:
         try:
             values = np.array(json.loads(text), dtype=np.float64)
         except (ValueError, TypeError, RecursionError) as error:
-            raise ValueError(f"attention is no list of lists of numbers, all of one length ({error})") from error
+            raise ValueError(f"attention is not a list of equally long lists of numbers ({error})") from error
         if values.ndim != 2 or not values.size or not any(np.isin(values, (0, one)).all() for one in (1, 255)):
-            raise ValueError(f"attention of shape {list(values.shape)}: expected a list of lists of 0 and 1")
+            raise ValueError(f"attention has shape {list(values.shape)}, expected a list of lists of 0 and 1")
         mask = values.astype(np.bool_)
     return mask
 
 
-def _digits(text: str) -> NDArray[np.bool_] | None:
-    """The mask if the text is written as such masks are, read six times as fast as JSON; None if it is not."""
+def _parse_digits(text: str) -> NDArray[np.bool_] | None:
+    """Parse the usual form of a mask, six times as fast as JSON; None if the text has another form."""
     text = text.replace(" ", "")
     if not (text.isascii() and text.startswith("[[") and text.endswith("]]")):
         return None
@@ -66,14 +66,14 @@ def _digits(text: str) -> NDArray[np.bool_] | None:
 
 @dataclass(frozen=True)
 class MaskTable:
-    """A table as the cache holds it.
+    """A cached table.
 
     Attributes:
         names: ``img_idx`` of each mask.
-        lines: Its line in the table.
-        places: Where its bits are: file, first byte, height and width.
-        broken: The rows that cannot be understood, and why.
-        rejected: How many rows have an ``img_check`` other than ``good``.
+        lines: Line number of each mask in the table.
+        places: Position of each mask in the cache: file, first byte, and height and width.
+        broken: Messages about malformed rows.
+        rejected: Number of rows whose ``img_check`` is not ``good``.
     """
 
     names: list[str]
@@ -84,65 +84,67 @@ class MaskTable:
 
 
 def read_table(table: Path) -> MaskTable:
-    """A table from the cache, put there first if need be. The index is written last: where it is, all is.
+    """Return a table from the cache; it is read and cached first if needed.
+
+    The index is written last, so a table with an index is complete.
 
     Raises:
-        MissingDataError: If there is no such table.
-        DataFileError: If it lacks a column or cannot be read. A single row that is broken is told, not raised.
-        OSError: If the cache cannot be written.
+        MissingDataError: If the table does not exist.
+        DataFileError: If it lacks a column or cannot be read. Malformed rows are listed in ``broken``.
+        OSError: If the cache is not writable.
     """
-    bits, index = _kept(table)
-    found = read_kept(index, lambda arrays: _table(arrays, bits))
+    bits, index = _cache_files(table)
+    found = read_cached(index, lambda arrays: _table_from_cache(arrays, bits))
     if found is None:
-        _LOGGER.info("Reading the masks of %s; they are kept in %s.", table, bits.parent)
+        _LOGGER.info("Reading the masks of %s; they are cached in %s.", table, bits.parent)
         try:
-            _pack(table, bits, index)
+            _write_cache(table, bits, index)
         except MissingDataError:
             raise
         except OSError as error:
             raise OSError(
-                f"The masks of {table} cannot be kept in {bits.parent} ({error}); make room, or set XAIBENCH_CACHE to "
-                "another folder."
+                f"The masks of {table} cannot be cached in {bits.parent} ({error}); free disk space, or set "
+                "XAIBENCH_CACHE to another folder."
             ) from error
-        found = read_kept(index, lambda arrays: _table(arrays, bits))
+        found = read_cached(index, lambda arrays: _table_from_cache(arrays, bits))
         if found is None:
             raise DataFileError(f"{index} changed while it was being read; is something else writing to the cache?")
     return found
 
 
 def is_kept(table: Path) -> bool:
-    """Whether a table is in the cache.
+    """Return whether a table is cached.
 
     Raises:
-        MissingDataError: If there is no such table.
+        MissingDataError: If the table does not exist.
     """
-    return all(file.exists() for file in _kept(table))
+    return all(file.exists() for file in _cache_files(table))
 
 
-def _kept(table: Path) -> tuple[Path, Path]:
-    """The files of the bits and of their index, named so that they change when the table does."""
-    name = f"{table.stem}-{stamp([table])}-{_REVISION}"
+def _cache_files(table: Path) -> tuple[Path, Path]:
+    """Return the files of the packed bits and of their index. Their names contain a digest of the table."""
+    name = f"{table.stem}-{digest_files([table])}-{_REVISION}"
     place = cache_folder("human-masks", table.parent)
     return place / f"{name}.bits", place / f"{name}.npz"
 
 
-def _pack(table: Path, bits: Path, index: Path) -> None:
+def _write_cache(table: Path, bits: Path, index: Path) -> None:
     names: list[str] = []
     lines: list[int] = []
     shapes: list[tuple[int, ...]] = []
     broken: list[str] = []
     rejected = 0
     with whole_file(bits) as stream:
-        for line, row in _rows(table):
+        for line, row in _read_rows(table):
             try:
                 if isinstance(row, str):
                     raise ValueError(row)
                 if row.get("img_check", "good").strip().casefold() != "good":
                     rejected += 1
                     continue
-                name, mask = _name(row["img_idx"]), parse_mask(row["attention"])
+                name, mask = _parse_name(row["img_idx"]), parse_mask(row["attention"])
             except ValueError as error:
-                broken.append(f"line {line} ({str(error)[:_LONGEST]})")
+                broken.append(f"line {line} ({str(error)[:_MAX_LENGTH]})")
                 continue
             stream.write(np.packbits(mask).tobytes())
             names.append(name)
@@ -159,32 +161,32 @@ def _pack(table: Path, bits: Path, index: Path) -> None:
         )
 
 
-def _name(img_idx: str) -> str:
+def _parse_name(img_idx: str) -> str:
     name = img_idx.strip().replace("\\", "/")
-    if not name.rpartition("/")[2] or len(name) > _LONGEST:
-        raise ValueError(f"img_idx is {name[:_LONGEST]!r}, expected a file name")
+    if not name.rpartition("/")[2] or len(name) > _MAX_LENGTH:
+        raise ValueError(f"img_idx is {name[:_MAX_LENGTH]!r}, expected a file name")
     return name
 
 
-def _table(arrays: Mapping[str, NDArray[Any]], bits: Path) -> MaskTable:
+def _table_from_cache(arrays: Mapping[str, NDArray[Any]], bits: Path) -> MaskTable:
     shapes = [(int(height), int(width)) for height, width in arrays["shapes"]]
     starts = np.cumsum([0, *(_packed_size(*shape) for shape in shapes)]).tolist()
     if bits.stat().st_size != starts[-1]:
-        raise ValueError("its bits have another size than they should")
+        raise ValueError("the file of its bits has the wrong size")
     places = [(bits, start, shape) for start, shape in zip(starts[:-1], shapes, strict=True)]
     names, lines, broken = (arrays[key].tolist() for key in ("names", "lines", "broken"))
     return MaskTable(names, lines, places, broken, int(arrays["rejected"]))
 
 
 def read_bits(file: Path, start: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """``[h, w]``: one mask from where :class:`MaskTable` says it is.
+    """Read one mask ``[h, w]`` from its position in the cache (``MaskTable.places``).
 
     Raises:
-        MissingDataError: If the cache was emptied since the set was opened.
+        MissingDataError: If the cache was deleted after the data set was opened.
         DataFileError: If the file cannot be read.
     """
     height, width = shape
-    with naming(file), open(file, "rb") as stream:
+    with wrap_file_errors(file), open(file, "rb") as stream:
         stream.seek(start)
         bits = np.frombuffer(stream.read(_packed_size(height, width)), dtype=np.uint8)
         return np.unpackbits(bits, count=height * width).reshape(height, width).astype(np.bool_)
@@ -194,24 +196,28 @@ def _packed_size(height: int, width: int) -> int:
     return -(-height * width // 8)
 
 
-def _rows(table: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
-    """Line number and columns of each row, or what is wrong with it.
+def _read_rows(table: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
+    """Yield the line number of each row, and its columns or an error message.
 
-    The ``csv`` module alone would lose all that follows an unbalanced quote. So it is given one line at a time, and a
-    row goes on over the next line only while quotes are open and the next line is not a whole row itself.
+    The ``csv`` module alone would lose everything after an unbalanced quote. It is therefore given one line at a time,
+    and a row only continues on the next line if its quotes are open and the next line is not a complete row.
     """
-    with naming(table), open(table, encoding="utf-8-sig", errors="replace", newline="") as stream, _large_fields():
-        header = [name.strip().casefold() for name in _split(stream.readline()) or []]
+    with (
+        wrap_file_errors(table),
+        open(table, encoding="utf-8-sig", errors="replace", newline="") as stream,
+        _large_fields(),
+    ):
+        header = [name.strip().casefold() for name in _split_line(stream.readline()) or []]
         for column in ("img_idx", "attention"):
             if column not in header:
                 raise DataFileError(
-                    f"{table} has no column {column!r}; expected img_idx, attention and perhaps img_check, got "
+                    f"{table} has no column {column!r}: expected img_idx, attention and optionally img_check, got "
                     f"{', '.join(header) or 'nothing'}."
                 )
         open_row, start = "", 0
         for number, line in enumerate(stream, start=2):
             if open_row:
-                if line.count('"') % 2 == 0 and _is_whole(_split(line), header):
+                if line.count('"') % 2 == 0 and _is_complete(_split_line(line), header):
                     yield start, "its quotes are not closed"
                     open_row = ""
                 else:
@@ -220,7 +226,7 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
             open_row = line if line.count('"') % 2 else ""
             if open_row or not line.strip():
                 continue
-            columns = _split(line)
+            columns = _split_line(line)
             if columns is None or len(columns) != len(header):
                 yield start, f"{len(columns or [])} columns, expected {len(header)}"
             else:
@@ -229,14 +235,14 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, str] | str]]:
             yield start, "its quotes are not closed"
 
 
-def _split(line: str) -> list[str] | None:
+def _split_line(line: str) -> list[str] | None:
     try:
         return next(csv.reader([line], strict=False), None)
     except csv.Error:
         return None
 
 
-def _is_whole(columns: list[str] | None, header: list[str]) -> bool:
+def _is_complete(columns: list[str] | None, header: list[str]) -> bool:
     if columns is None or len(columns) != len(header):
         return False
     return columns[header.index("attention")].lstrip().startswith("[[")
@@ -244,8 +250,8 @@ def _is_whole(columns: list[str] | None, header: list[str]) -> bool:
 
 @contextmanager
 def _large_fields() -> Iterator[None]:
-    """Fields of any size; the limit is the whole process's, so it is put back."""
-    before = csv.field_size_limit(_LARGEST_FIELD)
+    """Allow fields of any size inside the block. The limit applies to the whole process, so it is restored."""
+    before = csv.field_size_limit(_MAX_FIELD)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""CelebAMask-HQ: faces with and without glasses, and where the glasses or the eyes are."""
+"""CelebAMask-HQ: faces with and without glasses, with masks of the glasses or the eyes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, naming, read_lines
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import image_size, open_image
 from xaibench.data.disk.source import Source
 
 _LOGGER = logging.getLogger("xaibench")
 
 _ATTRIBUTES, _IMAGES, _MASKS = "CelebAMask-HQ-attribute-anno.txt", "CelebA-HQ-img", "CelebAMask-HQ-mask-anno"
-#: What is drawn of a face of each class.
+#: The parts of a face that are the mask of each class.
 _PARTS = {"no_glasses": ("l_eye", "r_eye"), "glasses": ("eye_g",)}
-#: Images whose masks share a folder.
+#: Number of images whose masks are in one folder.
 _PER_FOLDER = 2000
 
 
 class Glasses(AnnotatedSet):
     """Glasses recognition on CelebAMask-HQ.
 
-    The class is the attribute ``Eyeglasses``. Where a face has glasses, they are what is important; where it has none,
-    both eyes are (or the one that is seen). A face whose masks contradict its class (no glasses drawn on one that has
-    them, glasses on one that has none, neither eye) counts as not annotated. Who is shown is not published with the
-    set, so that a person may be in two splits. The paper's 885 images are a part of these that it does not name.
+    The class is the attribute ``Eyeglasses``. The mask of a face with glasses are the glasses; that of a face without
+    are both eyes, or the visible one. A face whose masks contradict its class (glasses without a mask, a mask of
+    glasses on a face without, or no eye) counts as not annotated. The identities are not published, so a person may
+    occur in two splits. The 885 images of the paper are a subset of these that it does not list.
     """
 
     info = DatasetInfo(
@@ -47,9 +47,9 @@ class Glasses(AnnotatedSet):
         ),
         address="[CelebAMask-HQ](http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html)",
         download_size="[3.15 GB](https://huggingface.co/datasets/liusq/CelebAMask-HQ/tree/main)",
-        by_hand="read its agreement (not commercial, not to be passed on), then a click on Google Drive",
+        by_hand="read its agreement (non-commercial, no redistribution), then download it from Google Drive",
         how_to_get=(
-            "Its agreement forbids to pass it on, so it is fetched by hand. Read the agreement and get "
+            "Its agreement forbids redistribution, so it has to be downloaded by hand. Read the agreement and get "
             "CelebAMask-HQ.zip (3 GB) from http://mmlab.ie.cuhk.edu.hk/projects/CelebA/CelebAMask_HQ.html or "
             "https://github.com/switchablenorms/CelebAMask-HQ (a mirror on the Hugging Face Hub: "
             "liusq/CelebAMask-HQ), and unpack it in DIR, so that there is DIR/CelebAMask-HQ/" + _ATTRIBUTES + "."
@@ -67,17 +67,17 @@ class Glasses(AnnotatedSet):
     }
 
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int, balance: bool = True) -> Source:
-        """The faces of the attribute file.
+        """Return the faces in the attribute file.
 
         Args:
-            folder: Where the attribute file, the images and the masks are.
+            folder: Contains the attribute file, the images and the masks.
             classes: ``"no_glasses"`` and ``"glasses"``, in either order, or one of them.
-            seed: Of the draw of ``balance``.
-            balance: Of the faces without glasses, twenty times as many, draw as many as there are with glasses and
-                their mask. False takes all.
+            seed: Seed of the random choice of ``balance``.
+            balance: Draw as many faces without glasses as there are annotated faces with glasses; there are twenty
+                times as many. False = all faces.
 
         Raises:
-            DataFileError: If the attribute file is of another kind, or names not one image.
+            DataFileError: If the attribute file is malformed or has no image.
         """
         return _GlassesSource(folder, classes, seed if balance else None)
 
@@ -86,13 +86,13 @@ class _GlassesSource(Source):
     def __init__(self, folder: Path, classes: tuple[str, ...], seed: int | None) -> None:
         self.classes = classes
         self._folder = folder
-        numbers, wearing = _attributes(folder / _ATTRIBUTES)
-        drawn = {part: np.isin(numbers, list(found)) for part, found in _drawn(folder / _MASKS).items()}
+        numbers, wearing = _read_attributes(folder / _ATTRIBUTES)
+        drawn = {part: np.isin(numbers, list(found)) for part, found in _list_masks(folder / _MASKS).items()}
         annotated = np.where(wearing, drawn["eye_g"], (drawn["l_eye"] | drawn["r_eye"]) & ~drawn["eye_g"])
-        missing = ~np.isin(numbers, _numbers_of(folder / _IMAGES))
+        missing = ~np.isin(numbers, _list_image_numbers(folder / _IMAGES))
         kept = np.isin(wearing, [name == "glasses" for name in classes])
         if seed is not None:
-            kept &= wearing | missing | _balancing(wearing, annotated & ~missing, seed)
+            kept &= wearing | missing | _balance_classes(wearing, annotated & ~missing, seed)
         index = {name: classes.index(name) for name in classes}
         self._numbers = numbers[kept]
         self.annotated = annotated[kept]
@@ -103,21 +103,21 @@ class _GlassesSource(Source):
         return open_image(self._folder / self._file(index), size)
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:
-        """``[h, w]``, of half the size of the image in the official download."""
+        """Read the mask ``[h, w]``, which has half the size of the image in the official download."""
         if not self.annotated[index]:
             return None
         number = int(self._numbers[index])
         stem = self._folder / _MASKS / str(number // _PER_FOLDER) / f"{number:05}"
         files = [Path(f"{stem}_{part}.png") for part in _PARTS[self.classes[self.targets[index]]]]
-        # One of the eyes may be turned away. Where neither is there any more, the first is named as missing.
+        # One of the eyes may be hidden. If neither file exists any more, the first one is reported as missing.
         files = [file for file in files if file.exists()] or files[:1]
         face = self._folder / self._file(index)
         masks = [_read_part(file, face) for file in files]
         if masks[-1].shape != masks[0].shape:
             sizes = [f"{mask.shape[0]}×{mask.shape[1]}" for mask in masks]
             raise DataFileError(
-                f"{files[-1]} is {sizes[-1]}, but {files[0].name} is {sizes[0]} (height×width); one of them is of "
-                "another version."
+                f"{files[-1]} is {sizes[-1]}, but {files[0].name} is {sizes[0]} (height×width); they are of different "
+                "versions."
             )
         drawn: NDArray[np.bool_] = np.logical_or.reduce(masks)
         return drawn
@@ -130,24 +130,24 @@ class _GlassesSource(Source):
         return f"{_IMAGES}/{self._numbers[index]}.jpg"
 
 
-def _balancing(wearing: NDArray[np.bool_], annotated: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
-    """As many faces without glasses as with, both annotated."""
+def _balance_classes(wearing: NDArray[np.bool_], annotated: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
+    """Draw as many annotated faces without glasses as there are with glasses."""
     without = np.flatnonzero(~wearing & annotated)
     count = min(len(without), int((wearing & annotated).sum()))
     chosen = np.random.default_rng([seed, 0x61A55E5]).choice(without, count, replace=False)
     return np.isin(np.arange(len(wearing)), chosen)
 
 
-def _attributes(file: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Numbers of the images, and whether each has the attribute ``Eyeglasses``."""
+def _read_attributes(file: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the numbers of the images, and whether each has the attribute ``Eyeglasses``."""
     lines = read_lines(file)
     names = lines[1].split() if len(lines) > 1 else []
     if "Eyeglasses" not in names:
-        raise DataFileError(f"{file}: its second line names no attribute 'Eyeglasses'; get the file anew.")
+        raise DataFileError(f"{file} has no attribute 'Eyeglasses' in its second line; get the file again.")
     if not lines[0].isdecimal() or int(lines[0]) > len(lines) - 2:
         raise DataFileError(
-            f"{file} is cut off: its first line is {lines[0][:20]!r}, expected the number of images, of which "
-            f"there are {len(lines) - 2}; get the file anew."
+            f"{file} is truncated: its first line is {lines[0][:20]!r}, expected the number of images, which is "
+            f"{len(lines) - 2}; get the file again."
         )
     column = 1 + names.index("Eyeglasses")
     rows: dict[int, bool] = {}
@@ -160,33 +160,33 @@ def _attributes(file: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
             shown = line if len(line) < 40 else f"{line[:40]}..."
             _LOGGER.warning("%s: the line %r is not an image and %d times ±1; left out.", file, shown, len(names))
     if not rows:
-        raise DataFileError(f"{file} names no image; get the file anew.")
+        raise DataFileError(f"{file} has no image; get the file again.")
     return np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.bool_)
 
 
 def _read_part(file: Path, face: Path) -> NDArray[np.bool_]:
-    with naming(file), BoundedFile(file) as stream, Image.open(stream) as image:
+    with wrap_file_errors(file), BoundedFile(file) as stream, Image.open(stream) as image:
         mask = np.asarray(image.convert("L")) > 0
     height, width = image_size(face)
     if mask.shape[0] * width != mask.shape[1] * height:
         raise DataFileError(
             f"{file} is {mask.shape[0]}×{mask.shape[1]}, which does not fit its image {face.name} of {height}×{width} "
-            "(height×width); one of them is of another version."
+            "(height×width); they are of different versions."
         )
     return mask
 
 
-def _numbers_of(folder: Path) -> list[int]:
-    """The numbers of the images that are in the folder."""
-    with naming(folder):
+def _list_image_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the images in the folder."""
+    with wrap_file_errors(folder):
         stems = [name.removesuffix(".jpg") for name in os.listdir(folder) if name.endswith(".jpg")]
     return [int(stem) for stem in stems if stem.isdecimal()]
 
 
-def _drawn(folder: Path) -> dict[str, set[int]]:
-    """Of each part, the numbers of the images in which it is drawn. Lists the folders: 0.4 s for all 30,000 images."""
+def _list_masks(folder: Path) -> dict[str, set[int]]:
+    """Return part to the numbers of the images with a mask of it. Takes 0.4 s for all 30,000 images."""
     found: dict[str, set[int]] = {part: set() for parts in _PARTS.values() for part in parts}
-    with naming(folder):
+    with wrap_file_errors(folder):
         subfolders = [entry.path for entry in os.scandir(folder) if entry.name.isdecimal()]
     for name in (name for subfolder in subfolders for name in os.listdir(subfolder)):
         number, _, part = name.removesuffix(".png").partition("_")

@@ -1,4 +1,4 @@
-"""Which images of MS COCO show one man or one woman, by what people wrote about them."""
+"""Selection of the images of MS COCO that show one man or one woman, by their captions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xaibench.core.atomic_files import whole_file
-from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import DataFileError, naming
+from xaibench.data.disk.cache_folders import cache_folder, digest_files
+from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.disk.image_files import is_image
-from xaibench.data.disk.image_lists import Listed
+from xaibench.data.disk.image_lists import ImageEntry
 from xaibench.data.disk.json_lists import read_items
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: The words that choose an image: the paper's terms, singular and plural.
+#: Words that select an image: the terms of the paper, singular and plural.
 TERMS = {"men": frozenset({"man", "men"}), "women": frozenset({"woman", "women"})}
-#: The words that speak of a gender, and so speak against an image of the other.
+#: Words that mention a gender, and exclude an image of the other gender.
 MENTIONS = {
     "men": TERMS["men"]
     | {"boy", "boys", "guy", "guys", "male", "males", "gentleman", "gentlemen", "he", "him", "his", "himself"},
     "women": TERMS["women"] | {"girl", "girls", "lady", "ladies", "female", "females", "she", "her", "hers", "herself"},
 }
-#: Words for several people, which decide only where the annotations do not count them.
+#: Words for several people, only used if the number of people is not annotated.
 SEVERAL = frozenset(
     {
         "men",
@@ -47,21 +47,21 @@ SEVERAL = frozenset(
 )
 _WORDS = SEVERAL.union(*TERMS.values(), *MENTIONS.values())
 _PERSON = 1
-#: Bumped when images are chosen otherwise, so that no cache of the old way is taken.
+#: Part of the cache key; increased when the selection changes.
 _REVISION = 1
 
 
 def gender_of(captions: Iterable[str], *, persons: int | None = None) -> str | None:
-    """``"men"``, ``"women"``, or None if the captions do not show one person of one gender.
+    """Return ``"men"``, ``"women"``, or None if the captions do not describe one person of one gender.
 
-    The paper takes captions "with the terms 'men' or 'women'" and removes images with "both genders mentioned" or
-    "multiple individuals present"; it gives no list of words. Here some caption has the word man or men (woman or
-    women), no caption has a word of the other gender (:data:`MENTIONS`), and one person is annotated in the image;
-    where persons are not annotated, no caption has a word for several people (:data:`SEVERAL`).
+    The paper selects captions "with the terms 'men' or 'women'" and removes images with "both genders mentioned" or
+    "multiple individuals present", without a list of words. Here, an image is selected if a caption has the word man or
+    men (woman or women), no caption has a word of the other gender (:data:`MENTIONS`), and one person is annotated in
+    the image. If persons are not annotated, no caption may have a word for several people (:data:`SEVERAL`).
 
     Args:
         captions: All captions of an image.
-        persons: How many people are annotated in it; None = not known.
+        persons: Number of people annotated in the image; None = not known.
 
     Example:
         >>> gender_of(["A woman posing for the camera.", "A skier in red."])
@@ -71,11 +71,10 @@ def gender_of(captions: Iterable[str], *, persons: int | None = None) -> str | N
         >>> gender_of(["Two men talk."]) is None, gender_of(["Two men talk."], persons=1)
         (True, 'men')
     """
-    return _gender({word for caption in captions for word in _telling(caption)}, persons)
+    return _gender_of_words({word for caption in captions for word in _relevant_words(caption)}, persons)
 
 
-def _gender(words: Collection[str], persons: int | None) -> str | None:
-    """As :func:`gender_of`, from the words that tell."""
+def _gender_of_words(words: Collection[str], persons: int | None) -> str | None:
     words = set(words)
     if persons != 1 if persons is not None else words & SEVERAL:
         return None
@@ -84,72 +83,74 @@ def _gender(words: Collection[str], persons: int | None) -> str | None:
     return found[0] if len(found) == 1 and not others else None
 
 
-def _telling(caption: str) -> frozenset[str]:
-    """Those of its words that the rule asks for."""
+def _relevant_words(caption: str) -> frozenset[str]:
+    """Return the words of a caption that the rule uses."""
     return _WORDS.intersection(re.findall(r"[a-z]+", caption.casefold()))
 
 
 def caption_files(folder: Path) -> list[Path]:
-    """The caption lists in ``folder/annotations``."""
+    """Return the caption files in ``folder/annotations``."""
     return sorted((folder / "annotations").glob("captions_*.json"))
 
 
-def list_people(folder: Path) -> list[Listed]:
-    """The images of one man or one woman that are on disk, of all COCO releases below ``folder``, each once.
+def list_people(folder: Path) -> list[ImageEntry]:
+    """Return the images on disk that show one man or one woman, without duplicates between the COCO releases.
 
-    The lists are read once, item by item (hundreds of megabytes of JSON), and the result is kept in the cache.
+    The files (hundreds of megabytes of JSON) are read item by item, and the result is cached.
 
     Raises:
-        DataFileError: If a list cannot be read.
+        DataFileError: If a file cannot be read.
     """
-    places = {_part(file): place for file in caption_files(folder) if (place := _images(folder, _part(file)))}
-    # 2017 is 2014 shared out anew, its images under the same numbers: each must count once.
-    listed: dict[str, Listed] = {}
+    places = {
+        _part_name(file): place for file in caption_files(folder) if (place := _find_images(folder, _part_name(file)))
+    }
+    # 2017 is another split of the images of 2014, with the same numbers.
+    listed: dict[str, ImageEntry] = {}
     for part in sorted(places, key=lambda part: part[-4:], reverse=True):
-        there = {name for name in os.listdir(folder / places[part]) if is_image(name)}
-        for number, (name, label) in _people(folder / "annotations", part).items():
-            if name in there:
+        on_disk = {name for name in os.listdir(folder / places[part]) if is_image(name)}
+        for number, (name, label) in _read_people(folder / "annotations", part).items():
+            if name in on_disk:
                 split = "val" if part.startswith("val") else "train"
-                listed.setdefault(number, Listed(f"{places[part]}/{name}", label, split))
+                listed.setdefault(number, ImageEntry(f"{places[part]}/{name}", label, split))
     return sorted(listed.values(), key=lambda image: image.file)
 
 
-def _people(folder: Path, part: str) -> dict[str, list[str]]:
-    """Image number to file name and label, for one part of one release, from the cache where it is there."""
+def _read_people(folder: Path, part: str) -> dict[str, list[str]]:
+    """Return image number to file name and label for one part of a release, from the cache if possible."""
     captions = folder / f"captions_{part}.json"
     lists = (folder / f"{name}_{part}.json" for name in ("person_keypoints", "instances"))
     persons = next((file for file in lists if file.is_file()), None)
-    key = stamp([captions] if persons is None else [captions, persons])
+    key = digest_files([captions] if persons is None else [captions, persons])
     cached = cache_folder("coco-captions", folder) / f"{part}-{key}-{_REVISION}.json"
     people = _read_cache(cached)
     if people is None:
-        _LOGGER.info("Reading %s; what it says is kept in %s.", captions, cached.parent)
-        people = _choose(captions, persons)
+        _LOGGER.info("Reading %s; the result is cached in %s.", captions, cached.parent)
+        people = _select_people(captions, persons)
         try:
             with whole_file(cached) as stream:
                 stream.write(json.dumps(people).encode())
         except OSError as error:
-            _LOGGER.warning("What %s says could not be kept in %s (%s); it is read anew.", captions, cached, error)
+            _LOGGER.warning("%s could not be cached in %s (%s); it is read again next time.", captions, cached, error)
     return people
 
 
-def _choose(captions: Path, persons: Path | None) -> dict[str, list[str]]:
+def _select_people(captions: Path, persons: Path | None) -> dict[str, list[str]]:
     names: dict[str, str] = {}
-    said: dict[str, frozenset[str]] = {}
-    # There are 590,000 captions, but few sets of words that tell: each is in memory once.
+    words_of: dict[str, frozenset[str]] = {}
+    # There are 590,000 captions, but few different sets of relevant words, each of which is stored once.
     known: dict[frozenset[str], frozenset[str]] = {}
-    with _understood(captions):
+    with _wrap_coco_errors(captions):
         for kind, one in read_items(captions, "images", "annotations"):
             if kind == "images":
                 names[str(one["id"])] = str(one["file_name"])
             else:
                 number = str(one["image_id"])
-                words = said.get(number, frozenset()) | _telling(str(one["caption"]))
-                said[number] = known.setdefault(words, words)
+                words = words_of.get(number, frozenset()) | _relevant_words(str(one["caption"]))
+                words_of[number] = known.setdefault(words, words)
     counts = None if persons is None else _count_persons(persons)
     found = {}
     for number, name in names.items():
-        label = _gender(said.get(number, ()), None if counts is None else counts.get(number, 0))
+        label = _gender_of_words(words_of.get(number, ()), None if counts is None else counts.get(number, 0))
         if label is not None:
             found[number] = [name, label]
     return found
@@ -157,32 +158,32 @@ def _choose(captions: Path, persons: Path | None) -> dict[str, list[str]]:
 
 def _count_persons(file: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
-    with _understood(file):
+    with _wrap_coco_errors(file):
         for kind, one in read_items(file, "images", "annotations"):
             if kind == "annotations" and one["category_id"] == _PERSON:
-                # A crowd is one annotation of many people.
+                # A crowd is one annotation of several people.
                 number = str(one["image_id"])
                 counts[number] = counts.get(number, 0) + (2 if one.get("iscrowd") else 1)
     return counts
 
 
-def _part(captions: Path) -> str:
+def _part_name(captions: Path) -> str:
     return captions.stem.removeprefix("captions_")
 
 
-def _images(folder: Path, part: str) -> str | None:
+def _find_images(folder: Path, part: str) -> str | None:
     return next((place for place in (part, f"images/{part}") if (folder / place).is_dir()), None)
 
 
 @contextmanager
-def _understood(file: Path) -> Iterator[None]:
-    with naming(file):
+def _wrap_coco_errors(file: Path) -> Iterator[None]:
+    with wrap_file_errors(file):
         try:
             yield
         except (KeyError, TypeError, RecursionError) as error:
             raise DataFileError(
-                f"{file} is no annotation file of COCO: expected a table with the lists images and annotations, got "
-                f"{type(error).__name__} ({error}). Get the file anew."
+                f"{file} is not an annotation file of COCO: expected an object with the lists images and annotations, "
+                f"got {type(error).__name__} ({error}). Get the file again."
             ) from error
 
 
@@ -192,5 +193,5 @@ def _read_cache(file: Path) -> dict[str, list[str]] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        _LOGGER.warning("The cache file %s is damaged (%s); it is made anew.", file, error)
+        _LOGGER.warning("The cache file %s is damaged (%s); it is built again.", file, error)
         return None

@@ -1,4 +1,4 @@
-"""Photographs with a class each and no masks: what a trained network is asked about that no person has marked."""
+"""Labeled photographs without masks, for metrics that do not need annotations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import AnnotatedSet
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_files import open_image
-from xaibench.data.disk.image_lists import Listed, ListedSource, class_folders, list_classes, list_images, stem
+from xaibench.data.disk.image_lists import (
+    ImageEntry,
+    ListedSource,
+    class_folders,
+    image_stem,
+    list_classes,
+    list_images,
+)
 from xaibench.data.disk.source import Source
 
 _LAYOUT = (
@@ -24,27 +31,27 @@ _LAYOUT = (
 )
 
 _SYNSET = re.compile(r"n\d{8}(?!\d)")
-#: What is put behind the class in the name of a file: numbers, each after a mark.
+#: Numbers after the class in a file name, each with a separator before it.
 _NUMBERS = re.compile(r"(?:[-_. ]+\d+)+$")
 
 
 class Photographs(AnnotatedSet):
-    """Labelled photographs: ``Photographs("~/photographs")``, by name ``"photographs:~/photographs"``.
+    """Labeled photographs: ``Photographs("~/photographs")``, by name ``"photographs:~/photographs"``.
 
-    The classes are the folders in ``directory``; where it holds none with images, files are named by their class, with
-    or without a number behind it (``cat_1.jpg``, ``cat.2.jpg``). They come in sorted order, and are the network's
-    outputs in this order. Where all of them are ImageNet's (``n01440764``), the classes are the thousand of ImageNet-1k
-    in their usual order, so that networks trained on it fit, of how few there may be photographs.
+    The classes are the subfolders of ``directory``. If no subfolder has images, the class is taken from the file name,
+    with or without a number after it (``cat_1.jpg``, ``cat.2.jpg``). The classes are sorted and correspond to the
+    outputs of the network in this order. If all of them are ImageNet classes (``n01440764``), the classes are the 1,000
+    of ImageNet-1k in their usual order, so that networks trained on ImageNet can be used.
 
-    Nothing is marked in them: masks are empty, and metrics that need some are undefined. For metrics that ask the
-    network, and for mosaics (:class:`xaibench.data.certified.photo_mosaics.PhotoMosaics`). ``seed`` decides their
-    order, too, so that the first hundred are of any class.
+    The photographs have no annotations: masks are empty, and metrics that need masks are undefined. Use them for
+    metrics that evaluate the network, and for mosaics (:class:`xaibench.data.certified.photo_mosaics.PhotoMosaics`).
+    The photographs are shuffled with ``seed``, so that the first hundred are of all classes.
 
     Args:
-        directory: The folder; ``~`` is resolved. The parameter ``root`` is not used.
+        directory: The folder; ``~`` is expanded. The parameter ``root`` is not used.
 
     Raises:
-        MissingDataError: If it holds no such images.
+        MissingDataError: If the folder has no such images.
 
     Example:
         >>> import tempfile
@@ -59,7 +66,7 @@ class Photographs(AnnotatedSet):
 
     folders = ("",)
     marker = "*"
-    shows_all = False  # of a thousand classes, a folder may show ten
+    requires_all_classes = False  # a folder may only have images of ten of the thousand classes
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._folder = Path(directory).expanduser()
@@ -73,82 +80,82 @@ class Photographs(AnnotatedSet):
         )
 
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
-        """The photographs.
+        """Return the photographs in random order.
 
         Args:
-            folder: The folder of the set.
+            folder: The folder of the data set.
             classes: The wanted classes.
-            seed: Of their order.
+            seed: Seed of the order.
 
         Raises:
-            MissingDataError: If there is no photograph.
+            MissingDataError: If the folder has no photographs.
         """
         listed = labelled_images(folder)
         images = [listed[number] for number in np.random.default_rng(seed).permutation(len(listed))]
         notes = {"annotated": False}
-        # Nothing is marked, which leaves none of them out.
+        # All classes are given as negatives, so that images without a mask are not left out.
         return ListedSource(
-            self.info.name, folder, images, None, classes, negatives=classes, notes=notes, reader=_upright
+            self.info.name, folder, images, None, classes, negatives=classes, notes=notes, reader=_open_upright
         )
 
     def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """The folder of the set; ``root`` and ``download`` have no say."""
+        """Return the folder of the data set; ``root`` and ``download`` are ignored."""
         return self._folder
 
 
-#: As every viewer shows it.
-_upright = functools.partial(open_image, upright=True)
+#: Picklable reader that applies the EXIF orientation.
+_open_upright = functools.partial(open_image, upright=True)
 
 
-def labelled_images(folder: Path) -> list[Listed]:
-    """The photographs of a folder with their classes, in sorted order.
+def labelled_images(folder: Path) -> list[ImageEntry]:
+    """Return the photographs of a folder with their classes, sorted.
 
     Args:
-        folder: Folders of classes, or files named by their class.
+        folder: Contains one subfolder per class, or files named by their class.
 
     Returns:
-        One entry a photograph; photographs of the same class are no group.
+        One entry per photograph; every photograph is its own group.
 
     Raises:
-        MissingDataError: If there is no such folder, or no image in it.
+        MissingDataError: If the folder does not exist or has no images.
         DataFileError: If it cannot be listed.
     """
     if not folder.is_dir():
-        raise MissingDataError(f"photographs: there is no folder {folder}. {_LAYOUT}")
+        raise MissingDataError(f"photographs: {folder} is not a folder. {_LAYOUT}")
     in_folders = class_folders(folder, ".", list_classes(folder))
-    found = in_folders or [Listed(file, class_of(Path(file).name)) for file in list_images(folder, ".")]
+    found = in_folders or [ImageEntry(file, class_of(Path(file).name)) for file in list_images(folder, ".")]
     if not found:
-        raise MissingDataError(f"photographs: {folder} holds no image. {_LAYOUT}")
-    # Each is a group of its own, whatever its name is: "1.jpg" of two classes are two photographs.
+        raise MissingDataError(f"photographs: {folder} has no image. {_LAYOUT}")
+    # Every photograph is its own group: "1.jpg" in two classes are two different photographs.
     files = [one.file.removeprefix("./") for one in found]
-    return [Listed(file, one.label, group=f"/{file}") for file, one in zip(files, found, strict=True)]
+    return [ImageEntry(file, one.label, group=f"/{file}") for file, one in zip(files, found, strict=True)]
 
 
 def class_of(name: str) -> str:
-    """The class in the name of a file.
+    """Return the class in a file name.
 
     Args:
-        name: With its suffix.
+        name: File name with suffix.
 
     Returns:
-        ImageNet's name of the class where the file's begins with one; else the name without the numbers behind it.
+        The ImageNet class if the name begins with one, otherwise the name without suffix and trailing numbers.
 
     Example:
         >>> class_of("n01440764_tench.JPEG"), class_of("great_pyrenees_17.jpg"), class_of("cat.4001.jpg")
         ('n01440764', 'great_pyrenees', 'cat')
     """
     known = _SYNSET.match(name)
-    return known.group() if known else _NUMBERS.sub("", stem(name))
+    return known.group() if known else _NUMBERS.sub("", image_stem(name))
 
 
 def ordered_classes(labels: Collection[str]) -> tuple[str, ...]:
-    """The classes in the order of a network's outputs.
+    """Return the classes in the order of the network's outputs.
 
     Args:
-        labels: Those that there are photographs of.
+        labels: Classes of the photographs.
 
     Returns:
-        The thousand of ImageNet-1k where all of them are; else themselves, sorted.
+        The 1,000 classes of ImageNet-1k if all labels are among them, otherwise the sorted labels.
 
     Example:
         >>> ordered_classes({"n02123045"}).index("n02123045"), ordered_classes({"dog", "cat"})

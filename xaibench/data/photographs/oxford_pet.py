@@ -1,4 +1,4 @@
-"""The Oxford-IIIT Pet set: cats and dogs, or their 37 breeds, each with a trimap."""
+"""Oxford-IIIT Pet: cats and dogs, or their 37 breeds, with trimaps."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.file_readers import DataFileError, naming, read_lines
+from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.file_readers import DataFileError, read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.source import Source
 
 _LOGGER = logging.getLogger("xaibench")
 
 SPECIES = ("cat", "dog")
-#: In the order of the set's class numbers, from 1; the names of cats begin with a capital.
+#: In the order of the class numbers of the data set, from 1; the names of cat breeds are capitalized.
 BREEDS = (
     "Abyssinian", "american_bulldog", "american_pit_bull_terrier", "basset_hound", "beagle", "Bengal", "Birman",
     "Bombay", "boxer", "British_Shorthair", "chihuahua", "Egyptian_Mau", "english_cocker_spaniel", "english_setter",
@@ -34,11 +34,11 @@ _FOREGROUND, _BACKGROUND, _BORDER = 1, 2, 3
 
 
 class Pet(AnnotatedSet):
-    """The Oxford-IIIT Pet set.
+    """The Oxford-IIIT Pet data set.
 
-    Classes are species (``"cat,dog"``, the default) or breeds (``"Abyssinian,beagle"``; all of them are
-    :data:`BREEDS`), not both in one list. ``splits="official"`` takes ``trainval.txt`` and ``test.txt``. Images that
-    ``list.txt`` does not name are left out, as by its publishers.
+    Classes are species (``"cat,dog"``, the default) or breeds (``"Abyssinian,beagle"``; see :data:`BREEDS`), but not
+    both. ``splits="official"`` uses ``trainval.txt`` and ``test.txt``. Images that are not in ``list.txt`` are left
+    out, as in the publication.
     """
 
     info = DatasetInfo(
@@ -52,7 +52,7 @@ class Pet(AnnotatedSet):
         by_hand="nothing: `xaibench prepare pet --root DIR --download`",
         how_to_get=(
             "Run: xaibench prepare pet --root DIR --download\n"
-            "or fetch images.tar.gz and annotations.tar.gz (https://www.robots.ox.ac.uk/~vgg/data/pets/) and unpack "
+            "or download images.tar.gz and annotations.tar.gz (https://www.robots.ox.ac.uk/~vgg/data/pets/) and unpack "
             "both in DIR/oxford-iiit-pet, so that there are DIR/oxford-iiit-pet/images and .../annotations."
         ),
         published=(("cat", 2371), ("dog", 4978)),
@@ -64,18 +64,18 @@ class Pet(AnnotatedSet):
     default_classes = SPECIES
 
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int, border: bool = False) -> Source:
-        """The images of ``list.txt``.
+        """Return the images of ``list.txt``.
 
         Args:
-            folder: Where ``images`` and ``annotations`` are.
+            folder: Contains ``images`` and ``annotations``.
             classes: Species or breeds.
-            seed: Nothing is drawn here.
-            border: Whether the trimap's border counts as important: a broad band around the animal, neither inside nor
-                outside for sure, of a quarter as many pixels as the inside up to more than it has.
+            seed: Not used.
+            border: Whether the border of the trimap is important. It is a broad band around the animal that is neither
+                clearly inside nor clearly outside, with a quarter of the pixels of the inside up to more than these.
 
         Raises:
-            ValueError: For a list of species and breeds.
-            DataFileError: If the list names not one image.
+            ValueError: If species and breeds are mixed.
+            DataFileError: If the list has no image.
         """
         species = [name for name in classes if name in SPECIES]
         if species and len(species) < len(classes):
@@ -85,13 +85,13 @@ class Pet(AnnotatedSet):
             )
         return _PetSource(folder, classes, border)
 
-    def download(self, root: Path, *, progress: Progress | None = None) -> None:
-        """Fetch the two archives that torchvision names, check them and unpack them."""
+    def download(self, root: Path, *, progress: ProgressCallback | None = None) -> None:
+        """Download, verify and unpack the two archives listed in torchvision."""
         from torchvision.datasets import OxfordIIITPet
 
         from xaibench.data.disk.downloads import fetch_archive
 
-        # The images come first, so that the list, by which the set is known to be there, comes last.
+        # Images first, so that the list, by which the data set is recognized, is unpacked last.
         for url, md5 in OxfordIIITPet._RESOURCES:
             fetch_archive(url, root / "oxford-iiit-pet", md5=md5, progress=progress)
 
@@ -101,7 +101,7 @@ class _PetSource(Source):
         self.classes = classes
         self._folder = folder
         self._important = [_FOREGROUND, _BORDER] if border else [_FOREGROUND]
-        names, breeds, species = _listed(folder / "annotations" / "list.txt")
+        names, breeds, species = _read_list(folder / "annotations" / "list.txt")
         labels, known = (species, SPECIES) if classes[0] in SPECIES else (breeds, BREEDS)
         target_of = np.array([classes.index(name) if name in classes else -1 for name in known])
         wanted = np.flatnonzero(target_of[labels] >= 0)
@@ -109,14 +109,14 @@ class _PetSource(Source):
         self._breeds = breeds[wanted]
         self.targets = target_of[labels[wanted]].astype(np.int64)
         trimaps = folder / "annotations" / "trimaps"
-        with naming(trimaps):
+        with wrap_file_errors(trimaps):
             self.annotated = np.isin(np.char.add(self._names, ".png"), os.listdir(trimaps))
-        with naming(folder / "images"):
+        with wrap_file_errors(folder / "images"):
             self.missing = ~np.isin(np.char.add(self._names, ".jpg"), os.listdir(folder / "images"))
         parts = {"train": "trainval.txt", "test": "test.txt"}
-        self.official = {part: self._in_list(folder / "annotations" / file) for part, file in parts.items()}
+        self.official = {part: self._read_split(folder / "annotations" / file) for part, file in parts.items()}
 
-    def _in_list(self, file: Path) -> NDArray[np.int64]:
+    def _read_split(self, file: Path) -> NDArray[np.int64]:
         names = [line.split()[0] for line in read_lines(file)]
         return np.flatnonzero(np.isin(self._names, names)).astype(np.int64)
 
@@ -130,7 +130,7 @@ class _PetSource(Source):
         labels = read_indices(trimap, like=self._folder / self._file(index))
         strange = set(np.unique(labels).tolist()) - {_FOREGROUND, _BACKGROUND, _BORDER}
         if strange:
-            raise DataFileError(f"{trimap} has the label(s) {sorted(strange)}; expected 1, 2 and 3; get the file anew.")
+            raise DataFileError(f"{trimap} has the label(s) {sorted(strange)}, expected 1, 2, 3; get the file again.")
         return np.isin(labels, self._important)
 
     def meta(self, index: int) -> dict[str, object]:
@@ -145,8 +145,8 @@ class _PetSource(Source):
         return f"images/{self._names[index]}.jpg"
 
 
-def _listed(file: Path) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np.int64]]:
-    """Names, breeds and species of the images, the latter two counted from 0."""
+def _read_list(file: Path) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np.int64]]:
+    """Return names, breeds and species of the images, the latter two counted from 0."""
     rows: dict[str, tuple[int, int]] = {}
     for line in read_lines(file):
         if line.startswith("#"):
@@ -158,7 +158,7 @@ def _listed(file: Path) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np
         else:
             _LOGGER.warning("%s: the line %r is not 'name class species breed'; it is left out.", file, line)
     if not rows:
-        raise DataFileError(f"{file} names no image; get the file anew.")
+        raise DataFileError(f"{file} has no image; get the file again.")
     breeds, species = np.array(list(rows.values()), dtype=np.int64).T
     return np.array(list(rows)), breeds, species
 

@@ -1,4 +1,4 @@
-"""PASCAL VOC 2012, its segmented images: one sample for each of the wanted classes that an image shows."""
+"""The segmented images of PASCAL VOC 2012, with one sample per wanted class in an image."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import naming, read_lines
+from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.cache_folders import cache_folder, digest_files
+from xaibench.data.disk.file_readers import read_lines, wrap_file_errors
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.source import Source
 from xaibench.data.masks.label_maps import LabelMaps, read_label_maps
 
-#: In the order of the palette: class ``i`` is drawn with label ``i + 1``; 0 is background, 255 void.
+#: In the order of the palette: class ``i`` has label ``i + 1``; 0 is background, 255 void.
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
-#: Bumped when label maps are kept otherwise, so that no older cache is taken.
+#: Part of the cache key; increased when label maps are cached differently.
 _REVISION = 2
 _VOID = 255
 
@@ -32,10 +32,10 @@ _VOID = 255
 class Pascal(AnnotatedSet):
     """PASCAL VOC 2012 class segmentation.
 
-    The mask of a sample is where the label map has its class. Void pixels (255, the rims of objects) are neither inside
-    nor outside in the challenge; here they count as outside. An image with two wanted classes is two samples, which
-    stay in one split. ``splits="official"`` takes VOC's ``train`` and ``val``: the masks of its test set are not
-    public. The paper counts 11,540 images, those of the classification task; only the segmented ones have masks.
+    The mask of a sample are the pixels of its class in the label map. Void pixels (255, the borders of objects) are not
+    evaluated in the challenge; here they count as outside. An image with two wanted classes gives two samples, which
+    stay in one split. ``splits="official"`` uses VOC's ``train`` and ``val``, because the masks of its test set are not
+    public. The paper counts the 11,540 images of the classification task, but only the segmented ones have masks.
     """
 
     info = DatasetInfo(
@@ -51,7 +51,7 @@ class Pascal(AnnotatedSet):
         by_hand="nothing: `xaibench prepare pascal --root DIR --download`",
         how_to_get=(
             "Run: xaibench prepare pascal --root DIR --download\n"
-            "or fetch VOCtrainval_11-May-2012.tar (2 GB; http://host.robots.ox.ac.uk/pascal/VOC/voc2012/, "
+            "or download VOCtrainval_11-May-2012.tar (2 GB; http://host.robots.ox.ac.uk/pascal/VOC/voc2012/, "
             "'Development Kit') and unpack it in DIR, so that there is DIR/VOCdevkit/VOC2012."
         ),
         published=(("segmented images", 2913), ("images in the Saliency-Bench release", 11540)),
@@ -70,11 +70,11 @@ class Pascal(AnnotatedSet):
     }
 
     def open(self, folder: Path, *, classes: tuple[str, ...], seed: int) -> Source:
-        """The segmented images of VOC's lists ``train`` and ``val``."""
+        """Return the segmented images of VOC's lists ``train`` and ``val``."""
         return _PascalSource(_Files(folder), classes)
 
-    def download(self, root: Path, *, progress: Progress | None = None) -> None:
-        """Fetch the archive that torchvision names, check it and unpack it."""
+    def download(self, root: Path, *, progress: ProgressCallback | None = None) -> None:
+        """Download, verify and unpack the archive listed in torchvision."""
         from torchvision.datasets.voc import DATASET_YEAR_DICT
 
         from xaibench.data.disk.downloads import fetch_archive
@@ -82,17 +82,17 @@ class Pascal(AnnotatedSet):
         release = DATASET_YEAR_DICT["2012"]
         fetch_archive(release["url"], root, md5=release["md5"], progress=progress)
 
-    def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
-        """Read all label maps and keep them as runs (:mod:`xaibench.data.masks.label_maps`)."""
-        _Files(folder).maps(workers=workers, progress=progress)
+    def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
+        """Read and cache all label maps (:mod:`xaibench.data.masks.label_maps`)."""
+        _Files(folder).read_maps(workers=workers, progress=progress)
 
     def is_ready(self, folder: Path) -> bool | None:
-        """Whether an image that is there shows a class."""
+        """Return whether an image on disk shows a class; None if the label maps are not cached."""
         return super().is_ready(folder) if _Files(folder).cached.exists() else None
 
 
 class _Files:
-    """The segmented images of VOC and where their files are."""
+    """The files of the segmented images."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -100,20 +100,20 @@ class _Files:
             part: read_lines(folder / "ImageSets" / "Segmentation" / f"{part}.txt") for part in ("train", "val")
         }
         self.names = sorted({name for part in self.lists.values() for name in part})
-        with naming(folder / "JPEGImages"):
-            there = set(os.listdir(folder / "JPEGImages"))
-        self.missing = np.array([f"{name}.jpg" not in there for name in self.names], dtype=np.bool_)
+        with wrap_file_errors(folder / "JPEGImages"):
+            on_disk = set(os.listdir(folder / "JPEGImages"))
+        self.missing = np.array([f"{name}.jpg" not in on_disk for name in self.names], dtype=np.bool_)
 
         self.masks = [folder / "SegmentationClass" / f"{name}.png" for name in self.names]
         self.images = [
             None if missing else folder / "JPEGImages" / f"{name}.jpg"
             for name, missing in zip(self.names, self.missing.tolist(), strict=True)
         ]
-        # A map is checked against the size of its image when it is read, so both are part of the key.
-        key = stamp(file for file in (*self.masks, *filter(None, self.images)) if file.exists())
+        # The size of a map is compared with its image when it is read, so both files are part of the key.
+        key = digest_files(file for file in (*self.masks, *filter(None, self.images)) if file.exists())
         self.cached = cache_folder("pascal", folder) / f"labels-{key}-{_REVISION}.npz"
 
-    def maps(self, *, workers: int = 1, progress: Progress | None = None) -> LabelMaps:
+    def read_maps(self, *, workers: int = 1, progress: ProgressCallback | None = None) -> LabelMaps:
         known = [0, *range(1, len(CLASSES) + 1), _VOID]
         return read_label_maps(self.masks, self.images, known, cached=self.cached, workers=workers, progress=progress)
 
@@ -122,7 +122,7 @@ class _PascalSource(Source):
     def __init__(self, files: _Files, classes: tuple[str, ...]) -> None:
         self.classes = classes
         self._folder = files.folder
-        self._maps = files.maps()
+        self._maps = files.read_maps()
         self._names = np.array(files.names, dtype=np.str_)
         self._labels = np.array([CLASSES.index(name) + 1 for name in classes])
         shown = np.nonzero(self._maps.shown[:, self._labels])

@@ -1,4 +1,4 @@
-"""Nature and town: photographs of Places365 in which people marked what shows the scene."""
+"""Nature and urban scenes: photographs of Places365 with human annotations of the pixels that show the scene."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.file_readers import DataFileError, read_lines
-from xaibench.data.disk.image_lists import Listed, list_images
+from xaibench.data.disk.image_lists import ImageEntry, list_images
 from xaibench.data.photographs.marked_photographs import MarkedPhotographs
 
-#: The categories of Places365 that make up each class, as they stand in ``categories_places365.txt``.
+#: The categories of Places365 in each class, as in ``categories_places365.txt``.
 CATEGORIES = {
     "nature": ("/m/mountain", "/p/pond", "/w/waterfall", "/f/field/wild", "/f/forest/broadleaf", "/r/rainforest"),
     "urban": ("/h/house", "/b/bridge", "/c/campus", "/t/tower", "/s/street", "/d/driveway"),
 }
 _CATEGORIES = "categories_places365.txt"
 _VAL_LIST = "places365_val.txt"
-#: Folders of the training and of the validation images, as the archives and torchvision name them; the first counts.
+#: Folders of the training and of the validation images, as named by the archives and torchvision; the first is used.
 _TRAIN = ("data_256_standard", "data_256", "data_large_standard", "data_large")
 _VAL = ("val_256", "val_large")
 
@@ -25,8 +25,8 @@ _VAL = ("val_256", "val_large")
 class Scene(MarkedPhotographs):
     """Scene recognition, nature or urban (:class:`~xaibench.data.photographs.marked_photographs.MarkedPhotographs`).
 
-    From Places365 alone, all images of the paper's twelve categories are listed; which 2,086 of them the paper took,
-    only its masks say.
+    If only Places365 is on disk, all images of the paper's twelve categories are listed. The 2,086 images of the paper
+    are only known from its masks.
     """
 
     info = DatasetInfo(
@@ -39,23 +39,23 @@ class Scene(MarkedPhotographs):
             "Zhou et al.: Places: A 10 Million Image Database for Scene Recognition, TPAMI 2017"
         ),
         licence=(
-            "Places365: its lists MIT, the images of their owners, under the terms of places2.csail.mit.edu; "
-            "the human masks state none"
+            "Places365: its lists MIT, the images belong to their owners, under the terms of places2.csail.mit.edu; "
+            "the human masks state no license"
         ),
         address=(
             "[places2.csail.mit.edu](http://places2.csail.mit.edu/download.html), "
             "[xaidataset.github.io](https://xaidataset.github.io)"
         ),
         download_size=(
-            "[29 GB](https://docs.voxel51.com/dataset_zoo/datasets/places.html) (Places365 at 256 px, its test images "
-            "too), the masks beside it"
+            "[29 GB](https://docs.voxel51.com/dataset_zoo/datasets/places.html) (Places365 at 256 px, including its "
+            "test images), plus the masks"
         ),
-        by_hand="the masks: a click on Google Drive, no account",
+        by_hand="the masks, from Google Drive; no account",
         how_to_get=(
-            "With the human masks: get the scene data of Saliency-Bench (by hand, from xaidataset.github.io) and "
-            "unpack them, so that there is DIR/places/attention_label/*.csv beside "
+            "With the human masks: download the scene data of Saliency-Bench (by hand, from xaidataset.github.io) and "
+            "unpack them, so that there is DIR/places/attention_label/*.csv next to "
             "DIR/places/{train,val,test}/{nature,urban}/ or DIR/places/image/{nature,urban}/.\n"
-            "The photographs alone, without masks: get Places365-Standard (places2.csail.mit.edu, or "
+            "Only the photographs, without masks: download Places365-Standard (places2.csail.mit.edu, or "
             "torchvision.datasets.Places365 with small=True, root=DIR/places365 and download=True), so that there are "
             "DIR/places365/categories_places365.txt and DIR/places365/data_256_standard/m/mountain/; load them with "
             "include_unannotated=True."
@@ -67,21 +67,21 @@ class Scene(MarkedPhotographs):
     raw_folders = ("places365", "Places365", "")
 
     def is_raw(self, folder: Path) -> bool:
-        """Whether there is the list of the categories of Places365."""
+        """Return whether the folder has the list of categories of Places365."""
         return (folder / _CATEGORIES).is_file()
 
-    def list_raw(self, folder: Path) -> list[Listed]:
-        """The images of the twelve categories, in Places365's training and validation part."""
-        numbers = _numbers(folder / _CATEGORIES)
+    def list_raw(self, folder: Path) -> list[ImageEntry]:
+        """List the training and validation images of the twelve categories."""
+        numbers = _read_category_numbers(folder / _CATEGORIES)
         label_of = {category: label for label, categories in CATEGORIES.items() for category in categories}
         images = []
         train = next((name for name in _TRAIN if (folder / name).is_dir()), None)
         if train is not None:
             for category, label in label_of.items():
                 if (folder / train / category[1:]).is_dir():
-                    # Each category counts its files from 1, so that equal names say nothing.
+                    # File names are numbered per category, so equal names do not mean related images.
                     images += [
-                        Listed(file, label, "train", group=file) for file in list_images(folder, train + category)
+                        ImageEntry(file, label, "train", group=file) for file in list_images(folder, train + category)
                     ]
         val = next((name for name in _VAL if (folder / name).is_dir()), None)
         if val is not None and (folder / _VAL_LIST).is_file():
@@ -90,18 +90,18 @@ class Scene(MarkedPhotographs):
             for line in read_lines(folder / _VAL_LIST):
                 name, _, number = line.rpartition(" ")
                 if number in label_of_number and name in there:
-                    images.append(Listed(f"{val}/{name}", label_of_number[number], "val"))
+                    images.append(ImageEntry(f"{val}/{name}", label_of_number[number], "val"))
         return images
 
 
-def _numbers(file: Path) -> dict[str, str]:
-    """The number of each category, as it is written."""
+def _read_category_numbers(file: Path) -> dict[str, str]:
+    """Return category to number, as written in the file."""
     lines = [line.rpartition(" ") for line in read_lines(file)]
     numbers = {category: number for category, _, number in lines}
     missing = [category for names in CATEGORIES.values() for category in names if category not in numbers]
     if missing:
         raise DataFileError(
-            f"{file} lacks {', '.join(missing)}; expected the 365 categories, '/m/mountain 232' a line."
+            f"{file} lacks {', '.join(missing)}; expected the 365 categories, one per line such as '/m/mountain 232'."
         )
     return numbers
 

@@ -1,6 +1,6 @@
-"""Reading CT: slices of DICOM in Hounsfield units, and windows of them.
+"""Reading CT slices from DICOM files in Hounsfield units, and windowing.
 
-pydicom and nibabel come with the extra ``medical`` and are imported when the first file is read.
+pydicom and nibabel are part of the extra ``medical`` and are imported when the first file is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, naming
+from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, wrap_file_errors
 
 _TAGS = [
     "SOPInstanceUID",
@@ -32,23 +32,23 @@ _TAGS = [
     "PixelSpacing",
     "ImagePositionPatient",
 ]
-#: Of a slice; scanners make 512×512.
-_MOST_PIXELS = 4096 * 4096
+#: Maximum number of pixels of a slice; scanners produce 512×512.
+_MAX_PIXELS = 4096 * 4096
 
 
 @dataclass(frozen=True)
-class Head:
-    """What the head of a CT slice says.
+class SliceHeader:
+    """Header of a CT slice.
 
     Attributes:
         path: The file.
         image: ``SOPInstanceUID``.
         series: ``SeriesInstanceUID``.
-        z: Position along the body in mm, upwards.
-        number: ``InstanceNumber``; 0 if it has none.
+        z: Position along the body axis in mm, increasing towards the head.
+        number: ``InstanceNumber``; 0 if missing.
         rows: Height in pixels.
         columns: Width in pixels.
-        spacing: Distance of rows and of columns in mm.
+        spacing: Row and column spacing in mm.
     """
 
     path: Path
@@ -62,10 +62,10 @@ class Head:
 
 
 def import_medical(module: str) -> Any:
-    """``pydicom`` or ``nibabel``.
+    """Import ``pydicom`` or ``nibabel``.
 
     Raises:
-        ImportError: If it is not installed; says how to.
+        ImportError: If the package is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)
@@ -74,7 +74,7 @@ def import_medical(module: str) -> Any:
 
 
 def dicom_files(folder: Path) -> dict[Path, list[Path]]:
-    """The DICOM files (``*.dcm``) below a folder, by the folder they lie in; hidden files are passed over."""
+    """Return the DICOM files (``*.dcm``) below a folder, grouped by their folder, without hidden files."""
     found: dict[Path, list[Path]] = {}
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -85,78 +85,78 @@ def dicom_files(folder: Path) -> dict[Path, list[Path]]:
 
 
 def read_modality(path: Path) -> str:
-    """``"CT"`` for a slice of a CT scan.
+    """Return the modality, such as ``"CT"``.
 
     Raises:
-        DataFileError: If it is no DICOM file, or its head is cut off.
+        DataFileError: If the file is not a DICOM file, or its header is truncated.
     """
-    with _opened(path) as stream:
+    with _open_dicom(path) as stream:
         return str(import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS).Modality)
 
 
-def read_head(path: Path) -> Head:
-    """The head of a CT slice; a file that is too short for its pixels is found out without reading them.
+def read_header(path: Path) -> SliceHeader:
+    """Read the header of a CT slice, and check without reading the pixels that the file is long enough for them.
 
     Raises:
-        DataFileError: If it is no DICOM file, lacks what a CT slice must say, or is cut off.
+        DataFileError: If the file is not a DICOM file, lacks a required tag of a CT slice, or is truncated.
     """
-    with _opened(path) as stream:
-        said = import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS)
-        rows, columns = _size(said)
-        spacing = (float(said.PixelSpacing[0]), float(said.PixelSpacing[1]))
-        z = float(said.ImagePositionPatient[2])
+    with _open_dicom(path) as stream:
+        tags = import_medical("pydicom").dcmread(stream, stop_before_pixels=True, specific_tags=_TAGS)
+        rows, columns = _check_size(tags)
+        spacing = (float(tags.PixelSpacing[0]), float(tags.PixelSpacing[1]))
+        z = float(tags.ImagePositionPatient[2])
         if not math.isfinite(z + sum(spacing)):
             raise ValueError(f"its position is {z} mm, its spacing {spacing} mm")
-        head = Head(
+        head = SliceHeader(
             path=path,
-            image=str(said.SOPInstanceUID),
-            series=str(said.SeriesInstanceUID),
+            image=str(tags.SOPInstanceUID),
+            series=str(tags.SeriesInstanceUID),
             z=z,
-            number=int(said.get("InstanceNumber") or 0),
+            number=int(tags.get("InstanceNumber") or 0),
             rows=rows,
             columns=columns,
             spacing=spacing,
         )
-        syntax = _syntax(said)
+        syntax = _transfer_syntax(tags)
         needed = 1
         if not syntax.is_compressed:
-            needed = (8 if syntax.is_implicit_VR else 12) + rows * columns * int(said.BitsAllocated) // 8
+            needed = (8 if syntax.is_implicit_VR else 12) + rows * columns * int(tags.BitsAllocated) // 8
         left = stream.size - stream.tell()
         if left < needed:
-            raise ValueError("its pixels are cut off" if left else "it ends before its pixels")
+            raise ValueError("its pixels are truncated" if left else "it ends before its pixels")
         return head
 
 
 def read_slice(path: Path, *, radiological: bool = False) -> NDArray[np.float32]:
-    """``[rows, columns]`` Hounsfield units of a CT slice: slope · stored value + intercept.
+    """Read a CT slice as ``[rows, columns]`` Hounsfield units: slope · stored value + intercept.
 
     Args:
-        path: A DICOM file, compressed in any way that pydicom can undo here.
-        radiological: Turn it as :func:`turn_radiological` says; otherwise pixels come as they are stored.
+        path: A DICOM file, uncompressed or in a compression for which pydicom has a decoder.
+        radiological: Orient the slice as in :func:`turn_radiological`; otherwise pixels are as stored.
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no slice of a CT, cut off, or compressed in a way for which no decoder is installed.
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file is not a CT slice, is truncated, or has a compression without an installed decoder.
     """
-    with _opened(path) as stream:
-        said = import_medical("pydicom").dcmread(stream)
-        _syntax(said)
-        _size(said)
-        slope, intercept = float(said.RescaleSlope), float(said.RescaleIntercept)
-        stored = said.pixel_array
+    with _open_dicom(path) as stream:
+        tags = import_medical("pydicom").dcmread(stream)
+        _transfer_syntax(tags)
+        _check_size(tags)
+        slope, intercept = float(tags.RescaleSlope), float(tags.RescaleIntercept)
+        stored = tags.pixel_array
         if stored.ndim != 2:
-            raise ValueError(f"its pixels are {stored.shape}, expected one slice of grey")
+            raise ValueError(f"its pixels have shape {stored.shape}, expected one gray slice")
         values = np.asarray(slope * stored.astype(np.float64) + intercept, dtype=np.float32)
-        return turn_radiological(values, said.ImageOrientationPatient) if radiological else values
+        return turn_radiological(values, tags.ImageOrientationPatient) if radiological else values
 
 
 def turn_radiological(values: NDArray[np.float32], orientation: Sequence[float]) -> NDArray[np.float32]:
-    """An axial slice as radiologists look at it: front of the body on top, the patient's right on the left.
+    """Orient an axial slice in the radiological convention: anterior at the top, the patient's right on the left.
 
     Args:
         values: ``[rows, columns]``.
-        orientation: ``ImageOrientationPatient``: the direction of rising columns and of rising rows, x to the patient's
-            left, y to the back, z to the head.
+        orientation: ``ImageOrientationPatient``: the directions of increasing column and row index, with x to the
+            patient's left, y to the back and z to the head.
 
     Raises:
         ValueError: If the slice is not axial.
@@ -171,7 +171,7 @@ def turn_radiological(values: NDArray[np.float32], orientation: Sequence[float])
 
 
 def window_image(values: NDArray[np.generic], window: tuple[float, float]) -> Image.Image:
-    """Grey (mode ``F``) in [0, 1] of Hounsfield units: 0 at the lower end of the window and below, 1 at the upper.
+    """Map Hounsfield units to gray (mode ``F``) in [0, 1]: 0 at and below the lower end of the window, 1 at the upper.
 
     Example:
         >>> image = window_image(np.array([[-2000.0, -300.0, 400.0]]), (-1000, 400))
@@ -184,10 +184,10 @@ def window_image(values: NDArray[np.generic], window: tuple[float, float]) -> Im
 
 
 def check_window(window: Sequence[float]) -> tuple[float, float]:
-    """The lower and upper end of a window as floats.
+    """Return the lower and upper end of a window as floats.
 
     Raises:
-        ValueError: If they are not two numbers, the lower first.
+        ValueError: If the window is not two numbers, the lower first.
     """
     ends = tuple(float(end) for end in window)
     if len(ends) != 2 or not -np.inf < ends[0] < ends[1] < np.inf:
@@ -196,59 +196,58 @@ def check_window(window: Sequence[float]) -> tuple[float, float]:
 
 
 def scan_rng(seed: int, scan: str) -> np.random.Generator:
-    """The generator for what is drawn from one scan: the same whatever other scans are there.
+    """Return the random generator of one scan, which does not depend on the other scans.
 
     Args:
-        seed: The set's.
-        scan: A name that no other scan has.
+        seed: Seed of the data set.
+        scan: Unique name of the scan.
     """
     digest = hashlib.sha256(scan.encode()).digest()
     return np.random.default_rng([seed, *np.frombuffer(digest[:16], dtype="<u4").tolist()])
 
 
-def _size(said: Any) -> tuple[int, int]:
-    """Rows and columns of one slice of grey: decoders make room for whatever a head claims."""
-    rows, columns = int(said.Rows), int(said.Columns)
-    frames, channels = int(said.get("NumberOfFrames") or 1), int(said.get("SamplesPerPixel") or 1)
+def _check_size(tags: Any) -> tuple[int, int]:
+    """Return rows and columns of a gray slice. They are checked, since decoders allocate what a header states."""
+    rows, columns = int(tags.Rows), int(tags.Columns)
+    frames, channels = int(tags.get("NumberOfFrames") or 1), int(tags.get("SamplesPerPixel") or 1)
     if frames != 1 or channels != 1:
-        raise ValueError(f"its pixels are {frames} frames of {channels} channels, expected one slice of grey")
-    if not 0 < rows * columns <= _MOST_PIXELS:
-        raise ValueError(f"it claims to be {rows}×{columns} pixels, expected at most 4096×4096")
+        raise ValueError(f"its pixels are {frames} frames of {channels} channels, expected one gray slice")
+    if not 0 < rows * columns <= _MAX_PIXELS:
+        raise ValueError(f"its stated size is {rows}×{columns} pixels, expected at most 4096×4096")
     return rows, columns
 
 
-def _syntax(said: Any) -> Any:
-    """How the file is written."""
-    syntax = said.file_meta.TransferSyntaxUID
+def _transfer_syntax(tags: Any) -> Any:
+    syntax = tags.file_meta.TransferSyntaxUID
     if syntax.type != "Transfer Syntax":
-        raise ValueError(f"its transfer syntax is {str(syntax)!r}, which is none of DICOM's")
+        raise ValueError(f"its transfer syntax is {str(syntax)!r}, which DICOM does not define")
     return syntax
 
 
 class _DicomFile(BoundedFile):
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0:  # pydicom asks so where it would then inflate the whole, to any size
-            raise ValueError("it is deflated as a whole, which slices of CT are not; save it as Explicit VR")
+        if size is None or size < 0:  # pydicom reads everything before it inflates a deflated file to any size
+            raise ValueError("it is a deflated DICOM file, which is not supported; save it as Explicit VR")
         return super().read(size)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_DicomFile]:
-    """As :func:`naming`, for what pydicom raises: cut-off files lack tags, and tags are attributes."""
+def _open_dicom(path: Path) -> Iterator[_DicomFile]:
+    """Open a DICOM file and turn the errors of pydicom into errors that name the file."""
     errors = import_medical("pydicom").errors
-    with naming(path), _DicomFile(path) as stream:
+    with wrap_file_errors(path), _DicomFile(path) as stream:
         try:
             yield stream
         except (DataFileError, MissingDataError, OSError, MemoryError):
             raise
         except errors.InvalidDicomError as error:
-            raise DataFileError(f"{path} is no DICOM file; get it anew.") from error
-        except (AttributeError, KeyError, IndexError, TypeError) as error:
-            raise DataFileError(f"{path} is cut off or no CT slice ({error}); get it anew.") from error
+            raise DataFileError(f"{path} is not a DICOM file; get it again.") from error
+        except (AttributeError, KeyError, IndexError, TypeError) as error:  # truncated files lack tags
+            raise DataFileError(f"{path} is truncated or not a CT slice ({error}); get it again.") from error
         except (RuntimeError, NotImplementedError) as error:
             raise DataFileError(
-                f"{path} is compressed in a way for which no decoder is installed, or damaged; pip install pylibjpeg "
-                f"pylibjpeg-libjpeg pylibjpeg-openjpeg, or get it anew. pydicom says: {error}"
+                f"{path} has a compression for which no decoder is installed, or is damaged; pip install pylibjpeg "
+                f"pylibjpeg-libjpeg pylibjpeg-openjpeg, or get it again. Error of pydicom: {error}"
             ) from error
-        except Exception as error:  # a dozen kinds more, few of them documented
+        except Exception as error:  # further exceptions of pydicom, mostly undocumented
             raise ValueError(str(error) or type(error).__name__) from error

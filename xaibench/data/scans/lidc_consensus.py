@@ -1,8 +1,8 @@
-"""From the outlines of LIDC-IDRI's readers to nodules on which they agree.
+"""Grouping the outlines of LIDC-IDRI's readers into nodules, and their consensus masks.
 
-Which marks of different readers mean the same nodule stands nowhere: readers name their nodules as they please. Like
-pylidc, this puts marks together that lie together. A nodule keeps, for each pixel, how many of its readers marked it;
-where a share of them did is its consensus mask.
+The annotations do not say which marks of different readers are the same nodule, because readers name nodules
+independently. As in pylidc, marks that are close together are grouped. A nodule has the number of readers who marked
+each pixel; its consensus mask are the pixels marked by at least a given fraction of its readers.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from scipy.spatial import KDTree
 
 from xaibench.data.scans.lidc_xml import Contour, Mark
 
-#: A CT scan was read by four.
+#: Number of readers of a CT scan.
 _READERS = 4
-#: How the tolerance shrinks, and where that stops (mm); as in pylidc.
-_SHRINK, _SMALLEST = 0.9, 0.1
-#: Shares are compared with the level but for rounding: two of four is a half.
+#: Factor by which the tolerance is reduced, and its minimum in mm; as in pylidc.
+_SHRINK, _MIN_TOLERANCE = 0.9, 0.1
+#: Tolerance for rounding when votes are compared with the consensus level.
 _EPSILON = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """How many readers marked each pixel of a rectangle in one slice.
+    """Number of readers who marked each pixel of a rectangle in one slice.
 
     Attributes:
         slice: Number of the slice in its scan, from the lowest up.
-        top: Row of the rectangle in the slice.
-        left: Its column.
-        inner: ``[h, w]`` uint8, the outlines' own pixels left out.
-        whole: ``[h, w]`` uint8, counted in.
+        top: First row of the rectangle.
+        left: First column of the rectangle.
+        inner: ``[h, w]`` uint8 votes without the pixels of the outlines.
+        whole: ``[h, w]`` uint8 votes including the pixels of the outlines.
     """
 
     slice: int
@@ -47,13 +47,13 @@ class Votes:
     whole: NDArray[np.uint8]
 
     def consensus(self, readers: int, level: float, contour: bool) -> NDArray[np.bool_]:
-        """``[h, w]``: where at least the share ``level`` of the nodule's ``readers`` marked."""
+        """Return ``[h, w]`` the pixels marked by at least the fraction ``level`` of the ``readers``."""
         return np.asarray((self.whole if contour else self.inner) >= level * readers - _EPSILON) & (self.whole > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Nodule:
-    """One nodule: how many readers marked it, and where; its slices from the lowest up."""
+    """A nodule: the number of readers who marked it, and their votes per slice from the lowest up."""
 
     readers: int
     slices: tuple[Votes, ...]
@@ -62,58 +62,59 @@ class Nodule:
 def find_nodules(
     marks: Sequence[Mark], slice_of: Mapping[str, int], spacing: tuple[float, float], thickness: float
 ) -> list[Nodule]:
-    """The nodules of a scan, from the lowest up.
+    """Return the nodules of a scan, from the lowest up.
 
-    Marks belong to one nodule if a chain of marks links them, each of which overlaps the next in a slice or comes
-    within ``thickness`` of it, outline to outline. Where that joins more than four marks, more than there are readers,
-    the distance is shortened by tenths within that group, until no part of it has more than four or only marks that
-    overlap, or all but touch (0.1 mm), are left together. pylidc (``cluster_annotations``) does the same but for two
-    things: it does not see overlap where the outlines lie apart, one within the other; and it shortens the distance for
-    the whole scan when one group is too large.
+    Nodules are the connected components of the marks: two marks are linked if they overlap in a slice, or if their
+    outlines are within ``thickness`` of each other. If a component has more than four marks, the number of readers, the
+    distance is reduced by 10 % within that component until no part has more than four marks, or until it is below
+    0.1 mm. pylidc (``cluster_annotations``) does the same with two differences: it does not detect overlap if one
+    outline is inside the other, and it reduces the distance for the whole scan if one component is too large.
 
-    A reader who drew one nodule in two parts counts once, with the union of both.
+    A reader who outlined a nodule in two parts counts once, with the union of both.
 
     Args:
-        marks: Of all readers.
+        marks: The marks of all readers.
         slice_of: ``SOPInstanceUID`` to the number of the slice, from the lowest up.
-        spacing: Distance of rows and of columns in mm.
-        thickness: Distance of slices in mm.
+        spacing: Row and column spacing in mm.
+        thickness: Slice spacing in mm.
     """
     if not marks:
         return []
-    drawn = [_draw(mark, slice_of) for mark in marks]
-    outlines = [_outline(mark, spacing) for mark in marks]
+    drawn = [_draw_mark(mark, slice_of) for mark in marks]
+    outlines = [_outline_points(mark, spacing) for mark in marks]
     distances = np.zeros((len(marks), len(marks)))
     for one in range(len(marks)):
         for other in range(one):
-            overlap = any(_overlap(drawn[one][at], drawn[other][at]) for at in drawn[one].keys() & drawn[other].keys())
-            distances[one, other] = distances[other, one] = 0 if overlap else _nearest(outlines[one], outlines[other])
-    groups = _groups(distances, np.arange(len(marks)), thickness)
-    nodules = [_count([marks[one] for one in group], [drawn[one] for one in group]) for group in groups]
+            overlap = any(_overlaps(drawn[one][at], drawn[other][at]) for at in drawn[one].keys() & drawn[other].keys())
+            distances[one, other] = distances[other, one] = 0 if overlap else _distance(outlines[one], outlines[other])
+    groups = _group_marks(distances, np.arange(len(marks)), thickness)
+    nodules = [_count_votes([marks[one] for one in group], [drawn[one] for one in group]) for group in groups]
     return sorted(nodules, key=lambda nodule: [(part.slice, part.top, part.left) for part in nodule.slices])
 
 
-def _groups(distances: NDArray[np.float64], members: NDArray[np.int64], tolerance: float) -> list[NDArray[np.int64]]:
+def _group_marks(
+    distances: NDArray[np.float64], members: NDArray[np.int64], tolerance: float
+) -> list[NDArray[np.int64]]:
     near = distances[np.ix_(members, members)] <= tolerance
     count, label = connected_components(coo_array(near), directed=False)
     found = []
     for group in (members[label == number] for number in range(count)):
         tighter = tolerance * _SHRINK
-        if len(group) > _READERS and tighter >= _SMALLEST:
-            found += _groups(distances, group, tighter)
+        if len(group) > _READERS and tighter >= _MIN_TOLERANCE:
+            found += _group_marks(distances, group, tighter)
         else:
             found.append(group)
     return found
 
 
-class Drawn(NamedTuple):
-    """What outlines in one slice mark, in the smallest rectangle that holds them.
+class MarkedPixels(NamedTuple):
+    """The pixels marked by the outlines in one slice, in their bounding rectangle.
 
     Attributes:
-        top: Row of the rectangle in the slice.
-        left: Its column.
-        inner: ``[h, w]`` bool: the pixels strictly inside.
-        whole: ``[h, w]`` bool: those on the outlines too.
+        top: First row of the rectangle.
+        left: First column of the rectangle.
+        inner: ``[h, w]`` bool: pixels strictly inside.
+        whole: ``[h, w]`` bool: pixels inside or on the outlines.
     """
 
     top: int
@@ -122,19 +123,17 @@ class Drawn(NamedTuple):
     whole: NDArray[np.bool_]
 
 
-def _draw(mark: Mark, slice_of: Mapping[str, int]) -> dict[int, Drawn]:
-    """The mark's pixels in each of its slices."""
+def _draw_mark(mark: Mark, slice_of: Mapping[str, int]) -> dict[int, MarkedPixels]:
     slices: dict[int, list[Contour]] = {}
     for contour in mark.contours:
         slices.setdefault(slice_of[contour.image], []).append(contour)
     return {number: draw_contours(contours) for number, contours in sorted(slices.items())}
 
 
-def draw_contours(contours: Sequence[Contour]) -> Drawn:
-    """The pixels of outlines in one slice.
+def draw_contours(contours: Sequence[Contour]) -> MarkedPixels:
+    """Return the pixels marked by the outlines in one slice, by the even-odd rule.
 
-    Inside is where a ray crosses the outline an odd number of times. What a hole's outline touches or encloses is
-    neither inner nor whole.
+    Pixels on or inside the outline of a hole are neither inner nor whole.
     """
     points = np.concatenate([contour.points for contour in contours])
     low, high = points.min(axis=0), points.max(axis=0)
@@ -142,19 +141,19 @@ def draw_contours(contours: Sequence[Contour]) -> Drawn:
     whole = inner.copy()
     for contour in sorted(contours, key=lambda contour: not contour.inclusion):
         edge = np.zeros_like(inner)
-        edge[tuple(_closed(contour.points - low).T)] = True
-        enclosed = _enclosed(contour.points - low, inner.shape)
+        edge[tuple(_interpolate_outline(contour.points - low).T)] = True
+        enclosed = _fill_polygon(contour.points - low, inner.shape)
         if contour.inclusion:
             inner |= enclosed & ~edge
             whole |= enclosed | edge
         else:
             inner &= ~(enclosed | edge)
             whole &= ~(enclosed | edge)
-    return Drawn(int(low[0]), int(low[1]), inner, whole)
+    return MarkedPixels(int(low[0]), int(low[1]), inner, whole)
 
 
-def _closed(points: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The points and all pixels that lie exactly on the straight lines between them; readers' points mostly touch."""
+def _interpolate_outline(points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the points and all pixels exactly on the lines between them; most points of readers are adjacent."""
     steps = np.roll(points, -1, axis=0) - points
     parts = np.maximum(np.gcd(steps[:, 0], steps[:, 1]), 1)
     start = np.repeat(np.arange(len(points)), parts)
@@ -162,8 +161,8 @@ def _closed(points: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(points[start] + steps[start] // parts[start, None] * part[:, None])
 
 
-def _enclosed(points: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """``shape`` bool: the pixels inside the polygon; those on its outline may come out either way."""
+def _fill_polygon(points: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return ``shape`` bool, the pixels inside a polygon. Pixels on its outline are undefined."""
     after = np.roll(points, -1, axis=0)
     down = points[:, :1] <= after[:, :1]
     first, last = np.where(down, points, after), np.where(down, after, points)
@@ -177,8 +176,8 @@ def _enclosed(points: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.b
     return np.asarray(crossings.cumsum(axis=1)[:, :-1] % 2 == 1)
 
 
-def _overlap(one: Drawn, other: Drawn) -> bool:
-    top, left, bottom, right = _frame([one, other], np.maximum, np.minimum)
+def _overlaps(one: MarkedPixels, other: MarkedPixels) -> bool:
+    top, left, bottom, right = _combine_rectangles([one, other], np.maximum, np.minimum)
     if bottom <= top or right <= left:
         return False
     seen = [
@@ -187,16 +186,16 @@ def _overlap(one: Drawn, other: Drawn) -> bool:
     return bool((seen[0] & seen[1]).any())
 
 
-def _frame(drawn: Sequence[Drawn], low: np.ufunc, high: np.ufunc) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right of what rectangles have in common (maximum, minimum) or of all of them (reversed)."""
+def _combine_rectangles(drawn: Sequence[MarkedPixels], low: np.ufunc, high: np.ufunc) -> tuple[int, int, int, int]:
+    """Return top, left, bottom, right of the intersection (maximum, minimum) or the union (minimum, maximum)."""
     corners = np.array([(part.top, part.left) for part in drawn])
     ends = corners + np.array([part.whole.shape for part in drawn])
     (top, left), (bottom, right) = low.reduce(corners).tolist(), high.reduce(ends).tolist()
     return top, left, bottom, right
 
 
-def _outline(mark: Mark, spacing: tuple[float, float]) -> NDArray[np.float64]:
-    """``[n, 3]`` mm: all its outlines' points."""
+def _outline_points(mark: Mark, spacing: tuple[float, float]) -> NDArray[np.float64]:
+    """Return the points of all outlines in mm, ``[n, 3]``."""
     return np.concatenate(
         [
             np.column_stack([contour.points * spacing, np.full(len(contour.points), contour.z)])
@@ -205,18 +204,18 @@ def _outline(mark: Mark, spacing: tuple[float, float]) -> NDArray[np.float64]:
     )
 
 
-def _nearest(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     gap = np.maximum(one.min(axis=0) - other.max(axis=0), other.min(axis=0) - one.max(axis=0))
     apart = math.hypot(*np.maximum(gap, 0))
-    # Most marks are far apart; then a lower bound says as much as the distance.
+    # Most marks are far apart; a lower bound of the distance is then enough.
     return apart if apart > 50 else float(np.min(KDTree(one).query(other)[0]))
 
 
-def _count(marks: Sequence[Mark], drawn: Sequence[Mapping[int, Drawn]]) -> Nodule:
+def _count_votes(marks: Sequence[Mark], drawn: Sequence[Mapping[int, MarkedPixels]]) -> Nodule:
     parts = []
     for number in sorted({number for one in drawn for number in one}):
         here = [(mark.reader, one[number]) for mark, one in zip(marks, drawn, strict=True) if number in one]
-        top, left, bottom, right = _frame([one for _, one in here], np.minimum, np.maximum)
+        top, left, bottom, right = _combine_rectangles([one for _, one in here], np.minimum, np.maximum)
         votes = np.zeros((2, bottom - top, right - left), dtype=np.uint8)
         for reader in sorted({reader for reader, _ in here}):
             seen = np.zeros(votes.shape, dtype=np.bool_)

@@ -1,9 +1,9 @@
-"""What is built once of each patient of LIDC-IDRI: the slices of his CT scans in order, and the readers' votes.
+"""Index of a patient of LIDC-IDRI: the ordered slices of the CT scans, and the readers' votes per pixel.
 
-A scan has some 240 files, whose order and names only their heads tell, and the readers' outlines become votes for
-pixels in a few milliseconds a nodule. Both fit into a file of a few kB a patient. The pixels of the scans are not
-copied: one slice of DICOM is read as quickly as a copy of it would be. The index holds for every level of consensus,
-with and without contour pixels.
+A scan has about 240 files, whose order is only known from their headers. The readers' outlines are converted to votes
+per pixel in a few milliseconds per nodule. Both fit into a cache file of a few kB per patient. Pixels are not cached,
+because reading a DICOM slice is as fast as reading a copy. The index can be used for every consensus level, with and
+without contour pixels.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from numpy.typing import NDArray
 
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.index_parts import Arrays
-from xaibench.data.scans.ct_reading import Head, dicom_files, read_head, read_modality
+from xaibench.data.scans.ct_reading import SliceHeader, dicom_files, read_header, read_modality
 from xaibench.data.scans.lidc_consensus import Nodule, Votes, find_nodules
 from xaibench.data.scans.lidc_xml import Reading, read_reading
 
-#: Bumped when the index is built otherwise, so that no older one is taken.
-REVISION = 1
-#: Slices of one scan whose positions differ by less (mm) are the same slice, stored twice; a few scans have such.
-_SAME = 1e-3
+#: Part of the cache key; increased when the index is built differently.
+INDEX_REVISION = 1
+#: Slices of a scan whose positions differ by less (in mm) are duplicates, which occur in a few scans.
+_DUPLICATE_DISTANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """One CT scan, its slices from the lowest up.
+    """A CT scan, with its slices sorted from the lowest up.
 
     Attributes:
-        series: Its ``SeriesInstanceUID``.
-        files: ``[S]`` paths of the slices, below the folder of the set.
-        z: ``[S]`` their positions in mm.
-        touched: ``[S]`` bool: whether any reader marked anything there.
+        series: ``SeriesInstanceUID``.
+        files: ``[S]`` paths of the slices, relative to the folder of the data set.
+        z: ``[S]`` positions of the slices in mm.
+        touched: ``[S]`` bool: whether any reader marked anything in the slice.
         shape: Rows and columns of the slices.
-        nodules: What the readers found, from the lowest up.
+        nodules: The nodules, sorted from the lowest up.
     """
 
     series: str
@@ -51,7 +51,7 @@ class Scan:
     nodules: tuple[Nodule, ...]
 
     def mask(self, slice_: int, level: float, contour: bool) -> NDArray[np.bool_]:
-        """``[rows, columns]``: the consensus on all nodules that the slice shows."""
+        """Return the union of the consensus masks of all nodules in the slice, ``[rows, columns]``."""
         mask = np.zeros(self.shape, dtype=np.bool_)
         for nodule in self.nodules:
             for part in nodule.slices:
@@ -63,36 +63,38 @@ class Scan:
 
 
 def build_patient(root: Path, patient: Path, others: Mapping[str, Path]) -> Arrays:
-    """The index of one patient.
+    """Build the index of one patient.
 
     Args:
-        root: The folder of the set.
-        patient: His folder in it, with slices and, as the NBIA Data Retriever puts them, the readers' XML beside.
-        others: Further XML files, by ``SeriesInstanceUID``; those of the patient's folder come first.
+        root: The folder of the data set.
+        patient: The folder of the patient, with the slices and usually the readers' XML files.
+        others: Further XML files by ``SeriesInstanceUID``, used if the patient's folder has none for a series.
 
     Raises:
-        MissingDataError: If there are no scans or a scan has no XML.
-        DataFileError: If a file is broken, or XML and slices do not belong together.
+        MissingDataError: If the folder has no scans, or a scan has no XML.
+        DataFileError: If a file is damaged, or XML and slices do not match.
     """
     found = dict(find_readings(xml_files(patient)))
-    scans: dict[str, list[Head]] = {}
+    scans: dict[str, list[SliceHeader]] = {}
     for files in dicom_files(patient).values():
-        if read_modality(files[0]) == "CT":  # chest films lie beside
+        if read_modality(files[0]) == "CT":  # the folder also has chest radiographs
             for file in files:
-                head = read_head(file)
+                head = read_header(file)
                 scans.setdefault(head.series, []).append(head)
     for series, path in found.items():
         if series not in scans:
-            raise DataFileError(f"{path} marks the CT series {series}, which is not in {patient}; fetch it too.")
+            raise DataFileError(f"{path} marks the CT series {series}, which is not in {patient}; download it too.")
     if not scans:
-        raise MissingDataError(f"{patient} holds no CT slices (*.dcm); fetch them, or remove the folder.")
-    return _pack([_scan(root, heads, found.get(name) or others.get(name)) for name, heads in sorted(scans.items())])
+        raise MissingDataError(f"{patient} has no CT slices (*.dcm); download them, or remove the folder.")
+    return _scans_to_arrays(
+        [_build_scan(root, heads, found.get(name) or others.get(name)) for name, heads in sorted(scans.items())]
+    )
 
 
 def xml_files(folder: Path) -> list[Path]:
-    """The XML files below a folder, hidden ones passed over. Of two for one series, the one to take comes last.
+    """Return the XML files below a folder, without hidden ones. If a series has two, the one to use comes last.
 
-    That is the one that its publishers sent in again (``resubmitted`` in its name).
+    That is the corrected file, which has ``resubmitted`` in its name.
     """
     files = [
         Path(place, name)
@@ -104,29 +106,29 @@ def xml_files(folder: Path) -> list[Path]:
 
 
 def find_readings(files: Iterable[Path]) -> Iterable[tuple[str, Path]]:
-    """``(SeriesInstanceUID, file)`` of those that mark a CT scan.
+    """Yield ``(SeriesInstanceUID, file)`` of the XML files that annotate a CT scan.
 
     Raises:
-        DataFileError: If one is broken.
+        DataFileError: If a file is damaged.
     """
     for file in files:
         if (reading := read_reading(file)) is not None:
             yield reading.series, file
 
 
-def _scan(root: Path, heads: list[Head], xml: Path | None) -> Scan:
+def _build_scan(root: Path, heads: list[SliceHeader], xml: Path | None) -> Scan:
     series = heads[0].series
     if xml is None:
         raise MissingDataError(
-            f"{heads[0].path.parent} holds the CT series {series}, but no XML says what readers marked in it; get "
-            "LIDC-XML-only.zip and unpack it so that there is tcia-lidc-xml beside the patients' folders."
+            f"{heads[0].path.parent} has the CT series {series}, but its annotation (XML) is missing; get "
+            "LIDC-XML-only.zip and unpack it, so that there is tcia-lidc-xml next to the patients' folders."
         )
     reading = read_reading(xml)
     if reading is None:
-        raise DataFileError(f"{xml} is no longer the XML of a CT scan; get the file anew.")
-    slices, slice_of = _order(heads)
+        raise DataFileError(f"{xml} is no longer the XML of a CT scan; get the file again.")
+    slices, slice_of = _sort_slices(heads)
     shape = (slices[0].rows, slices[0].columns)
-    _check(reading, xml, slice_of, shape, heads[0].path.parent)
+    _check_contours(reading, xml, slice_of, shape, heads[0].path.parent)
     z = np.array([head.z for head in slices])
     thickness = float(np.median(np.diff(z))) if len(z) > 1 else 1.0
     touched = np.zeros(len(z), dtype=np.bool_)
@@ -141,38 +143,40 @@ def _scan(root: Path, heads: list[Head], xml: Path | None) -> Scan:
     )
 
 
-def _order(heads: list[Head]) -> tuple[list[Head], dict[str, int]]:
-    """The slices from the lowest up, each position once (the first taken), and the number of each image."""
+def _sort_slices(heads: list[SliceHeader]) -> tuple[list[SliceHeader], dict[str, int]]:
+    """Return the slices from the lowest up without duplicates, and image UID to number of the slice."""
     shapes = {(head.rows, head.columns) for head in heads}
     if len(shapes) > 1:
         raise DataFileError(
-            f"{heads[0].path.parent} holds slices of several sizes in one series, {sorted(shapes)}; fetch it anew."
+            f"{heads[0].path.parent} has slices of several sizes in one series, {sorted(shapes)}; download it again."
         )
-    slices: list[Head] = []
+    slices: list[SliceHeader] = []
     slice_of: dict[str, int] = {}
     for head in sorted(heads, key=lambda head: (head.z, head.number, head.image)):
-        if not slices or head.z - slices[-1].z >= _SAME:
+        if not slices or head.z - slices[-1].z >= _DUPLICATE_DISTANCE:
             slices.append(head)
         slice_of[head.image] = len(slices) - 1
     return slices, slice_of
 
 
-def _check(reading: Reading, xml: Path, slice_of: Mapping[str, int], shape: tuple[int, int], place: Path) -> None:
+def _check_contours(
+    reading: Reading, xml: Path, slice_of: Mapping[str, int], shape: tuple[int, int], place: Path
+) -> None:
     for mark in reading.marks:
         for contour in mark.contours:
             if contour.image not in slice_of:
                 raise DataFileError(
                     f"{xml} outlines {mark.name!r} in the slice {contour.image} (z = {contour.z}), which is not in "
-                    f"{place}; fetch the series anew."
+                    f"{place}; download the series again."
                 )
             if (contour.points < 0).any() or (contour.points >= shape).any():
                 raise DataFileError(
-                    f"{xml} outlines {mark.name!r} outside of slices of {shape[0]}×{shape[1]} pixels; get both anew."
+                    f"{xml} outlines {mark.name!r} outside of slices of {shape[0]}×{shape[1]} pixels; get both again."
                 )
 
 
-def _pack(scans: list[Scan]) -> Arrays:
-    """All scans of a patient as few arrays: one row a scan, one row a slice, one row a nodule in a slice."""
+def _scans_to_arrays(scans: list[Scan]) -> Arrays:
+    """Convert the scans of a patient to arrays with one row per scan, per slice, and per nodule in a slice."""
     slices = [(number, file) for number, scan in enumerate(scans) for file in scan.files]
     votes = [
         (number, count, nodule.readers, part.slice, part.top, part.left, *part.inner.shape)
@@ -195,8 +199,8 @@ def _pack(scans: list[Scan]) -> Arrays:
     }
 
 
-def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[Scan]:
-    """The scans of a patient from what :func:`build_patient` returned."""
+def unpack_scans(arrays: Mapping[str, NDArray[Any]]) -> list[Scan]:
+    """Return the scans of a patient from the arrays of :func:`build_patient`."""
     rows = arrays["votes"].tolist()
     ends = np.concatenate([[0], np.cumsum(arrays["votes"][:, 6] * arrays["votes"][:, 7])]).tolist()
     nodules: dict[tuple[int, int], tuple[int, list[Votes]]] = {}

@@ -1,4 +1,4 @@
-"""LIDC-IDRI: slices of chest CT with and without lung nodules, which up to four radiologists outlined."""
+"""LIDC-IDRI: slices of chest CT with and without lung nodules, outlined by up to four radiologists."""
 
 from __future__ import annotations
 
@@ -14,46 +14,48 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, Progress
-from xaibench.data.disk.cache_folders import cache_folder, stamp_below
+from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.cache_folders import cache_folder, digest_folder
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 from xaibench.data.disk.index_parts import Part, build_parts, load_arrays, load_part
 from xaibench.data.disk.source import Source
 from xaibench.data.scans.ct_reading import check_window, import_medical, read_slice, scan_rng, window_image
-from xaibench.data.scans.lidc_index import REVISION, Scan, build_patient, find_readings, unpack, xml_files
+from xaibench.data.scans.lidc_index import INDEX_REVISION, Scan, build_patient, find_readings, unpack_scans, xml_files
 
 _LOGGER = logging.getLogger("xaibench")
 
 #: Which slices of a nodule become samples.
 Slices: TypeAlias = Literal["middle", "largest", "all"]
 
-CLASSES = ("no_nodule", "nodule")
-#: How far from a nodule (mm) the slices without one are chosen.
-_AROUND = 50.0
+_CLASSES = ("no_nodule", "nodule")
+#: Maximum distance (in mm) of a negative slice from a positive one.
+_MAX_DISTANCE = 50.0
 _SUFFIXES = (".dcm", ".xml")
 _XML_FOLDERS = ("tcia-lidc-xml", "LIDC-XML-only")
 
 
 class Lidc(AnnotatedSet):
-    """Lung nodules of 3 mm and more in slices of CT (Armato et al. 2011).
+    """Lung nodules of at least 3 mm in CT slices (Armato et al. 2011).
 
-    A nodule is where readers' outlines lie together (:func:`~xaibench.data.scans.lidc_consensus.find_nodules`);
-    that of one reader alone counts. The mask of a slice is the consensus on every nodule that it shows: where at least
-    the share ``consensus`` of the readers *who marked that nodule* marked the pixel. A slice that is the one of several
-    nodules is one sample, so that no image is there twice; the published set counts one sample a nodule. A nodule on
-    which the readers agree in no pixel is not annotated. Nodules under 3 mm are points without an outline: they are in
-    no mask, and no slice with one is a negative.
+    Outlines of different readers that are close together are one nodule
+    (:func:`~xaibench.data.scans.lidc_consensus.find_nodules`); an outline of a single reader is a nodule too. The mask
+    of a slice is the consensus on all of its nodules: the pixels marked by at least the fraction ``consensus`` of the
+    readers *who marked that nodule*. A slice selected for several nodules is one sample, so that no image occurs twice;
+    the published data set has one sample per nodule. A nodule without a consensus pixel is not annotated. Nodules under
+    3 mm are points without an outline: they are not part of any mask, and slices that show one are not used as
+    negatives.
 
-    Negatives are slices of the same scan at most 50 mm from a positive one, in which no reader marked anything, chosen
-    by ``seed``, none twice; near the ends of a scan there may be fewer than asked for. The published set has some 25
-    for a nodule; 1, the default, makes the classes even.
+    Negatives are slices of the same scan at most 50 mm from a positive one in which no reader marked anything. They are
+    drawn at random without repetition; near the ends of a scan there may be fewer than requested. The published data
+    set has about 25 per nodule; the default of 1 balances the classes.
 
-    Pixels are as stored, whole slices; grey is (HU − low) / (high − low) of the window, clipped to [0, 1].
+    Slices are used whole, with the pixels as stored. The gray level is (HU − low) / (high − low) of the window, clipped
+    to [0, 1].
     """
 
     info = DatasetInfo(
         "lidc",
-        classes=CLASSES,
+        classes=_CLASSES,
         image_shape=(3, 224, 224),
         citation=(
             "Armato et al.: The Lung Image Database Consortium (LIDC) and Image Database Resource Initiative (IDRI): a "
@@ -64,16 +66,16 @@ class Lidc(AnnotatedSet):
         address="[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX)",
         download_size=(
             "[133 GB](https://github.com/aritra-2506/"
-            "Reconstruction-of-3D-CT-Volume-from-2D-X-ray-Images-using-Deep-Learning/issues/4); any choice of patients "
-            "will do"
+            "Reconstruction-of-3D-CT-Volume-from-2D-X-ray-Images-using-Deep-Learning/issues/4); any subset of the "
+            "patients works"
         ),
         by_hand="the NBIA Data Retriever, no account",
         how_to_get=(
-            "On The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2015.LO9QL9SX), take the manifest of the images of "
-            "LIDC-IDRI (133 GB; any choice of patients will do) and fetch it with the NBIA Data Retriever into DIR, so "
-            "that there is DIR/LIDC-IDRI/LIDC-IDRI-0001 or DIR/manifest-.../LIDC-IDRI/LIDC-IDRI-0001. The readers' XML "
-            "comes with the images; if it does not, unpack LIDC-XML-only.zip of the same page so that there is "
-            "DIR/tcia-lidc-xml. No account is needed. Then: xaibench prepare lidc --root DIR"
+            "On The Cancer Imaging Archive (doi:10.7937/K9/TCIA.2015.LO9QL9SX), get the manifest of the images of "
+            "LIDC-IDRI (133 GB; any subset of the patients works) and download it with the NBIA Data Retriever into "
+            "DIR, so that there is DIR/LIDC-IDRI/LIDC-IDRI-0001 or DIR/manifest-.../LIDC-IDRI/LIDC-IDRI-0001. The "
+            "readers' XML files come with the images; if they do not, unpack LIDC-XML-only.zip of the same page, so "
+            "that there is DIR/tcia-lidc-xml. No account is needed. Then: xaibench prepare lidc --root DIR"
         ),
         published=(("no_nodule", 65505), ("nodule", 2625)),
         benchmark_size=5250,
@@ -99,73 +101,74 @@ class Lidc(AnnotatedSet):
         negatives: int = 1,
         window: tuple[float, float] = (-1000.0, 400.0),
     ) -> Source:
-        """Slices with nodules, and slices around them without.
+        """Return slices with nodules, and slices near them without.
 
         Args:
-            folder: Holds the patients' folders.
-            classes: Of ``("no_nodule", "nodule")``.
-            seed: Chooses the negatives.
-            consensus: Share of a nodule's readers, in (0, 1], who must have marked a pixel.
-            contour: Whether the pixels of the outlines count as marked. The readers were asked to draw just outside of
-                the nodule; pylidc leaves them out.
-            slices: Of a nodule, the ``"middle"`` one of those with consensus (of an even number, the upper), the one
-                where it is ``"largest"``, or ``"all"``.
-            negatives: How many slices without a mark for each one with consensus.
-            window: Hounsfield values that become 0 and 1. The default is a usual lung window.
+            folder: Contains the patients' folders.
+            classes: Any of ``"no_nodule"`` and ``"nodule"``.
+            seed: Seed of the choice of negatives.
+            consensus: Minimum fraction of the readers of a nodule, in (0, 1], who marked a pixel of the mask.
+            contour: Whether the pixels of the outlines belong to the nodule. The readers drew them just outside of the
+                nodule; pylidc leaves them out.
+            slices: Slices to use of a nodule: the ``"middle"`` one of those with consensus (of an even number, the
+                upper), the one with the ``"largest"`` consensus area, or ``"all"``.
+            negatives: Number of slices without a mark per slice with consensus.
+            window: Hounsfield values that become 0 and 1. The default is a common lung window.
 
         Raises:
-            ImportError: Without pydicom.
-            DataFileError: If no patient can be read; single ones are named in a warning and left out.
-            MissingDataError: If there is no patient.
-            ValueError: For a parameter out of its range.
+            ImportError: If pydicom is not installed.
+            DataFileError: If no patient can be read. Otherwise, unreadable patients are left out with a warning.
+            MissingDataError: If the folder has no patients.
+            ValueError: If a parameter is out of range.
         """
         choice = _Choice(consensus, contour, slices, negatives, check_window(window), seed)
         choice.check(classes)
-        parts = self._build(folder, workers=1, progress=None)
+        parts = self._build_index(folder, workers=1, progress=None)
         return _LidcSource(folder, classes, parts, choice)
 
-    def prepare(self, folder: Path, *, workers: int = 1, progress: Progress | None = None) -> None:
-        """Index every patient. It serves all levels, windows and choices of slices; some 10 minutes of one core."""
-        self._build(folder, workers=workers, progress=progress)
+    def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
+        """Build and cache the index of every patient, for all parameters; about 10 minutes on one core."""
+        self._build_index(folder, workers=workers, progress=progress)
 
     def is_ready(self, folder: Path) -> bool | None:
-        """Whether a patient that is indexed has a nodule on which the readers agree."""
+        """Return whether an indexed patient has a nodule with consensus; None if no patient is indexed."""
         choice = _Choice(0.5, False, "middle", 1, (0.0, 1.0), 0)
-        kept = [part.kept for part in self._parts(folder)[0] if part.kept.exists()]
-        scans = (scan for file in kept for scan in unpack(load_arrays(file)))
+        kept = [part.kept for part in self._list_parts(folder)[0] if part.kept.exists()]
+        scans = (scan for file in kept for scan in unpack_scans(load_arrays(file)))
         return any(choice.positives(scan)[0] for scan in scans) if kept else None
 
-    def _build(self, folder: Path, *, workers: int, progress: Progress | None) -> list[Part]:
+    def _build_index(self, folder: Path, *, workers: int, progress: ProgressCallback | None) -> list[Part]:
         import_medical("pydicom")
-        parts, apart = self._parts(folder)
+        parts, xml_folders = self._list_parts(folder)
         others: Mapping[str, Path] = {}
         if missing := sum(not part.kept.exists() for part in parts):
             _LOGGER.info(
-                "%s: %d of %d patients are indexed now; xaibench prepare does it with several processes.",
+                "%s: indexing %d of %d patients; xaibench prepare uses several processes.",
                 self.info.name,
                 missing,
                 len(parts),
             )
-            others = _readings(apart)
+            others = _read_separate_xml(xml_folders)
         parts = [dataclasses.replace(part, arguments=(*part.arguments, others)) for part in parts]
         return build_parts(parts, build_patient, workers=workers, progress=progress)
 
-    def _parts(self, folder: Path) -> tuple[list[Part], list[Path]]:
-        """The patients, and the folders of XML that lie apart."""
+    def _list_parts(self, folder: Path) -> tuple[list[Part], list[Path]]:
+        """Return the patients, and the separate folders of XML files."""
         patients = sorted(path for path in folder.glob(self.marker) if path.is_dir())
         if not patients:
-            raise MissingDataError(f"{folder} holds no {self.marker} folder.\n{self.info.how_to_get}")
-        apart = [place / name for place in (folder, *folder.parents[:2]) for name in _XML_FOLDERS]
-        apart = [place for place in apart if place.is_dir()]
-        cache = cache_folder(self.info.name, folder, REVISION, [stamp_below(place, ".xml") for place in apart])
-        kept = [cache / f"{path.name}-{stamp_below(path, _SUFFIXES)}.npz" for path in patients]
+            raise MissingDataError(f"{folder} has no {self.marker} folder.\n{self.info.how_to_get}")
+        candidates = [place / name for place in (folder, *folder.parents[:2]) for name in _XML_FOLDERS]
+        xml_folders = [place for place in candidates if place.is_dir()]
+        digests = [digest_folder(place, ".xml") for place in xml_folders]
+        cache = cache_folder(self.info.name, folder, INDEX_REVISION, digests)
+        kept = [cache / f"{path.name}-{digest_folder(path, _SUFFIXES)}.npz" for path in patients]
         parts = [Part(path.name, file, (folder, path)) for path, file in zip(patients, kept, strict=True)]
-        return parts, apart
+        return parts, xml_folders
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """The parameters of :meth:`Lidc.open`, which stay the same for all patients."""
+    """The parameters of :meth:`Lidc.open`."""
 
     level: float
     contour: bool
@@ -176,16 +179,16 @@ class _Choice:
 
     def check(self, classes: tuple[str, ...]) -> None:
         if not 0 < self.level <= 1:
-            raise ValueError(f"consensus={self.level!r}: expected a share in (0, 1], such as 0.5.")
+            raise ValueError(f"consensus={self.level!r}: expected a fraction in (0, 1], such as 0.5.")
         if self.slices not in get_args(Slices):
             raise ValueError(f"slices={self.slices!r}: expected one of {', '.join(map(repr, get_args(Slices)))}.")
         if self.negatives < 0:
-            raise ValueError(f"negatives={self.negatives!r}: expected 0 or more for each slice with a nodule.")
+            raise ValueError(f"negatives={self.negatives!r}: expected 0 or more per slice with a nodule.")
         if self.negatives == 0 and "no_nodule" in classes:
             raise ValueError("negatives=0 leaves 'no_nodule' empty; give classes='nodule', or negatives=1 or more.")
 
     def positives(self, scan: Scan) -> tuple[list[int], list[int]]:
-        """The slices with consensus, and those of the nodules that have it nowhere; each slice once."""
+        """Return the slices with consensus, and the slices of nodules without a consensus pixel; every slice once."""
         agreed: set[int] = set()
         disputed: set[int] = set()
         for nodule in scan.nodules:
@@ -201,13 +204,13 @@ class _Choice:
             agreed |= {nodule.slices[number].slice for number in there}
         return sorted(agreed), sorted(disputed - agreed)
 
-    def without(self, scan: Scan, positives: Sequence[int]) -> list[int]:
-        """Slices around the positive ones, in which nobody marked anything."""
+    def draw_negatives(self, scan: Scan, positives: Sequence[int]) -> list[int]:
+        """Draw slices near the positive ones in which no reader marked anything."""
         rng = scan_rng(self.seed, scan.series)
         free = ~scan.touched
         chosen: list[int] = []
         for positive in positives:
-            near = np.flatnonzero(free & (np.abs(scan.z - scan.z[positive]) <= _AROUND))
+            near = np.flatnonzero(free & (np.abs(scan.z - scan.z[positive]) <= _MAX_DISTANCE))
             taken = rng.choice(near, size=min(self.negatives, len(near)), replace=False)
             free[taken] = False
             chosen += taken.tolist()
@@ -215,7 +218,7 @@ class _Choice:
 
 
 class _LidcSource(Source):
-    """Samples of every patient; what is not needed to count them is read from his index when it is asked for."""
+    """The samples of all patients. Nodules and file names are read from a patient's index on access."""
 
     groups: NDArray[np.int64]
 
@@ -227,15 +230,15 @@ class _LidcSource(Source):
         self._kept = [part.kept for part in parts]
         rows: list[tuple[int, int, int, int, bool]] = []
         for number, part in enumerate(parts):
-            for scan_number, scan in enumerate(unpack(load_part(part, build_patient))):
+            for scan_number, scan in enumerate(unpack_scans(load_part(part, build_patient))):
                 agreed, disputed = choice.positives(scan)
-                without = choice.without(scan, agreed) if "no_nodule" in classes else []
+                negatives = choice.draw_negatives(scan, agreed) if "no_nodule" in classes else []
                 rows += [
                     (number, scan_number, slice_, classes.index(name), annotated)
                     for name, found, annotated in (
                         ("nodule", agreed, True),
                         ("nodule", disputed, False),
-                        ("no_nodule", without, True),
+                        ("no_nodule", negatives, True),
                     )
                     if name in classes
                     for slice_ in found
@@ -245,18 +248,18 @@ class _LidcSource(Source):
         self.annotated = table[:, 4].astype(np.bool_)
 
     def image(self, index: int, size: int) -> Image.Image:
-        scan, slice_ = self._find(index)
+        scan, slice_ = self._load_scan(index)
         return window_image(read_slice(self._folder / scan.files[slice_]), self._choice.window)
 
     def mask(self, index: int) -> NDArray[np.bool_] | None:
         if not self.annotated[index] or self.classes[self.targets[index]] != "nodule":
             return None
-        scan, slice_ = self._find(index)
+        scan, slice_ = self._load_scan(index)
         return scan.mask(slice_, self._choice.level, self._choice.contour)
 
     def meta(self, index: int) -> dict[str, object]:
-        """``id`` is patient/scan/slice, counted from the lowest slice; ``readers`` of each nodule in the slice."""
-        scan, slice_ = self._find(index)
+        """Return the metadata; ``id`` is patient/scan/slice, ``readers`` the number of readers per nodule."""
+        scan, slice_ = self._load_scan(index)
         patient = self._names[self.groups[index]]
         readers = [nodule.readers for nodule in scan.nodules if any(part.slice == slice_ for part in nodule.slices)]
         return {
@@ -270,13 +273,13 @@ class _LidcSource(Source):
             "annotated": bool(self.annotated[index]),
         }
 
-    def _find(self, index: int) -> tuple[Scan, int]:
-        scans = unpack(load_arrays(self._kept[self.groups[index]]))
+    def _load_scan(self, index: int) -> tuple[Scan, int]:
+        scans = unpack_scans(load_arrays(self._kept[self.groups[index]]))
         return scans[self._scans[index]], int(self._slices[index])
 
 
-def _readings(places: Sequence[Path]) -> dict[str, Path]:
-    """The XML that lies apart from the scans, by series: that of patients who are not here may well be among it."""
+def _read_separate_xml(places: Sequence[Path]) -> dict[str, Path]:
+    """Return series to XML file for folders of XML files, which may include series that are not on disk."""
     found: dict[str, Path] = {}
     for file in (file for place in places for file in xml_files(place)):
         try:

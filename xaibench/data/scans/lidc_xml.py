@@ -1,7 +1,7 @@
-"""The XML in which the readers of LIDC-IDRI marked what they saw: one file for each CT series, up to four readers.
+"""The XML annotations of LIDC-IDRI: one file per CT series, with up to four readers.
 
-Each reader (``readingSession``) marked nodules of 3 mm and more by outlines and ratings, smaller ones by one point, and
-things that are no nodule by one point too. The files of chest films (``IdriReadMessage``) lie among those of CT.
+Every reader (``readingSession``) marked nodules of at least 3 mm by outlines and ratings, and smaller nodules and
+non-nodules by one point each. The files of chest radiographs (``IdriReadMessage``) are in the same folders.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import DataFileError, naming, read_xml
+from xaibench.data.disk.file_readers import DataFileError, read_xml, wrap_file_errors
 
 
 @dataclass(frozen=True, eq=False)
 class Contour:
-    """An outline that a reader drew in one slice.
+    """An outline drawn by a reader in one slice.
 
     Attributes:
         image: ``SOPInstanceUID`` of the slice.
-        z: Its position along the body in mm.
-        inclusion: False = the outline of a hole: what it encloses does not belong to the nodule.
-        points: ``[n, 2]`` int64 (row, column) of its pixels, in the order drawn; the first is not repeated at the end.
+        z: Position of the slice along the body axis in mm.
+        inclusion: False = the outline of a hole, whose interior does not belong to the nodule.
+        points: ``[n, 2]`` int64 (row, column) of its pixels, in drawing order; the first is not repeated at the end.
     """
 
     image: str
@@ -36,12 +36,12 @@ class Contour:
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """A nodule of 3 mm or more, as one reader outlined it.
+    """A nodule of at least 3 mm, as outlined by one reader.
 
     Attributes:
-        reader: Which of the readers, from 0. The numbers of two files are not the same people.
-        name: That reader's name of the nodule; another reader has another name for it.
-        contours: Its outlines, from the lowest slice to the highest, in whatever order they were drawn.
+        reader: Number of the reader, from 0. Readers with the same number in two files are not the same person.
+        name: The reader's name of the nodule; other readers name it differently.
+        contours: The outlines, sorted from the lowest slice to the highest.
     """
 
     reader: int
@@ -51,12 +51,12 @@ class Mark:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What the readers marked in one CT series.
+    """The marks of all readers in one CT series.
 
     Attributes:
-        series: Its ``SeriesInstanceUID``.
-        marks: The nodules of 3 mm and more.
-        touched: ``SOPInstanceUID`` of every slice with a mark of any kind, the small ones included.
+        series: ``SeriesInstanceUID``.
+        marks: Nodules of at least 3 mm.
+        touched: ``SOPInstanceUID`` of every slice with a mark of any kind, including small nodules.
     """
 
     series: str
@@ -65,47 +65,51 @@ class Reading:
 
 
 def read_reading(path: str | os.PathLike[str]) -> Reading | None:
-    """Read one XML file of the readers; None for that of a chest film.
+    """Read one XML file of the readers; None for the file of a chest radiograph.
 
     A mark without ratings (``characteristics`` missing, empty, or with a value that is blank or 0) is a nodule under
-    3 mm, and an outline of one point is a stray click: both count as touched, not as nodules. The two rules are
-    pylidc's.
+    3 mm, and an outline of one point is an accidental click. Both count as touched, but not as nodules. pylidc has
+    the same rules.
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no XML, declares entities, or is not built as LIDC-IDRI's are.
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file is not XML, declares entities, or does not have the structure of LIDC-IDRI.
     """
     root = read_xml(path)
-    if _name(root) == "IdriReadMessage":
+    if _tag_name(root) == "IdriReadMessage":
         return None
-    if _name(root) != "LidcReadMessage":
-        raise DataFileError(f"{os.fspath(path)} is a {_name(root)!r}, expected a LidcReadMessage; get the file anew.")
-    with naming(path):
-        series = _text(_child(root, "ResponseHeader"), "SeriesInstanceUid", "SeriesInstanceUID")
+    if _tag_name(root) != "LidcReadMessage":
+        raise DataFileError(
+            f"{os.fspath(path)} is a {_tag_name(root)!r}, expected a LidcReadMessage; get the file again."
+        )
+    with wrap_file_errors(path):
+        series = _child_text(_find_child(root, "ResponseHeader"), "SeriesInstanceUid", "SeriesInstanceUID")
         marks: list[Mark] = []
         touched: set[str] = set()
         for reader, session in enumerate(_children(root, "readingSession")):
             for thing in (*_children(session, "unblindedReadNodule"), *_children(session, "nonNodule")):
-                touched |= {_text(place, "imageSOP_UID") for place in (thing, *_children(thing, "roi"))} - {""}
+                touched |= {_child_text(place, "imageSOP_UID") for place in (thing, *_children(thing, "roi"))} - {""}
             for nodule in _children(session, "unblindedReadNodule"):
-                contours = [_contour(roi) for roi in _children(nodule, "roi")] if _is_rated(nodule) else []
+                contours = [_parse_contour(roi) for roi in _children(nodule, "roi")] if _is_rated(nodule) else []
                 contours = [contour for contour in contours if len(contour.points) > 1]
                 if contours:
                     contours.sort(key=lambda contour: contour.z)
-                    marks.append(Mark(reader, _text(nodule, "noduleID"), tuple(contours)))
+                    marks.append(Mark(reader, _child_text(nodule, "noduleID"), tuple(contours)))
         if not series:
-            raise ValueError("its ResponseHeader names no SeriesInstanceUid")
+            raise ValueError("its ResponseHeader has no SeriesInstanceUid")
     return Reading(series, tuple(marks), frozenset(touched))
 
 
-def _contour(roi: Element) -> Contour:
-    inclusion = _text(roi, "inclusion").upper()
+def _parse_contour(roi: Element) -> Contour:
+    inclusion = _child_text(roi, "inclusion").upper()
     if inclusion not in ("TRUE", "FALSE"):
         raise ValueError(f"inclusion is {inclusion!r}, expected TRUE or FALSE")
-    image, z = _text(roi, "imageSOP_UID"), _text(roi, "imageZposition")
+    image, z = _child_text(roi, "imageSOP_UID"), _child_text(roi, "imageZposition")
     if not image:
-        raise ValueError("an outline (roi) names no imageSOP_UID")
-    points = [(int(_text(edge, "yCoord")), int(_text(edge, "xCoord"))) for edge in _children(roi, "edgeMap")]
+        raise ValueError("an outline (roi) has no imageSOP_UID")
+    points = [
+        (int(_child_text(edge, "yCoord")), int(_child_text(edge, "xCoord"))) for edge in _children(roi, "edgeMap")
+    ]
     if len(points) > 1 and points[0] == points[-1]:
         points.pop()
     return Contour(image, float(z), inclusion == "TRUE", np.array(points, dtype=np.int64).reshape(-1, 2))
@@ -116,21 +120,21 @@ def _is_rated(nodule: Element) -> bool:
     return bool(ratings) and all(rating not in ("", "0") for rating in ratings)
 
 
-def _name(element: Element) -> str:
-    """The tag without its namespace: chest films have another one, and some tools drop it."""
+def _tag_name(element: Element) -> str:
+    """Return the tag without its namespace, which differs between file types and is dropped by some tools."""
     return str(element.tag).rpartition("}")[2]
 
 
 def _children(element: Element, name: str) -> Iterator[Element]:
-    return (child for child in element if _name(child) == name)
+    return (child for child in element if _tag_name(child) == name)
 
 
-def _child(element: Element, name: str) -> Element:
+def _find_child(element: Element, name: str) -> Element:
     for child in _children(element, name):
         return child
-    raise ValueError(f"{_name(element)} has no {name}")
+    raise ValueError(f"{_tag_name(element)} has no {name}")
 
 
-def _text(element: Element, *names: str) -> str:
-    """The text of the first child with one of the names; empty if there is none."""
+def _child_text(element: Element, *names: str) -> str:
+    """Return the text of the first child with one of the names; empty if there is none."""
     return next(((child.text or "").strip() for name in names for child in _children(element, name)), "")

@@ -1,4 +1,4 @@
-"""Reading volumes of NIfTI: none that claims or unpacks to more than a scan can be, and all the same way up."""
+"""Reading NIfTI volumes, with limits on their size and in a common orientation."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.file_readers import naming
+from xaibench.data.disk.file_readers import wrap_file_errors
 from xaibench.data.scans.ct_reading import import_medical
 
-#: 512×512×1,024, twice the largest scan of the sets here; as float64 it takes 2 GiB.
-_MOST_VOXELS = 2**28
-#: What may stand before the first voxel (bytes): the head and its extensions.
-_MOST_NOTES = 2**24
-#: What may follow the last voxel (bytes).
-_SLACK = 2**16
-#: Deflate never makes more than this of one byte.
-_MOST_UNPACKED = 1032
+#: 512×512×1,024, twice the largest scan of these data sets; 2 GiB as float64.
+_MAX_VOXELS = 2**28
+#: Maximum number of bytes before the first voxel: the header and its extensions.
+_MAX_OFFSET = 2**24
+#: Maximum number of bytes after the last voxel.
+_MAX_TRAILER = 2**16
+#: Maximum compression ratio of deflate.
+_MAX_RATIO = 1032
 _GZIP = b"\x1f\x8b"
-#: How the head of a NIfTI-1 file ends.
+#: Last bytes of the header of a NIfTI-1 file.
 _MAGIC = b"n+1\0"
 
 
 class Volume(NamedTuple):
-    """A scan, or the labels of one.
+    """A scan or its label volume.
 
     Attributes:
-        values: ``[slices, rows, columns]``: feet first, each slice as in
+        values: ``[slices, rows, columns]``, from the feet to the head, each slice oriented as in
             :func:`~xaibench.data.scans.ct_reading.turn_radiological`.
-        axes: Where the axes of the file point, such as ``"LPS"``.
-        affine: ``[4, 4]`` from (x to the right, y to the front, z up), in voxels, to mm.
+        axes: Directions of the axes in the file, such as ``"LPS"``.
+        affine: ``[4, 4]`` map from voxel coordinates (x to the right, y to the front, z up) to mm.
     """
 
     values: NDArray[Any]
@@ -43,35 +43,35 @@ class Volume(NamedTuple):
 
 
 def read_volume(path: Path) -> Volume:
-    """A NIfTI volume.
+    """Read a NIfTI volume.
 
-    NIfTI stores x (to the right), y (to the front), z, in whatever order and direction its affine says; all of them
-    come out the same here, and the same as DICOM, so that nobody can tell the two by how the body lies.
+    The axes of a NIfTI file may have any order and direction, given by its affine. Volumes are reoriented to the
+    convention of the DICOM slices, so that the orientation does not reveal the source of a scan.
 
-    Memory is asked for when the head of the file has been checked, and for no more than it tells of.
+    Memory is allocated after the header has been checked, and only as much as the header states.
 
     Raises:
-        MissingDataError: If there is no such file.
-        DataFileError: If it is no NIfTI, cut off, has not three axes, or claims or unpacks to more than a scan can be.
+        MissingDataError: If the file does not exist.
+        DataFileError: If the file is not NIfTI, is truncated, is not 3-D, or is implausibly large.
     """
     nibabel = import_medical("nibabel")
-    with naming(path):
+    with wrap_file_errors(path):
         try:
-            stored = nibabel.Nifti1Image.from_bytes(_content(path))
+            stored = nibabel.Nifti1Image.from_bytes(_read_content(path))
             volume = nibabel.as_closest_canonical(stored)
             axes = "".join(nibabel.aff2axcodes(stored.affine))
             return Volume(np.asarray(volume.dataobj).transpose(2, 1, 0)[:, ::-1, ::-1], axes, volume.affine)
         except (OSError, MemoryError):
             raise
-        except Exception as error:  # whatever nibabel and zlib raise: a dozen kinds, few of them documented
+        except Exception as error:  # nibabel and zlib raise many exceptions, mostly undocumented
             raise ValueError(str(error) or type(error).__name__) from error
 
 
-def lie_apart(one: Volume, other: Volume) -> bool:
-    """Whether two volumes of one shape, turned the same way, were not the same way before: one affine is flipped.
+def are_misaligned(one: Volume, other: Volume) -> bool:
+    """Return whether two volumes of the same shape cover different regions, because one affine is flipped.
 
-    Files whose axes point the same way belong together voxel by voxel, whatever they say of their place; others do if
-    the corners of both are within half a voxel of each other.
+    Volumes whose axes point in the same directions are always aligned, regardless of their origins. Other volumes are
+    aligned if the corners of both are within half a voxel of each other.
     """
     if one.axes == other.axes:
         return False
@@ -81,42 +81,42 @@ def lie_apart(one: Volume, other: Volume) -> bool:
     return bool((np.abs(((one.affine - other.affine) @ corners)[:3]) > voxel[:, None] / 2).any())
 
 
-def _content(path: Path) -> bytes:
-    """The unpacked file: its head is checked first, its checksum read last, which nibabel never sees."""
+def _read_content(path: Path) -> bytes:
+    """Read and decompress a file. The header is checked first, the checksum (which nibabel ignores) last."""
     with open(path, "rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
         if not packed:
-            return _checked(file, os.fstat(file.fileno()).st_size)
+            return _read_checked(file, os.fstat(file.fileno()).st_size)
         with gzip.GzipFile(fileobj=file) as unpacked:
-            return _checked(cast("IO[bytes]", unpacked), _MOST_UNPACKED * os.fstat(file.fileno()).st_size)
+            return _read_checked(cast("IO[bytes]", unpacked), _MAX_RATIO * os.fstat(file.fileno()).st_size)
 
 
-def _checked(stream: IO[bytes], most: int) -> bytes:
-    """All of a stream that can hold ``most`` bytes."""
+def _read_checked(stream: IO[bytes], limit: int) -> bytes:
+    """Read a stream of at most ``limit`` bytes."""
     kind = import_medical("nibabel").Nifti1Header
     start = stream.read(kind.template_dtype.itemsize)
     if not start.endswith(_MAGIC):
-        raise ValueError("it is no NIfTI-1 volume in one file")
+        raise ValueError("it is not a NIfTI-1 volume in a single file")
     head = kind(start)
     shape = tuple(int(side) for side in head.get_data_shape())
-    said = "×".join(map(str, shape))
+    size_text = "×".join(map(str, shape))
     if len(shape) != 3 or min(shape) < 1:
-        raise ValueError(f"it has axes {shape}, expected three")
-    if math.prod(shape) > _MOST_VOXELS:
-        raise ValueError(f"it claims to hold {said} voxels, expected at most {_MOST_VOXELS:,}, as 512×512×1024 are")
+        raise ValueError(f"it has shape {shape}, expected three axes")
+    if math.prod(shape) > _MAX_VOXELS:
+        raise ValueError(f"its header states {size_text} voxels, expected at most {_MAX_VOXELS:,} (512×512×1024)")
     kind_of_voxel = head.get_data_dtype()
     if kind_of_voxel.kind not in "iuf" or kind_of_voxel.itemsize > 8:
-        raise ValueError(f"its voxels are {kind_of_voxel}, expected numbers of 64 bits at most")
+        raise ValueError(f"its voxels are {kind_of_voxel}, expected numbers with at most 64 bits")
     offset = int(head.get_data_offset())
-    if not len(start) <= offset <= _MOST_NOTES:
-        raise ValueError(f"its voxels begin at byte {offset}, expected {len(start)} to {_MOST_NOTES:,}")
+    if not len(start) <= offset <= _MAX_OFFSET:
+        raise ValueError(f"its voxels begin at byte {offset}, expected {len(start)} to {_MAX_OFFSET:,}")
     size = offset + math.prod(shape) * kind_of_voxel.itemsize
-    if size > most:
-        raise ValueError(f"it claims to hold {said} voxels, more than a file of its size can")
+    if size > limit:
+        raise ValueError(f"its header states {size_text} voxels, more than a file of its size can contain")
     content = start + stream.read(size - len(start))
     if len(content) < size:
-        raise ValueError(f"it is cut off: {len(content):,} of {size:,} bytes are there")
-    if len(stream.read(_SLACK + 1)) > _SLACK:
-        raise ValueError(f"it goes on after the {size:,} bytes that its {said} voxels take")
+        raise ValueError(f"it is truncated: it has {len(content):,} of {size:,} bytes")
+    if len(stream.read(_MAX_TRAILER + 1)) > _MAX_TRAILER:
+        raise ValueError(f"it continues after the {size:,} bytes of its {size_text} voxels")
     return content

@@ -1,4 +1,4 @@
-"""The index of SIXray: a million images and the boxes of the prohibited items, as arrays of a few megabytes."""
+"""Index of SIXray: the images and the boxes of the prohibited items, as arrays of a few megabytes."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.data.disk.cache_folders import cache_folder, stamp
-from xaibench.data.disk.file_readers import DataFileError, MissingDataError, naming, read_xml
-from xaibench.data.disk.image_lists import warn_of
-from xaibench.data.disk.kept_arrays import keep, read_kept
+from xaibench.data.disk.cache_folders import cache_folder, digest_files
+from xaibench.data.disk.file_readers import DataFileError, MissingDataError, read_xml, wrap_file_errors
+from xaibench.data.disk.image_lists import warn_about
+from xaibench.data.disk.kept_arrays import read_cached, write_cached
 
 _LOGGER = logging.getLogger("xaibench")
 
 ITEMS = ("gun", "knife", "wrench", "pliers", "scissors", "hammer")
-#: The kind of a box whose name is none of :data:`ITEMS`.
+#: Kind of a box whose name is not in :data:`ITEMS`.
 OTHER = len(ITEMS)
-PARTS = ("train", "test")
+LIST_NAMES = ("train", "test")
 
 _ANNOTATIONS = ("Annotation", "positive-Annotation", "Annotations")
-#: Bumped when the index is built otherwise, so that no cache of the old way is taken.
+#: Part of the cache key; increased when the index is built differently.
 _REVISION = 2
-#: Lines whose names are packed at a time: names as Python objects would take ten times the memory.
+#: Number of lines whose names are packed into an array at a time: Python strings would take ten times the memory.
 _CHUNK = 100_000
 _LONGEST_NAME = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """What is known of all images; ``N`` images sorted by name, ``P`` of them positive, with ``B`` boxes.
+    """Index of ``N`` images, sorted by name, of which ``P`` are positive, with ``B`` boxes.
 
     Attributes:
-        names: ``[N]`` bytes: the file names without suffix.
-        items: ``[N]`` uint8: bit ``i`` is set where the lists say that the image shows ``ITEMS[i]``.
+        names: ``[N]`` bytes: file names without suffix.
+        items: ``[N]`` uint8: bit ``i`` is set if the lists say that the image shows ``ITEMS[i]``.
         subsets: ``[S]`` names of the subsets, such as ``"10"``.
-        parts: ``[N]`` uint32: bits ``2 s`` and ``2 s + 1`` are set where the image is in train and test of subset
-            ``s``.
-        positives: ``[P]`` int64: the positive images, in ascending order. One whose name starts with ``P`` is positive
-            even if the lists name no item: hammers have no column.
-        sizes: ``[P, 2]`` int32: height and width as the annotation says, 0 where it does not.
-        starts: ``[P + 1]`` int64: positive ``p`` has the boxes from ``starts[p]`` up to ``starts[p + 1]``; it has none
-            where its annotation is missing.
+        parts: ``[N]`` uint32: bits ``2 s`` and ``2 s + 1`` are set if the image is in the training or test list of
+            subset ``s``.
+        positives: ``[P]`` int64: numbers of the positive images, ascending. An image whose name starts with ``P`` is
+            positive even if the lists name no item, because hammers have no column.
+        sizes: ``[P, 2]`` int32: height and width stated by the annotation, 0 if not stated.
+        starts: ``[P + 1]`` int64: positive ``p`` has the boxes from ``starts[p]`` to ``starts[p + 1]`` (exclusive);
+            none if its annotation is missing.
         boxes: ``[B, 4]`` int32: xmin, ymin, xmax, ymax as written.
         kinds: ``[B]`` uint8: index into :data:`ITEMS`, or :data:`OTHER`.
-        broken: Rows of the lists, annotations and objects in them that cannot be understood.
+        broken: Malformed rows of the lists, annotations, and objects in annotations.
     """
 
     names: NDArray[np.bytes_]
@@ -67,66 +67,66 @@ class Index:
 
 
 def open_index(folder: Path, *, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> Index:
-    """The index of the set in ``folder``, from the cache if it is there; built and put there if it is not.
+    """Return the index of the data set in ``folder`` from the cache, or build and cache it.
 
     Args:
-        folder: Holds ``ImageSet/*/{train,test}.csv`` and ``Annotation/*.xml``, or
+        folder: Contains ``ImageSet/*/{train,test}.csv`` and ``Annotation/*.xml``, or
             ``positive-Annotation/Annotation/*.xml``.
-        workers: Threads that read annotations.
-        progress: Called with the number of annotations that are read, and of all.
+        workers: Number of threads that read annotations.
+        progress: Called with the number of annotations read so far and their total.
 
     Raises:
-        MissingDataError: If there is no list.
-        DataFileError: If a list has other columns. A single annotation or object that cannot be understood is told.
+        MissingDataError: If the lists are missing.
+        DataFileError: If a list has other columns. Malformed annotations and objects are logged and left out.
     """
     lists, annotations = _list_files(folder)
-    cached = _kept(folder, lists, annotations)
-    index = read_kept(cached, lambda arrays: Index(**{field.name: arrays[field.name] for field in fields(Index)}))
+    cached = _cache_file(folder, lists, annotations)
+    index = read_cached(cached, lambda arrays: Index(**{field.name: arrays[field.name] for field in fields(Index)}))
     if index is None:
-        _LOGGER.info("Building the index of SIXray; it is kept in %s.", cached.parent)
-        index = _build(folder, lists, annotations, workers, progress)
-        keep(cached, "The arrays of the index", vars(index))
-    warn_of("sixray: broken rows, annotations and objects, left out", index.broken.tolist())
+        _LOGGER.info("Building the index of SIXray; it is cached in %s.", cached.parent)
+        index = _build_index(folder, lists, annotations, workers, progress)
+        write_cached(cached, "The arrays of the index", vars(index))
+    warn_about("sixray: malformed rows, annotations and objects, left out", index.broken.tolist())
     return index
 
 
 def is_indexed(folder: Path) -> bool:
-    """Whether the index of the set is in the cache.
+    """Return whether the index of the data set is cached.
 
     Raises:
-        MissingDataError: If there is no list.
+        MissingDataError: If the lists are missing.
     """
-    return _kept(folder, *_list_files(folder)).exists()
+    return _cache_file(folder, *_list_files(folder)).exists()
 
 
 def _list_files(folder: Path) -> tuple[list[Path], dict[bytes, Path]]:
-    """The lists, and the annotation file of each image that has one."""
-    lists = sorted(file for part in PARTS for file in folder.glob(f"ImageSet/*/{part}.csv"))
+    """Return the lists, and image name to annotation file."""
+    lists = sorted(file for part in LIST_NAMES for file in folder.glob(f"ImageSet/*/{part}.csv"))
     if not lists:
-        raise MissingDataError(f"{folder / 'ImageSet'} holds no */train.csv and */test.csv; unpack ImageSet.zip there.")
+        raise MissingDataError(f"{folder / 'ImageSet'} has no */train.csv and */test.csv; unpack ImageSet.zip there.")
     return lists, _list_annotations(folder)
 
 
-def _kept(folder: Path, lists: list[Path], annotations: dict[bytes, Path]) -> Path:
-    key = stamp([*lists, *annotations.values()])
+def _cache_file(folder: Path, lists: list[Path], annotations: dict[bytes, Path]) -> Path:
+    key = digest_files([*lists, *annotations.values()])
     return cache_folder("sixray", folder) / f"index-{key}-{_REVISION}.npz"
 
 
 def locate_images(folder: Path, names: NDArray[np.bytes_]) -> tuple[list[str], NDArray[np.int16]]:
-    """Where the images lie: in ``JPEGImage``, in folders in it, or in numbered ones beside it.
+    """Find the folder of each image: ``JPEGImage``, a subfolder of it, or a numbered folder next to it.
 
     Args:
-        folder: The folder of the set.
-        names: ``[N]`` the images, sorted, without suffix.
+        folder: The folder of the data set.
+        names: ``[N]`` sorted image names without suffix.
 
     Returns:
-        The folders, and ``[N]`` the number of each image's, -1 where the image is in none of them.
+        The folders, and ``[N]`` the number of the folder of each image, -1 if the image is missing.
     """
     found = {path for pattern in ("JPEGImage*", "JPEGImage*/*") for path in folder.glob(pattern) if path.is_dir()}
     places = [path.relative_to(folder).as_posix() for path in sorted(found)]
     where = np.full(len(names), -1, dtype=np.int16)
     for number, place in enumerate(places):
-        with naming(folder / place), os.scandir(folder / place) as entries:
+        with wrap_file_errors(folder / place), os.scandir(folder / place) as entries:
             files = (os.fsencode(entry.name[:-4]) for entry in entries if entry.name.endswith(".jpg"))
             while chunk := list(itertools.islice(files, _CHUNK)):
                 stems = np.array(chunk)
@@ -136,10 +136,10 @@ def locate_images(folder: Path, names: NDArray[np.bytes_]) -> tuple[list[str], N
 
 
 def _list_annotations(folder: Path) -> dict[bytes, Path]:
-    """The annotation file of each image that has one."""
+    """Return image name to annotation file."""
     for place in (place for name in _ANNOTATIONS for place in (folder / name, *sorted((folder / name).glob("*/")))):
         if place.is_dir():
-            with naming(place), os.scandir(place) as entries:
+            with wrap_file_errors(place), os.scandir(place) as entries:
                 names = sorted(entry.name for entry in entries)
             files = [name for name in names if name.lower().endswith(".xml") and not name.startswith(".")]
             if files:
@@ -147,7 +147,7 @@ def _list_annotations(folder: Path) -> dict[bytes, Path]:
     return {}
 
 
-def _build(
+def _build_index(
     folder: Path,
     lists: list[Path],
     annotations: dict[bytes, Path],
@@ -158,11 +158,11 @@ def _build(
     broken: list[str] = []
     chunks = []
     for file in lists:
-        bit = np.uint32(1 << (2 * subsets.index(file.parent.name) + PARTS.index(file.stem)))
+        bit = np.uint32(1 << (2 * subsets.index(file.parent.name) + LIST_NAMES.index(file.stem)))
         chunks += [(names, items, np.full(len(names), bit)) for names, items in _read_list(file, folder, broken)]
     names, items, parts = (np.concatenate(column) for column in zip(*chunks, strict=True))
     if not len(names):
-        raise DataFileError(f"{lists[0]} and the other lists name no image; get ImageSet.zip anew.")
+        raise DataFileError(f"{lists[0]} and the other lists name no image; get ImageSet.zip again.")
     order = np.argsort(names, kind="stable")
     names, items, parts = names[order], items[order], parts[order]
     first = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
@@ -186,20 +186,20 @@ def _build(
 
 
 def _read_list(file: Path, folder: Path, broken: list[str]) -> Iterator[tuple[NDArray[np.bytes_], NDArray[np.uint8]]]:
-    """Names and items of a list, in chunks; rows that cannot be understood are added to ``broken``."""
+    """Yield the names and items of a list in chunks. Malformed rows are added to ``broken``."""
     where = file.relative_to(folder).as_posix()
-    with naming(file), open(file, "rb") as stream:
-        columns = _columns(stream.readline(), file)
-        # There are few different rows but for the names, so what one says is worked out once.
+    with wrap_file_errors(file), open(file, "rb") as stream:
+        columns = _parse_header(stream.readline(), file)
+        # There are few different rows apart from the names, so each is parsed once.
         known: dict[bytes, int | None] = {}
         names: list[bytes] = []
         codes: list[int] = []
         for number, line in enumerate(stream, start=2):
             name, _, rest = line.strip().partition(b",")
             if rest not in known:
-                known[rest] = _code(rest, columns)
+                known[rest] = _encode_items(rest, columns)
             code = known[rest]
-            name = _stem(name)
+            name = _clean_name(name)
             if code is not None and name:
                 names.append(name)
                 codes.append(code)
@@ -211,8 +211,8 @@ def _read_list(file: Path, folder: Path, broken: list[str]) -> Iterator[tuple[ND
         yield np.array(names, dtype=np.bytes_), np.array(codes, dtype=np.uint8)
 
 
-def _columns(header: bytes, file: Path) -> list[int]:
-    """The item of each column after the name."""
+def _parse_header(header: bytes, file: Path) -> list[int]:
+    """Return the item of each column after the name."""
     titles = [title.strip(' "\r\n').casefold() for title in header.decode("utf-8-sig", errors="replace").split(",")]
     if titles[0] != "name" or len(titles) < 2 or not set(titles[1:]) <= set(ITEMS):
         raise DataFileError(
@@ -221,8 +221,8 @@ def _columns(header: bytes, file: Path) -> list[int]:
     return [ITEMS.index(title) for title in titles[1:]]
 
 
-def _code(values: bytes, columns: list[int]) -> int | None:
-    """The items that a row names, as bits; None if it is not a row of ±1."""
+def _encode_items(values: bytes, columns: list[int]) -> int | None:
+    """Return the items of a row as bits; None if the values are not ±1."""
     try:
         numbers = [float(value.strip(b' "')) for value in values.split(b",")]
     except ValueError:
@@ -232,8 +232,8 @@ def _code(values: bytes, columns: list[int]) -> int | None:
     return sum(1 << item for item, number in zip(columns, numbers, strict=True) if number > 0)
 
 
-def _stem(name: bytes) -> bytes:
-    """The name without suffix and quotes; empty if it is none."""
+def _clean_name(name: bytes) -> bytes:
+    """Return the name without suffix and quotes; empty if it is not a file name."""
     name = name.strip(b' "')
     if name[-4:].lower() == b".jpg":
         name = name[:-4]
@@ -247,9 +247,9 @@ def _stem(name: bytes) -> bytes:
 def _read_annotations(
     files: list[Path | None], workers: int, progress: Callable[[int, int], None] | None, broken: list[str]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]:
-    """Sizes ``[P, 2]``, numbers of boxes ``[P]``, boxes ``[B, 4]`` and their kinds ``[B]``.
+    """Return sizes ``[P, 2]``, numbers of boxes ``[P]``, boxes ``[B, 4]`` and their kinds ``[B]``.
 
-    What cannot be understood is added to ``broken``: a stranger's file never stops the set.
+    Malformed annotations are added to ``broken`` and do not raise an error.
     """
     sizes = np.zeros((len(files), 2), dtype=np.int32)
     counts = np.zeros(len(files), dtype=np.int64)
@@ -266,7 +266,7 @@ def _read_annotations(
                 strange += [f"{files[number]} ({name})" for name, _ in read.boxes if name not in ITEMS]
             if progress is not None:
                 progress(number + 1, len(files))
-    warn_of("sixray: boxes of other items, which count as prohibited all the same", strange)
+    warn_about("sixray: boxes of unknown items, which count as prohibited items", strange)
     return sizes, counts, np.array(boxes, dtype=np.int32).reshape(-1, 4), np.array(kinds, dtype=np.uint8)
 
 
@@ -278,7 +278,7 @@ class _Annotation:
 
 
 def _read_annotation(file: Path | None) -> _Annotation | None:
-    """Size and boxes; of a file or an object that cannot be understood, why not."""
+    """Return size and boxes, and error messages about a malformed file or object."""
     if file is None:
         return None
     try:
@@ -288,7 +288,7 @@ def _read_annotation(file: Path | None) -> _Annotation | None:
     boxes, broken = [], []
     for number, item in enumerate(root.iter("object"), start=1):
         try:
-            boxes.append(((item.findtext("name") or "").strip().casefold(), _box(item)))
+            boxes.append(((item.findtext("name") or "").strip().casefold(), _parse_box(item)))
         except ValueError as error:
             broken.append(f"{file}, object {number} ({error})")
     try:
@@ -298,7 +298,7 @@ def _read_annotation(file: Path | None) -> _Annotation | None:
     return _Annotation((height, width), boxes, broken)
 
 
-def _box(item: Element) -> tuple[int, int, int, int]:
+def _parse_box(item: Element) -> tuple[int, int, int, int]:
     corners = [item.findtext(f"bndbox/{corner}") for corner in ("xmin", "ymin", "xmax", "ymax")]
     if None in corners:
         raise ValueError("no xmin, ymin, xmax and ymax")

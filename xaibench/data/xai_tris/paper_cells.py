@@ -1,7 +1,7 @@
-"""What the paper chose and reached: signal-to-noise ratios and test accuracies of XAI-TRIS.
+"""Signal-to-noise ratios and test accuracies in the XAI-TRIS paper.
 
-Clark, Wilming and Haufe (2023), arXiv 2306.12816, Table 1 (64×64) and Table 3 (8×8). The released configuration holds
-other ratios in places; the tables count.
+Clark, Wilming and Haufe (2023), arXiv 2306.12816, Table 1 (64×64) and Table 3 (8×8). Some ratios differ in the released
+configuration; the tables are used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ CITATION = (
 
 @dataclass(frozen=True)
 class PaperCell:
-    """One scenario on one background at one size.
+    """Published values for a scenario, background and size.
 
     Attributes:
         alpha: Signal-to-noise ratio in [0, 1].
-        accuracy: Mean test accuracy in percent of each model.
+        accuracy: Mean test accuracy of each model in percent.
     """
 
     alpha: float
@@ -33,7 +33,7 @@ def _cell(alpha: float, **accuracy: float) -> PaperCell:
     return PaperCell(alpha, MappingProxyType(accuracy))
 
 
-#: ``(scenario, background, size)`` -> what the paper reports. IMAGENET has no 8×8 set there.
+#: ``(scenario, background, size)`` to published values. The paper has no IMAGENET sets at 8×8.
 PAPER: Mapping[tuple[str, str, int], PaperCell] = MappingProxyType(
     {
         ("lin", "white", 64): _cell(0.03, llr=89.7, mlp=87.9, cnn=90.1),
@@ -61,15 +61,15 @@ PAPER: Mapping[tuple[str, str, int], PaperCell] = MappingProxyType(
 
 
 def paper_alpha(scenario: str, background: str, size: int) -> float | None:
-    """The paper's signal-to-noise ratio alpha of a set (Tables 1 and 3).
+    """Return the published signal-to-noise ratio alpha of a data set (Tables 1 and 3).
 
     Args:
         scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
         background: ``"white"``, ``"corr"`` or ``"imagenet"``.
-        size: Side of the images in pixels, 8 or 64.
+        size: Height and width of the images in pixels, 8 or 64.
 
     Returns:
-        In [0, 1]; None where the paper has no such set.
+        The ratio in [0, 1]; None if the paper does not have this data set.
 
     Example:
         >>> paper_alpha("lin", "corr", 8), paper_alpha("lin", "imagenet", 8)
@@ -80,7 +80,7 @@ def paper_alpha(scenario: str, background: str, size: int) -> float | None:
 
 
 def paper_accuracy(scenario: str, background: str, size: int, model: str) -> float | None:
-    """The paper's mean test accuracy of a network on a set (Tables 1 and 3).
+    """Return the published mean test accuracy of a network on a data set (Tables 1 and 3).
 
     Args:
         scenario: As for :func:`paper_alpha`.
@@ -89,7 +89,7 @@ def paper_accuracy(scenario: str, background: str, size: int, model: str) -> flo
         model: ``"llr"``, ``"mlp"`` or ``"cnn"``.
 
     Returns:
-        In percent; None where the paper reports none.
+        The accuracy in percent; None if the paper does not report one.
 
     Example:
         >>> paper_accuracy("rigid", "corr", 8, "cnn"), paper_accuracy("rigid", "corr", 8, "llr")

@@ -1,6 +1,6 @@
-"""The signal of XAI-TRIS: tetrominoes, where they lie, how they are smoothed, and which pixels count as true.
+"""The signal of XAI-TRIS: tetrominoes, their positions, smoothing, and ground-truth masks.
 
-A sample's *kind* says all about its pattern: an index into the patterns that its scenario knows.
+The *kind* of a sample is the index of its pattern among all patterns of its scenario.
 
 ==============  =======================================================  ====================
 scenario        kinds                                                    class of kind ``k``
@@ -10,7 +10,7 @@ xor             (T, L) signs (+,+), (−,−), (+,−), (−,+)                 
 rigid           T at each placement, then L at each placement            ``k // placements``
 ==============  =======================================================  ====================
 
-A placement is a rotation and a top-left corner that keep the whole shape inside the image.
+A placement is a rotation and a top-left corner for which the whole shape is inside the image.
 
 Source: Clark, Wilming and Haufe (2023), section 2; the 8×8 sets of its appendix do not smooth the pattern.
 """
@@ -31,23 +31,23 @@ Size: TypeAlias = Literal[8, 64]
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 SIZES: tuple[Size, ...] = get_args(Size)
 
-#: T and L, one cell a number.
+#: T and L, one number per cell.
 SHAPES = (np.array([[1, 0], [1, 1], [1, 0]]), np.array([[1, 0], [1, 0], [1, 1]]))
 #: Class names, in the order of their index.
 SHAPE_CLASSES = ("T", "L")
 XOR_CLASSES = ("same sign", "opposite sign")
 #: Signs of T and L in the four kinds of XOR.
 SIGNS = ((1, 1), (-1, -1), (1, -1), (-1, 1))
-#: Pattern values at most this share of the largest one do not belong to the pattern.
+#: The support of a pattern are the pixels above this fraction of its largest absolute value.
 SUPPORT_CUT = 0.05
 
 
 @lru_cache
 def smoothing_matrix(size: int, sigma: float) -> NDArray[np.float64]:
-    """The matrix ``G`` for which ``G @ image @ G.T`` is ``scipy.ndimage.gaussian_filter(image, sigma)``.
+    """Return the matrix ``G`` for which ``G @ image @ G.T`` is ``scipy.ndimage.gaussian_filter(image, sigma)``.
 
-    The filter is linear and separable, so its response to the unit vectors holds all of it, reflecting border
-    included. Two products of small matrices then smooth an image of any sigma.
+    The filter is linear and separable, so it is determined by its response to the unit vectors, including the
+    reflecting border. Smoothing is then two products of small matrices for any sigma.
     """
     matrix = np.asarray(gaussian_filter1d(np.eye(size), sigma, axis=0), dtype=np.float64)
     matrix.setflags(write=False)
@@ -79,43 +79,43 @@ class Patterns:
 
     @property
     def block(self) -> int:
-        """Side of a tetromino's cell, in pixels."""
+        """Height and width of a cell of the tetromino in pixels."""
         if self.size == 8:
             return 1
         return 4 if self.scenario == "rigid" else 8
 
     @property
     def corners(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Top-left (row, column) of T and L where they do not move."""
+        """Top-left (row, column) of T and L at their fixed positions."""
         return ((1, 1), (4, 5)) if self.size == 8 else ((8, 8), (32, 40))
 
     @property
     def sigma(self) -> float | None:
-        """Standard deviation of the Gaussian that smooths the pattern; None = not smoothed."""
+        """Standard deviation of the Gaussian smoothing; None = not smoothed."""
         return None if self.size == 8 else 1.5
 
     @cached_property
     def placements(self) -> tuple[tuple[int, int, int], ...]:
-        """All ``(quarter turns, row, column)`` that keep the whole shape inside."""
+        """All ``(quarter turns, row, column)`` for which the whole shape is inside the image."""
         return tuple(
             (turns, row, column)
             for turns in range(4)
-            for row in range(self.size - self._turned[0, turns].shape[0] + 1)
-            for column in range(self.size - self._turned[0, turns].shape[1] + 1)
+            for row in range(self.size - self._rotated_shapes[0, turns].shape[0] + 1)
+            for column in range(self.size - self._rotated_shapes[0, turns].shape[1] + 1)
         )
 
     @property
     def cases(self) -> int:
-        """Number of cases that are equally frequent in every split: the classes, for XOR the sign pairs."""
+        """Number of cases, which are equally frequent in every split: the classes, or for XOR the sign pairs."""
         return 4 if self.scenario == "xor" else 2
 
     @property
     def kinds(self) -> int:
-        """How many patterns there are, all of them equally frequent."""
+        """Number of patterns, all equally frequent."""
         return self.cases * (len(self.placements) if self.scenario == "rigid" else 1)
 
     def draw(self, cases: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """A kind for each sample of the given case; random only for RIGID (rotation and place uniform)."""
+        """Draw the kind of each sample, given its case. Random only for RIGID (uniform over placements)."""
         if self.scenario != "rigid":
             return cases
         return cases * len(self.placements) + rng.integers(len(self.placements), size=len(cases))
@@ -126,38 +126,39 @@ class Patterns:
         return XOR_CLASSES if self.scenario == "xor" else SHAPE_CLASSES
 
     def targets(self, cases: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Class of each case."""
+        """Return the class of each case."""
         return cases // 2 if self.scenario == "xor" else cases
 
     def render(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Patterns of ``[N]`` kinds, in [−1, 1]: smoothed, then cut to their support.
+        """Return the patterns of ``[N]`` kinds, in [−1, 1], smoothed and set to 0 outside of their support.
 
-        Most samples share a few patterns, so each is given once: a table ``[P, size, size]`` and the indices ``[N]``
-        into it; ``table[where]`` is ``[N, size, size]``.
+        Most samples share a few patterns, so every pattern is computed once. The result is a table ``[P, size, size]``
+        and indices ``[N]`` into it; ``table[where]`` is ``[N, size, size]``.
         """
         unique, where = np.unique(kinds, return_inverse=True)
-        patterns = np.stack([self._draw_one(int(kind)) for kind in unique])
+        patterns = np.stack([self._render_kind(int(kind)) for kind in unique])
         patterns[~support(patterns)] = 0
         return patterns, where
 
     def truth(self, table: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Ground truth of each pattern of a rendered table, ``[P, size, size]``, True = important.
+        """Return the ground-truth mask of each pattern of a rendered table, ``[P, size, size]``, True = important.
 
-        RIGID: the support of the sample's own shape. Otherwise both supports in every sample, for the absence of a
-        shape informs as its presence does; a negative pattern's support counts as a positive one's.
+        For RIGID, the mask is the support of the sample's shape. Otherwise it is the union of the supports of T and L
+        in every sample, because the absence of a shape is as informative as its presence. The sign of a pattern does
+        not matter.
         """
         if self.scenario == "rigid":
             return np.asarray(table != 0)
         return np.broadcast_to(_both_supports(self.size), table.shape)
 
     @cached_property
-    def _turned(self) -> dict[tuple[int, int], NDArray[np.float64]]:
-        """Both shapes in every rotation, cells scaled to pixels: ``{(shape, quarter turns): [h, w]}``."""
+    def _rotated_shapes(self) -> dict[tuple[int, int], NDArray[np.float64]]:
+        """Both shapes in all rotations, in pixels: ``{(shape, quarter turns): [h, w]}``."""
         cell = np.ones((self.block, self.block))
         return {(shape, turns): np.kron(np.rot90(SHAPES[shape], turns), cell) for shape in (0, 1) for turns in range(4)}
 
-    def _draw_one(self, kind: int) -> NDArray[np.float64]:
-        """One pattern, smoothed but not cut: the columns of the smoothing matrix under the shape do both at once."""
+    def _render_kind(self, kind: int) -> NDArray[np.float64]:
+        """Return a smoothed pattern, before the cut to its support, by columns of the smoothing matrix."""
         smooth = np.eye(self.size) if self.sigma is None else smoothing_matrix(self.size, self.sigma)
         if self.scenario == "rigid":
             shape, placement = divmod(kind, len(self.placements))
@@ -168,7 +169,7 @@ class Patterns:
             shown = [(kind, 1, 0, *self.corners[kind])]
         image = np.zeros((self.size, self.size))
         for shape, sign, turns, row, column in shown:
-            blocks = self._turned[shape, turns]
+            blocks = self._rotated_shapes[shape, turns]
             height, width = blocks.shape
             image += sign * (smooth[:, row : row + height] @ blocks @ smooth[:, column : column + width].T)
         return image
@@ -176,15 +177,15 @@ class Patterns:
 
 @lru_cache
 def _both_supports(size: Size) -> NDArray[np.bool_]:
-    """Where T or L lies when they do not move, ``[size, size]``."""
+    """Return the union of the supports of T and L at their fixed positions, ``[size, size]``."""
     table, _ = Patterns("lin", size).render(np.array([0, 1]))
     return np.asarray((table != 0).any(axis=0))
 
 
 def support(patterns: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Where ``|pattern|`` exceeds 5 % of its own maximum; ``[N, H, W]`` to bool ``[N, H, W]``, each pattern by itself.
+    """Return where ``|pattern|`` exceeds 5 % of its maximum, per pattern: ``[N, H, W]`` to bool ``[N, H, W]``.
 
-    The paper cuts the infinite support of the smoothed pattern so; taking the absolute value first keeps the negative
+    The paper truncates the infinite support of the smoothed pattern in this way. The absolute value keeps the negative
     patterns of XOR, which the released code loses.
 
     Example:

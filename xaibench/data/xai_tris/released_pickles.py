@@ -1,10 +1,10 @@
-"""The pickle files of the XAI-TRIS authors, read without trusting them, and written.
+"""Reading and writing the pickle files of the XAI-TRIS authors, without executing code from them.
 
-A file holds a dict ``{key: DataRecord}``. The key reads ``SCENARIO_JdKp_alpha_BACKGROUND``, such as
-``linear_1d1p_0.18_white``; the record is a named tuple of flattened images (``[N, D]`` torch float16), classes ``[N]``
+A file contains a dict ``{key: DataRecord}``. The key has the form ``SCENARIO_JdKp_alpha_BACKGROUND``, such as
+``linear_1d1p_0.18_white``. The record is a named tuple of flattened images (``[N, D]`` torch float16), classes ``[N]``
 and masks (``[N, D]`` numpy floats: the smoothed pattern) for train, validation and test.
 
-A pickle is a programme; :mod:`.plain_unpickling` says what these may do.
+A pickle is a program; :mod:`.plain_unpickling` restricts what it may do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data.dataset import Dataset, Split
 from xaibench.data.xai_tris.paper_cells import CITATION
 from xaibench.data.xai_tris.patterns import SHAPE_CLASSES, XOR_CLASSES, support
-from xaibench.data.xai_tris.plain_unpickling import PlainArray, RefusedError, load_plain
+from xaibench.data.xai_tris.plain_unpickling import PlainArray, UnsafePickleError, load_plain
 
 _SCENARIOS = {"lin": "linear", "mult": "multiplicative", "rigid": "translations_rotations", "xor": "xor"}
 _BACKGROUNDS = {"white": "white", "corr": "correlated", "imagenet": "imagenet"}
@@ -36,7 +36,7 @@ _PARTS = ("train", "val", "test")
 
 
 class DataRecord(NamedTuple):
-    """The authors' record; its fields in their order."""
+    """The record type of the authors, with the fields in their order."""
 
     x_train: Any
     y_train: Any
@@ -49,64 +49,64 @@ class DataRecord(NamedTuple):
     masks_test: Any
 
 
-# The authors' class lives in a module of theirs; files name it so, and files that they shall read must too.
+# The class of the authors is in their module `common`, and pickle files refer to it by this name.
 DataRecord.__module__ = "common"
 
 
 def read_released(path: str | os.PathLike[str]) -> dict[str, Dataset]:
     """Read a file of the XAI-TRIS authors.
 
-    Images become float32 ``[N, 1, S, S]``. Masks become bool: where the stored pattern exceeds 5 % of its own largest
-    absolute value.
+    Images are converted to float32 ``[N, 1, S, S]``. Masks are converted to bool: the pixels at which the stored
+    pattern exceeds 5 % of its largest absolute value.
 
     Args:
         path: A pickle file. Nothing in it is executed.
 
     Returns:
-        The sets under the file's own keys.
+        Key in the file to data set.
 
     Raises:
-        ValueError: If the file names anything but the record, numpy arrays and torch tensors (says what), is no
-            pickle, or holds something else than such records.
+        ValueError: If the file refers to anything other than the record type, numpy arrays and torch tensors, is not a
+            pickle file, or contains other values than such records.
     """
     try:
         content = load_plain(path, DataRecord)
         if not isinstance(content, dict) or not all(type(value) is DataRecord for value in content.values()):
             raise _ContentError("expected a dict of DataRecord, as the XAI-TRIS authors release it.")
-        _check_amount(content, os.path.getsize(path))
+        _check_size(content, os.path.getsize(path))
         return {str(key): _from_record(str(key), record) for key, record in content.items()}
-    except RefusedError as error:
-        raise ValueError(f"{os.fspath(path)}: {error}. Get the file anew, from its authors.") from None
+    except UnsafePickleError as error:
+        raise ValueError(f"{os.fspath(path)}: {error}. Get the file again, from its authors.") from None
     except _ContentError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
     except OSError:
         raise
-    except Exception as error:  # a damaged programme may do anything
+    except Exception as error:  # a damaged pickle may raise anything
         reason = str(error) or type(error).__name__
-        raise ValueError(f"{os.fspath(path)} is damaged or no pickle file ({reason}).") from error
+        raise ValueError(f"{os.fspath(path)} is damaged or not a pickle file ({reason}).") from error
 
 
 def write_released(path: str | os.PathLike[str], datasets: Mapping[str, Dataset]) -> None:
-    """Write sets as the XAI-TRIS authors do; :func:`released_key` makes the keys.
+    """Write data sets in the format of the XAI-TRIS authors; :func:`released_key` returns their keys.
 
-    Images are rounded to float16, as in their files. Masks are written as 0 and 1, where theirs hold the smoothed
-    pattern: the support is the same. The file appears whole or not at all.
+    Images are rounded to float16, as in the files of the authors. Masks are written as 0 and 1 instead of the smoothed
+    pattern, with the same support. The file is written atomically.
 
     Args:
-        path: File to write.
-        datasets: Sets of one channel under the keys they shall have.
+        path: The file to write.
+        datasets: Key to data set; images must have one channel.
 
     Raises:
-        ValueError: If a set has more than one channel.
+        ValueError: If a data set has more than one channel.
         OSError: If the file cannot be written.
     """
     records = {key: _to_record(key, dataset) for key, dataset in datasets.items()}
-    with whole_file(path) as stream, _module_of_record():
+    with whole_file(path) as stream, _fake_module():
         pickle.dump(records, stream, protocol=4)
 
 
 def released_key(scenario: str, background: str, size: int, alpha: float) -> str:
-    """The authors' name of a set.
+    """Return the key of a data set in the files of the authors.
 
     Example:
         >>> released_key("rigid", "corr", 64, 0.375)
@@ -117,8 +117,8 @@ def released_key(scenario: str, background: str, size: int, alpha: float) -> str
 
 
 @contextmanager
-def _module_of_record() -> Iterator[None]:
-    """Let pickle find the record under the authors' module name while a file is written."""
+def _fake_module() -> Iterator[None]:
+    """Let pickle find the record type in a module named as that of the authors, while a file is written."""
     module = types.ModuleType("common")
     module.DataRecord = DataRecord  # type: ignore[attr-defined]
     before = sys.modules.get("common")
@@ -133,18 +133,18 @@ def _module_of_record() -> Iterator[None]:
 
 
 class _ContentError(ValueError):
-    """The file holds something else than records of the authors'."""
+    """The file contains other values than records of the authors."""
 
 
-def _check_amount(content: Mapping[Any, DataRecord], size: int) -> None:
-    """No more numbers than the file has bytes, so that none is copied time and again."""
+def _check_size(content: Mapping[Any, DataRecord], size: int) -> None:
+    """Check that there are not more numbers than bytes in the file, so that no array is repeated many times."""
     numbers = sum(getattr(getattr(value, "values", None), "size", 0) for record in content.values() for value in record)
     if numbers > size:
-        raise _ContentError(f"it has {size:,} bytes and claims {numbers:,} numbers.")
+        raise _ContentError(f"it has {size:,} bytes but {numbers:,} numbers.")
 
 
 def _from_record(key: str, record: DataRecord) -> Dataset:
-    fields = {name: _plain(key, name, value) for name, value in record._asdict().items()}
+    fields = {name: _to_array(key, name, value) for name, value in record._asdict().items()}
     splits = {}
     for part in _PARTS:
         images, targets, masks = fields[f"x_{part}"], fields[f"y_{part}"], fields[f"masks_{part}"]
@@ -165,14 +165,14 @@ def _from_record(key: str, record: DataRecord) -> Dataset:
         classes=XOR_CLASSES if named and named[1] == "xor" else SHAPE_CLASSES,
         image_shape=(1, side, side),
         citation=CITATION,
-        licence="as the file's authors say; XAI-TRIS is released under the GPL",
+        licence="the license of the file's authors; XAI-TRIS is released under the GPL",
         truth="data",
     )
     parameters = {"alpha": float(named[2])} if named else {}
     return Dataset(splits["train"], splits["val"], splits["test"], info=info, parameters=parameters, batch_size=512)
 
 
-def _plain(key: str, name: str, value: Any) -> NDArray[Any]:
+def _to_array(key: str, name: str, value: Any) -> NDArray[Any]:
     if isinstance(value, PlainArray):
         return value.values
     raise _ContentError(f"{key}, {name}: expected a numpy array or a torch tensor, got {type(value).__name__}.")
@@ -183,7 +183,7 @@ def _to_record(key: str, dataset: Dataset) -> DataRecord:
     for part in _PARTS:
         split: Split = getattr(dataset, part)
         if split.images.shape[1] != 1:
-            raise ValueError(f"{key}: the format holds images of one channel, got {split.images.shape[1]}.")
+            raise ValueError(f"{key}: images have {split.images.shape[1]} channels, but the format only allows one.")
         fields[f"x_{part}"] = split.images.flatten(1).to(torch.float16)
         fields[f"y_{part}"] = split.targets.numpy().copy()
         fields[f"masks_{part}"] = split.masks.flatten(1).numpy().astype(np.float64)
