@@ -52,8 +52,7 @@ class AppliedExplainer:
         device: The device; ``"auto"`` is the GPU if there is one.
         training: Function that returns the batches for fitting (:mod:`.training_data`); None if there are none.
         fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``.
-        distribution: Function that returns the distribution of the images, for reference explainers that need one;
-            None if it is unknown.
+        distribution: Function that returns the distribution of the images, for reference explainers; None if unknown.
         progress: Show a progress bar for each explanation.
 
     Attributes:
@@ -110,11 +109,7 @@ class AppliedExplainer:
         self.control = bool(getattr(self.info, "control", False))
 
     def passes_in_budget(self, image: Tensor) -> int | None:
-        """Return the number of passes for an image ``[1, C, H, W]``, or None if unknown.
-
-        Raises:
-            ValueError: If the budget is too small for the explainer.
-        """
+        """Return the passes for an image ``[1, C, H, W]``, None if unknown; ValueError if the budget is too small."""
         from xaibench.explainers.budgets import passes_of, shares
 
         return passes_of(shares(self._part, self._call_args["budget"], image)[0][1], image)
@@ -162,9 +157,8 @@ class AppliedMetric:
     Attributes:
         name: The registered name; for unregistered metrics, the name as given or the name of the function.
         info: The info record. A metric without one is assumed to compare maps with masks, higher being better.
-        raw: For a chance-corrected metric, the underlying metric (``info.skill_of``); otherwise None. The
-            chance-corrected scores are computed from its scores and the masks (:meth:`against_chance`), so that each
-            map is scored only once for both.
+        raw: For a chance-corrected metric, the underlying metric (``info.skill_of``); otherwise None. Its scores are
+            computed once and converted (:meth:`against_chance`).
 
     Raises:
         UnknownNameError: If no metric has that name (did you mean).

@@ -70,9 +70,9 @@ def evaluate(
         controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
             names of the controls to add.
         samples: Number of samples, taken from the start of the split; None = all.
-        scored: Which samples are explained and scored, if there is a model: ``"correct"`` for those that it classifies
-            correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to the wrong
-            prediction), or ``"all"``. Without a model, all samples are scored.
+        scored: Which samples are explained and scored, if there is a model: ``"correct"`` for samples that it
+            classifies correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to
+            the wrong prediction), or ``"all"``. Without a model, all samples are scored.
         protocol: How IoU, precision, recall and F1 binarize maps: ``"scaled"`` halfway between the smallest and
             largest magnitude, ``"published"`` at the functions' default thresholds
             (:mod:`xaibench.evaluation.protocol`).
@@ -92,10 +92,10 @@ def evaluate(
         includes the number of scored samples, the model's accuracy, and how many maps are zero everywhere.
 
     Raises:
-        ValueError: If there are no samples to score; if maps do not match the samples, or the model's outputs do not
+        ValueError: If no sample can be scored; if maps do not match the samples, or the model's outputs do not
             match the classes; if a metric or method needs a model and there is none; or if a method's maps have the
             wrong shape or are not finite.
-        UnknownNameError: If there is no such data set, explainer or metric (did you mean).
+        UnknownNameError: If a data set, explainer or metric is unknown (did you mean).
         UnsupportedModelError: If none of the methods supports the model. If some do, the others are left out and
             listed in ``.inapplicable``.
 

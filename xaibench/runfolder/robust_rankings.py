@@ -72,7 +72,7 @@ class RobustRanking:
 
     @property
     def by_parameter(self) -> dict[str, tuple[int, int]]:
-        """Per parameter, the two settings that agree least among those that differ only in it.
+        """Per parameter, the two settings that agree least among all pairs that differ only in it.
 
         Parameters that only one of two settings has are ignored if a common parameter differs: the number of segments,
         for example, belongs to the segmentation.

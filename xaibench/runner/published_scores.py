@@ -111,12 +111,12 @@ def find_published(against: str | Path, suite: Suite) -> Published:
     """Read published scores.
 
     Args:
-        against: ``"published"`` for those of the suite, the name of another suite, or a file written by
+        against: ``"published"`` for the scores of the same suite, the name of another suite, or a file written by
             :func:`write_published`.
         suite: The suite that is run.
 
     Raises:
-        SuiteError: If there are no such scores, or they cannot be read.
+        SuiteError: If the scores do not exist or cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -89,9 +89,10 @@ class DegradedExplainer:
     """An exact explainer whose maps are mixed with noise or with a fixed picture.
 
     Attributes:
-        exact: The exact explainer. share: Share of the maps' variance that is noise or picture. fixed: Whether to mix
-        in a fixed picture per image, like an explainer that ignores the model; otherwise new noise
-            at every call.
+        exact: The exact explainer.
+        share: Share of the maps' variance that is noise or picture.
+        fixed: Whether to mix in a fixed picture per image, like an explainer that ignores the model; otherwise new
+            noise at every call.
         rng: Random generator of noise and pictures.
     """
 

@@ -66,7 +66,7 @@ _SIDE, _COVERED = 12, (0.1, 0.6)
 
 
 def _outlines(draw: int, samples: int, seed: int) -> KnownCase:
-    """Return masks like those that people draw: outlines in even draws, boxes in odd ones."""
+    """Return masks like human annotations: outlines in even draws, boxes in odd ones."""
     rng = np.random.default_rng(seed)
     masks: list[NDArray[np.bool_]] = []
     while len(masks) < samples:

@@ -104,7 +104,7 @@ def meta_evaluate(
     order, with the oracle first and the uninformative map last. The samples depend on the kind of truth:
 
     - ``"data"``: tetrominoes of XAI-TRIS at 8×8, from one scenario after the other; the oracle is the mask;
-    - ``"human"``: outlines and boxes like those that people draw, at 12×12; the oracle is the mask;
+    - ``"human"``: outlines and boxes like human annotations, at 12×12; the oracle is the mask;
     - ``"use"``: networks with hand-set weights, and a blinded network; the masks are the pixels that they use, and the
       oracle is the exact Shapley values of the logit;
     - ``"intervention"``: the same, for metrics that evaluate the network. Metrics that call the explainer are tested
@@ -127,7 +127,7 @@ def meta_evaluate(
         The trials, with ``.table()`` and ``.verdicts()``.
 
     Raises:
-        ValueError: If a number is out of range, there is no such kind of truth, or one of the metrics refers to another
+        ValueError: If a number is out of range, the kind of truth is unknown, or one of the metrics refers to another
             kind of truth or describes the map only, so that there is no right order.
         UnknownNameError: If no metric has that name (did you mean).
         TypeError: If a metric is neither a name nor a function, or has no such parameter.

@@ -1,7 +1,7 @@
 """Cost of a unit of work on this machine, measured on small jobs of the same kind and cached.
 
 The costs are cached per machine in ``costs-2.json`` in ``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``. Every run updates
-them with the measured costs of its jobs, which replace those of the small jobs.
+them with the measured costs of its own jobs, which replace the measurements on small jobs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cost:
     Attributes:
         fixed: Seconds per job, independent of its amount of work.
         each: Seconds per unit of work.
-        units: Mean amount of the measured jobs. Measurements of larger jobs are not replaced by those of small ones.
+        units: Mean amount of the measured jobs. Measurements of larger jobs are not overwritten by smaller jobs.
         measured: Origin: ``"run"``, ``"small job"``, or ``"passes"`` if estimated from the cost of a pass.
     """
 

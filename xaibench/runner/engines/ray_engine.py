@@ -69,7 +69,7 @@ class Ray:
         jobs_per_gpu: Number of jobs that share one GPU.
 
     Raises:
-        RayError: If there is no cluster at the address, or ``device`` is ``"cuda"`` and it has no GPU.
+        RayError: If no cluster is found at the address, or ``device`` is ``"cuda"`` and it has no GPU.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Log of finished jobs and what they cost: ``jobs.csv`` of the run folder."""
+"""Log of finished jobs with their cost: ``jobs.csv`` of the run folder."""
 
 from __future__ import annotations
 

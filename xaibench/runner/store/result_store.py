@@ -119,7 +119,7 @@ class Store:
 
         Raises:
             CorruptResultError: If the part that is read is damaged; the file is set aside first.
-            FileNotFoundError: If there is no such result.
+            FileNotFoundError: If the result is not stored.
         """
         name = self.name(stage, key)
         with self._set_aside_if_corrupt(name):
@@ -175,7 +175,7 @@ class Store:
 
         Raises:
             CorruptResultError: At the first damaged table; it is set aside first.
-            FileNotFoundError: If there is no such result.
+            FileNotFoundError: If the result is not stored.
         """
         names = [self.name(stage, key) for key in keys]
         for name, data in zip(names, self.files.read_many(names), strict=True):

@@ -31,7 +31,7 @@ class Files(Protocol):
         """Read the bytes from ``start`` to ``stop``, or to the end of the file if it is shorter.
 
         Raises:
-            FileNotFoundError: If there is no such file.
+            FileNotFoundError: If the file does not exist.
         """
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
