@@ -8,7 +8,7 @@ import pytest
 
 from xaibench.runner.engines import local_engines
 from xaibench.runner.engines.local_engines import Processes
-from xaibench.runner.engines.scheduling import TRIES
+from xaibench.runner.engines.scheduling import MAX_TRIES
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -30,7 +30,7 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
         # The scheduler retries a job whose process died. When the workers notice it depends on the system.
         outcomes = [_outcome(engine, _job(1))]
-        while outcomes[-1].died and len(outcomes) < TRIES:
+        while outcomes[-1].died and len(outcomes) < MAX_TRIES:
             outcomes.append(_outcome(engine, _job(1)))
     assert not outcomes[-1].error
     assert store.has("data", _job(1).key)
