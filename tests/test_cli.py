@@ -109,7 +109,7 @@ def test_failed_jobs_are_listed_with_exit_code_1(invoke, tmp_path, monkeypatch):
         (("show", "xai-tris/lin-white-8x8", "--out", "sheet.xyz"), "Error: Format 'xyz' is not supported"),
         (("show", "xai-tris/lin-imagenet-64x64"), "lays the patterns on photographs. Give images_dir="),
         (("score", "gone.npz", *ON), "there is no such file"),
-        (("score", "small.toml", *ON), "is no file of numpy"),
+        (("score", "small.toml", *ON), "is not a numpy file"),
         (("score", "maps.npy", *ON, "--split", "tset"), "expected train, val, test or all"),
         (("score", "maps.npy", *ON, "--split", "all"), "is for annotated sets, and xai-tris/lin-white-8x8 is none"),
         (("score", "maps.npy", *ON, "--model", "resnet18"), "untrained, it can tell the classes of pet alone"),
@@ -266,7 +266,7 @@ def test_score_own_maps(invoke, pets, tmp_path):
     np.savez("mine.npz", **content)
     result = invoke("score", "mine.npz", *where)
     assert result.exit_code == 2
-    assert "1 maps are of unknown samples (nobody)" in result.output
+    assert "1 maps have unknown sample ids (nobody)" in result.output
 
 
 def test_score_asks_a_model(invoke, pets):
@@ -280,7 +280,7 @@ def test_score_asks_a_model(invoke, pets):
     assert result.exit_code == 2
     result = invoke("score", "mine.npy", *where, "--metrics", "average_drop")
     assert result.exit_code == 2
-    assert "asks the model" in result.output
+    assert "needs a model" in result.output
 
 
 def test_compare_runs(invoke):

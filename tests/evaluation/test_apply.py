@@ -10,13 +10,13 @@ from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
 from xaibench.evaluation import apply
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.evaluation.kept_maps import as_kept, packed, unpacked
-from xaibench.evaluation.placed_networks import placed
+from xaibench.evaluation.kept_maps import decode_maps, encode_maps, round_maps
+from xaibench.evaluation.placed_networks import to_device
 from xaibench.evaluation.training_data import training_batches
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS
 
-#: A map above zero everywhere whose magnitude lies where the mask is: only scaled it is right.
+#: A map that is positive everywhere and large inside the mask: it is right only if it is scaled.
 MAPS = torch.tensor([[[1.0, 0.2], [0.2, 0.1]]])
 BATCH = (torch.zeros(1, 1, 2, 2), torch.tensor([[[True, False], [False, False]]]), torch.tensor([0]))
 
@@ -83,9 +83,9 @@ def test_a_metric_that_is_asked_for_its_curve_gives_one_a_sample(split):
 
 def test_what_a_metric_needs_must_be_there(split):
     maps = split.masks.float()
-    with pytest.raises(ValueError, match="Metric 'deletion' asks the model, and there is none; give one"):
+    with pytest.raises(ValueError, match="Metric 'deletion' needs a model, but none was given; give one"):
         AppliedMetric("deletion", protocol="scaled")(maps, split[:])
-    with pytest.raises(ValueError, match="Metric 'sensitivity_max' asks the explainer, and there is none; give what"):
+    with pytest.raises(ValueError, match="Metric 'sensitivity_max' needs the explainer, but none was given; give the"):
         AppliedMetric("sensitivity_max", protocol="scaled", device="cpu")(maps, split[:], network())
     with pytest.raises(TypeError, match="Metric 'iou' has no parameter 'reduction'"):
         AppliedMetric("iou", {"reduction": "mean"}, protocol="scaled")
@@ -178,8 +178,8 @@ def test_settings_of_explain_stand_among_the_parameters(split):
 
 def test_a_model_is_copied_only_to_another_place():
     model = network()
-    assert placed(model, "cpu") is model
-    assert placed(model, "meta") is not model
+    assert to_device(model, "cpu") is model
+    assert to_device(model, "meta") is not model
     assert next(model.parameters()).device.type == "cpu"
 
 
@@ -197,7 +197,7 @@ def test_what_asks_the_model_asks_it_on_the_stated_device(metric, split):
 
 
 def wide(seed=0):
-    """Maps in float64: of usual, tiny and huge magnitudes, with 40 decades in one map, zeros, and digits to lose."""
+    """float64 maps with usual, tiny and huge magnitudes, 40 decades in one map, zeros, and digits beyond float32."""
     rng = np.random.default_rng(seed)
     maps = rng.standard_normal((6, 8, 8)) * np.array([1.0, 1e-60, 1e300, 1e-310, 1.0, 0.0])[:, None, None]
     maps[4] = 10.0 ** rng.uniform(-40, 0, (8, 8))
@@ -206,19 +206,19 @@ def wide(seed=0):
 
 def test_maps_are_kept_in_four_bytes_a_pixel_and_come_back_to_a_ten_millionth():
     maps = wide()
-    kept = packed(maps)
+    kept = encode_maps(maps)
     assert kept["maps"].dtype == torch.float32
     assert sum(part.numel() * part.element_size() for part in kept.values()) == 6 * (64 * 4 + 2)
-    back = unpacked(kept)
+    back = decode_maps(kept)
     assert back.dtype == torch.float64
     np.testing.assert_allclose(back[:3], maps[:3], rtol=2**-24, atol=0)
     largest = maps.abs().amax((1, 2), keepdim=True)
     assert ((back - maps).abs() <= 2**-24 * largest).all()
-    assert torch.equal(as_kept(back), back)
-    for same in (maps.float(), maps.half(), maps > 0):  # what is not float64 is kept as it is
-        assert list(packed(same)) == ["maps"]
-        assert torch.equal(as_kept(same), same)
-    assert as_kept(maps[:0]).shape == (0, 8, 8)
+    assert torch.equal(round_maps(back), back)
+    for same in (maps.float(), maps.half(), maps > 0):  # other dtypes are not changed
+        assert list(encode_maps(same)) == ["maps"]
+        assert torch.equal(round_maps(same), same)
+    assert round_maps(maps[:0]).shape == (0, 8, 8)
 
 
 def test_scores_of_kept_maps_are_those_of_the_maps(monkeypatch):
@@ -227,13 +227,13 @@ def test_scores_of_kept_maps_are_those_of_the_maps(monkeypatch):
     metrics = [AppliedMetric(name, protocol="scaled") for name in METRICS]
     metrics = [metric for metric in metrics if metric.info.kind in ("ground-truth", "map")]
     kept = [metric(maps, batch)["value"] for metric in metrics]
-    monkeypatch.setattr(apply, "as_kept", lambda maps: maps)
+    monkeypatch.setattr(apply, "round_maps", lambda maps: maps)
     for metric, found in zip(metrics, kept, strict=True):
         np.testing.assert_allclose(found, metric(maps, batch)["value"], rtol=0, atol=1e-6)
 
 
 def test_where_a_kept_map_ties_what_differed_by_less_the_order_moves():
-    # The one place where a score moves by more than rounding: ranks of pixels that agree to seven digits.
+    # The only case in which a score changes by more than rounding: ranks of pixels that agree to seven digits.
     maps = torch.tensor([[[1.0, 1.0 + 1e-9]]], dtype=torch.float64)
     batch = (torch.zeros(1, 1, 1, 2), torch.tensor([[[False, True]]]), torch.tensor([0]))
     assert xb.topk_precision(maps, batch[1]) == 1.0

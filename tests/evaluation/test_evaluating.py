@@ -15,7 +15,7 @@ N, SIZE = 30, 12
 
 @pytest.fixture(scope="module")
 def split():
-    """Bright squares on noise; the class says in which half of the image."""
+    """Bright squares on noise; the class is the half of the image that contains the square."""
     rng = np.random.default_rng(0)
     targets = np.arange(N) % 2
     masks = np.zeros((N, SIZE, SIZE), bool)
@@ -27,7 +27,7 @@ def split():
 
 
 class Halves(nn.Module):
-    """Sees in which half of the image it is brighter."""
+    """Predicts the brighter half of the image."""
 
     def forward(self, x):
         half = x.shape[-1] // 2
@@ -210,12 +210,12 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
     ("methods", "options", "message"),
     [
         (np.zeros((3, SIZE, SIZE)), {}, r"expected floating maps \[30, H, W\], one for each sample; got \[3, 12, 12\]"),
-        (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], but the masks of the images are \[30, 12, 12\]"),
-        ("saliency", {}, "saliency explains a model, and there is none; give one"),
-        (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' asks the model, and there is none"),
+        (np.zeros((N, 5, 5)), {}, r"its maps are \[30, 5, 5\], but the masks are \[30, 12, 12\]"),
+        ("saliency", {}, "saliency explains a model, but none was given; give one"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": ["deletion"]}, "Metric 'deletion' needs a model, but none was given"),
         (np.zeros((N, SIZE, SIZE)), {"protocol": "own"}, "expected one of 'scaled', 'published'"),
         (np.zeros((N, SIZE, SIZE)), {"samples": 0}, "samples=0: expected an integer of at least 1"),
-        (np.zeros((N, SIZE, SIZE)), {"controls": ["saliency"]}, "'saliency' is no control"),
+        (np.zeros((N, SIZE, SIZE)), {"controls": ["saliency"]}, "'saliency' is not a control"),
         (np.full((N, SIZE, SIZE), np.nan), {"metrics": ["iou"]}, r"maps: NaN or infinite numbers in 30 of 30 maps"),
         ([[0.0]], {}, "list: got list, expected maps"),
         (np.zeros((N, SIZE, SIZE)), {"samples": -5}, "samples=-5: expected an integer of at least 1, or None for all"),
@@ -226,7 +226,7 @@ def test_a_model_that_does_not_fit_is_refused(make, message):
             {"metrics": [0.5]},
             "metric: got float, expected a name, ",
         ),
-        (np.zeros((N, SIZE, SIZE)), {"metrics": ["iou", "jaccard"]}, "'iou' is there more than once, under several"),
+        (np.zeros((N, SIZE, SIZE)), {"metrics": ["iou", "jaccard"]}, "'iou' is given more than once, under several"),
         (np.zeros((N, SIZE, SIZE)), {"metrics": {"iou": 0.5}}, "the parameters of 'iou' are 0.5, expected a table"),
         (
             np.zeros((N, SIZE, SIZE)),
@@ -252,7 +252,7 @@ def test_unknown_names_are_refused_with_the_nearest(split):
 
 def test_maps_cannot_be_asked_what_an_explainer_is_asked(split):
     with pytest.raises(
-        ValueError, match="Metric 'sensitivity_max' asks the explainer, but maps are maps computed elsewhere"
+        ValueError, match="Metric 'sensitivity_max' needs the explainer, but the maps of 'maps' are precomputed"
     ):
         xb.evaluate(np.ones((N, SIZE, SIZE)), split, Halves(), ["sensitivity_max"], controls=False)
     result = xb.evaluate("saliency", split, Halves(), ["sensitivity_max"], controls=False, samples=3)
@@ -274,5 +274,5 @@ def test_only_a_data_set_can_be_evaluated_on():
 
 
 def test_a_split_without_samples_is_refused():
-    with pytest.raises(ValueError, match="dataset: the split holds no sample, expected at least one"):
+    with pytest.raises(ValueError, match="dataset: the split has no samples, expected at least one"):
         xb.evaluate("input", Split(torch.zeros(0, 1, 4, 4), torch.zeros(0, 4, 4).bool(), torch.zeros(0).long()))

@@ -44,9 +44,9 @@ def test_a_template_has_the_ids_and_is_read_again(tmp_path, split):
         assert template["files"].tolist() == ["7.png", "2.png", "4.png"]
         assert template["targets"].tolist() == [1, 0, 0]
         content = dict(template)
-    with pytest.raises(MapFileError, match=r"t\.npz: all 3 maps are zero everywhere, as in a template that nobody"):
+    with pytest.raises(MapFileError, match=r"t\.npz: all 3 maps are zero everywhere, as in an unchanged template"):
         read_maps(tmp_path / "t.npz", IDS)
-    content["maps"][1, 2, 3] = 1  # two maps of zeros are the user's own affair, and are counted by evaluate
+    content["maps"][1, 2, 3] = 1  # some zero maps are allowed; evaluate counts them
     np.savez(tmp_path / "t.npz", **content)
     assert np.array_equal(read_maps(tmp_path / "t.npz", IDS), content["maps"])
     with pytest.raises(MapFileError, match=r"a template is an \.npz file"):
@@ -57,7 +57,7 @@ def test_a_template_has_the_ids_and_is_read_again(tmp_path, split):
     ("content", "message"),
     [
         ({"ids": IDS[:2], "maps": MAPS[:2]}, r"1 of 3 samples have no map \(4\)"),
-        ({"ids": [*IDS, "9"], "maps": np.zeros((4, 4, 5))}, r"1 maps are of unknown samples \(9\)"),
+        ({"ids": [*IDS, "9"], "maps": np.zeros((4, 4, 5))}, r"1 maps have unknown sample ids \(9\)"),
         ({"ids": ["7", "7", "4"], "maps": MAPS}, "the ids 7 occur more than once"),
         ({"ids": IDS, "maps": MAPS[:2]}, "holds 3 ids and 2 maps"),
         ({"7": MAPS[0], "2": MAPS[1], "4": MAPS[2, :2]}, r"all of one size, got \[2, 5\], \[4, 5\]"),
@@ -84,15 +84,15 @@ def test_a_pickle_is_never_read(tmp_path):
             return (exec, ("raise SystemExit('executed')",))
 
     (tmp_path / "m.npz").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(MapFileError, match=r"m\.npz is no file of numpy; write it with"):
+    with pytest.raises(MapFileError, match=r"m\.npz is not a numpy file; write it with"):
         read_maps(tmp_path / "m.npz", IDS)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("gone.npz", None, "there is no such file. A template to fill in: xaibench score"),
-        ("empty.npz", b"", "is no file of numpy"),
+        ("gone.npz", None, "there is no such file. Command for a template: xaibench score"),
+        ("empty.npz", b"", "is not a numpy file"),
         ("cut.npz", b"PK\x03\x04...", "cut.npz cannot be read .*; expected maps as .npz, .npy or .safetensors"),
         ("m.safetensors", b"text", "m.safetensors cannot be read .*header"),
     ],

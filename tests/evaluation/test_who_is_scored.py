@@ -1,4 +1,4 @@
-"""Who is scored: with a model those it classifies correctly; and what an evaluation says of accuracy and empty maps."""
+"""Which samples are scored, and how an evaluation reports accuracy and zero maps."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ from xaibench.data import Split
 from xaibench.explainers import UnsupportedModelError
 
 N, SIZE = 10, 6
-#: The class that the network sees; it is wrong of two.
+#: The predicted classes, two of which are wrong.
 SEEN = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
 TARGETS = torch.tensor([0, 1, 1, 1, 0, 1, 0, 0, 0, 1])
 RIGHT = ["0", "1", "3", "4", "5", "6", "8", "9"]
 
 
 class Corner(nn.Module):
-    """Reads the class from a pixel."""
+    """Predicts the class from one pixel."""
 
     def forward(self, x):
         return torch.stack([1 - x[:, 0, 0, 0], x[:, 0, 0, 0]], 1)
@@ -53,7 +53,7 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
 def test_all_can_be_scored(split):
     result = xb.evaluate("input", split, Corner(), ["auc"], controls=False, scored="all")
     assert result.scores["sample"].nunique() == N
-    assert "10 samples, wrongly classified ones too (accuracy 80.0 %)" in str(result)
+    assert "10 samples, including wrongly classified ones (accuracy 80.0 %)" in str(result)
     with pytest.raises(ValueError, match="scored='right': expected one of 'correct', 'all'"):
         xb.evaluate("input", split, Corner(), ["auc"], scored="right")
 
@@ -97,7 +97,7 @@ def test_results_read_well_where_they_are_shown(split):
     ranks = result.ranks("auc")
     first, *_ = ranks.ranks.index
     assert repr(ranks).splitlines()[0].split() == [first, f"{ranks.ranks[first]:.2f}"]
-    assert "Mean ranks over 10 samples; told apart from a difference of" in repr(ranks)
+    assert "Mean ranks over 10 samples; critical difference" in repr(ranks)
     assert f"<th>{first}</th>" in ranks._repr_html_()
     assert "<script>" not in xb.evaluate({"<script>": split.masks.float()}, split)._repr_html_()
 

@@ -28,7 +28,7 @@ def test_parts_are_read_back_and_what_is_as_usual_is_not_written(tmp_path):
     written = json.loads((tmp_path / PARTS).read_text())
     assert written["explainers"]["sobel"] == {"label": "Sobel", "control": True}
     assert list(written["explainers"]) == ["rise", "sobel"]
-    assert written["metrics"]["far"]["range"] == [0, None]  # JSON knows no infinity
+    assert written["metrics"]["far"]["range"] == [0, None]  # JSON has no infinity
 
 
 def test_parts_of_earlier_versions_are_read(tmp_path):

@@ -1,4 +1,4 @@
-"""Texts of a run folder that no page can hold are shown by their codes; all others stay as they are."""
+"""Characters in a run folder that cannot be displayed are replaced by escape codes; others are not changed."""
 
 import json
 import xml.dom.minidom
@@ -28,7 +28,7 @@ def test_ordinary_text_stays(text):
 
 @pytest.mark.parametrize("names", [["a\0", "b"], ["a\0", "a\\x00"]])
 def test_scores_with_such_names_are_read(tmp_path, names):
-    row = {name: {"text": "x", "truth": True}.get(kind, 0) for name, kind in SCORES.columns.items()}
+    row = {name: {"str": "x", "bool": True}.get(kind, 0) for name, kind in SCORES.columns.items()}
     table = pd.DataFrame([row | {"metric": name, "value": 0.5} for name in names])
     table.to_parquet(tmp_path / SCORES.name)
     read = SCORES.read(tmp_path)["metric"]

@@ -1,4 +1,4 @@
-"""A run folder at an address is read where it lies, and says what it says on the disk."""
+"""A run folder at a URL is read remotely and gives the same results as on disk."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ def local(tmp_path):
 
 @pytest.fixture
 def address(local):
-    """The same run in fsspec's file system in memory."""
+    """The same run in fsspec's in-memory file system."""
     fsspec = pytest.importorskip("fsspec")
     pytest.importorskip("upath")
     there = fsspec.filesystem("memory")

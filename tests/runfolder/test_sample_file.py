@@ -99,5 +99,5 @@ def test_a_file_that_does_not_say_what_it_holds_is_named(tmp_path):
 )
 def test_arrays_that_do_not_belong_together_are_named(tmp_path, name, array):
     (tmp_path / PICTURES).write_bytes(to_safetensors([replace(CELL, **{name: array})]))
-    with pytest.raises(RunFolderError, match=rf"{name} of cell 0 have the shape .*, expected \["):
+    with pytest.raises(RunFolderError, match=rf"{name} of cell 0 has shape .*, expected \["):
         read_samples(tmp_path)

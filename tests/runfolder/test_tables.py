@@ -1,6 +1,7 @@
-"""The one schema: what is written is read, what does not fit is named, and nobody types its columns again."""
+"""The schema of the run folder: reading and writing, errors for invalid files, and no second list of columns."""
 
 import ast
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from xaibench.runfolder import tables
 from xaibench.runfolder.tables import ACCURACY, FAILURES, JOBS, SAMPLES, SCORES, TABLES, TRAININGS, RunFolderError
 
 ROOT = Path(xaibench.__file__).parent
-VALUES = {"text": 'a, "b"\nc', "whole": 3, "number": 0.25, "truth": True}
+VALUES = {"str": 'a, "b"\nc', "int": 3, "float": 0.25, "bool": True}
 
 
 def row(table, **changed):
@@ -31,8 +32,8 @@ def test_what_is_written_as_text_is_read_back(table, tmp_path):
     found = table.read(tmp_path)
     assert list(found.columns) == list(table.columns)
     assert found.to_dict("records") == [row(table)] * 2
-    numpy = {"text": "O", "whole": "i", "number": "f", "truth": "b"}
-    assert all(found[name].dtype.kind in ("O", numpy[kind]) for name, kind in table.columns.items() if kind != "text")
+    numpy = {"str": "O", "int": "i", "float": "f", "bool": "b"}
+    assert all(found[name].dtype.kind in ("O", numpy[kind]) for name, kind in table.columns.items() if kind != "str")
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda one: one.stem)
@@ -72,6 +73,19 @@ def test_scores_of_a_folder_from_before_the_kinds_of_truth_are_of_none_that_is_k
     assert found["truth"].cat.categories.tolist() == [""]
     assert found["truth"].tolist() == [""]
     assert SCORES.read(tmp_path, ["truth", "metric"])["truth"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("str", "category"), ("int", "Int64"), ("float", "float64"), ("bool", "boolean")]
+)
+def test_an_optional_column_that_a_parquet_file_lacks_is_filled_with_missing_values(kind, dtype, tmp_path):
+    older = tables.Table("t.parquet", "older version", {"n": "int"})
+    pd.DataFrame({"n": [1, 2]}).to_parquet(tmp_path / older.name)
+    newer = dataclasses.replace(older, columns={"n": "int", "added": kind}, optional=frozenset({"added"}))
+    found = newer.read(tmp_path)
+    assert found["n"].tolist() == [1, 2]
+    assert found["added"].dtype.name == dtype
+    assert (found["added"] == "").all() if kind == "str" else found["added"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +130,7 @@ def test_a_row_with_a_key_that_is_no_column_is_refused():
 
 
 def typed_again(text):
-    """The tables most of whose columns stand in a source as one list of names; a row to write is no such list."""
+    """Return the tables whose columns are mostly repeated in a list of names in ``text``; rows do not count."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -137,7 +151,7 @@ def test_no_list_of_columns_is_typed_a_second_time():
 
 
 def test_names_of_files_are_written_once():
-    """No other module of the two sides spells the name of a table."""
+    """No other module contains the file name of a table."""
     names = {table.name for table in TABLES} | {"parts.json", "environment.json", "samples.safetensors"}
     found = []
     for path in [path for room in ("runner", "report", "hub") for path in (ROOT / room).rglob("*.py")]:

@@ -1,4 +1,4 @@
-"""Scores that were published stand beside a run's, of the same images and metrics, and say what they are."""
+"""Published scores are added to a run for the same images and metrics, and are marked as published."""
 
 import json
 
@@ -70,14 +70,14 @@ def test_published_scores_stand_beside_ones_own(beside, suite, published):
     assert parts["lime"]["label"] == "LIME (published)"
     assert not parts["uniform"].get("label", "").endswith("(published)")  # made here
     assert len(result.beside) == 1
-    assert result.beside[0].startswith("Beside the published scores of shared: xaibench ")
+    assert result.beside[0].startswith("Compared with the published scores of shared: xaibench ")
     assert "Saliency (published)" in write_report(result.folder).read_text(encoding="utf-8")
     assert len(best_methods(result.folder)) == 3
     pairs = pd.read_csv(result.folder / "comparisons.csv")
     same = pairs[pairs[["first", "second"]].isin(["saliency", MINE[0]]).all(axis=1)]
     assert (same["difference"].abs() < 1e-3).all()
     sizes = own.groupby(["model", "metric"]).count()
-    assert sorted(same["n_valid"]) == sorted(sizes)  # its twin, on the same samples of the same four networks
+    assert sorted(same["n_valid"]) == sorted(sizes)  # the same explainer, on the same samples of the same four networks
     assert sizes.min() > 16
     assert len(pd.read_parquet(published).query("explainer in ('uniform', 'sobel')")) == 0  # they are made in every run
 
@@ -97,13 +97,13 @@ def test_other_networks_and_measures_are_said(beside, suite, tmp_path):
         said = opened.beside
     assert "This run is of other, which is another suite." in said
     assert any(
-        line.startswith("Trained otherwise than published: llr on xai-tris/lin-white-8x8 (seed 0), ") for line in said
+        line.startswith("Trained differently than published: llr on xai-tris/lin-white-8x8 (seed 0), ") for line in said
     )
-    assert "Unlike the published metrics: iou (measured otherwise; left out)." in said
+    assert "Different from the published metrics: iou (measured differently; left out)." in said
 
 
 def test_only_what_was_drawn_in_both_counts(beside, suite, published, tmp_path):
-    """Other data sets and trainings than were published have nothing to be compared with."""
+    """Data sets and trainings without published scores are not compared."""
     other = SUITE.replace("[0, 1], parameters", "[1, 7], parameters").replace("[0, 1], epochs", "[1, 5], epochs")
     (tmp_path / "other.toml").write_text(other)
     result = run(tmp_path / "other.toml", tmp_path / "run", engine="serial", explainers=MINE, against=published)
@@ -118,18 +118,18 @@ def test_an_older_revision_is_said(published, suite, monkeypatch):
     with RunRequest(suite, against=published).opened() as opened:
         opened.published.about["explainers"]["lime"]["revision"] = "0"
         said = opened.published.differences(opened.plan)
-    assert "Published with another revision: lime; run them to have them as they are now." in said
+    assert "Published with another revision: lime; run them to get their current scores." in said
 
 
 def test_other_images_are_refused_before_anything_runs(beside, suite, published):
-    with pytest.raises(SuiteError, match=r"none of its data is that of the published scores of shared"):
+    with pytest.raises(SuiteError, match=r"its data and those of the published scores of shared"):
         beside(quick=True)
-    with pytest.raises(SuiteError, match="none of its data is"):
+    with pytest.raises(SuiteError, match="its data and those of"):
         estimate(suite, quick=True, against=published, measure=False)
 
 
 def test_what_is_not_published_is_refused(suite, tmp_path):
-    with pytest.raises(SuiteError, match=r"there are no published scores of shared\. Scores are published of: "):
+    with pytest.raises(SuiteError, match=r"there are no published scores of shared\. Expected one of "):
         run(suite, tmp_path, against="published")
     (tmp_path / "no.parquet").write_text("no table")
     with pytest.raises(SuiteError, match=r"there are no published scores of .*no\.parquet"):
@@ -140,7 +140,7 @@ def test_an_unfinished_run_is_not_published(suite, published, tmp_path):
     result = run(suite, tmp_path / "some", engine="serial", explainers=["saliency"])
     file = result.folder / "suite.toml"
     file.write_text(SUITE)  # which has more
-    with pytest.raises(SuiteError, match="lacks 24 scores of its suite as it would run now"):
+    with pytest.raises(SuiteError, match="lacks 24 scores that its suite has in this version"):
         write_published(result.folder, tmp_path / "x.parquet")
 
 

@@ -1,4 +1,4 @@
-"""Where a run was done: the commit of a checkout, of an installation from git, and of neither."""
+"""The environment of a run: the commit of a checkout, of an installation from git, or none."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Intervals of scores that have a smallest and a largest value: against scipy's, and against what is drawn."""
+"""Confidence intervals of bounded scores: comparison with scipy, and coverage in simulations."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,10 @@ def test_one_group_says_nothing_and_constant_ones_what_they_can():
     assert np.isnan(nested_means([1.0], Drawn.of(1)).intervals(within=(0, 1))).all()
     assert nested_means([0.5, 0.5], Drawn.of(2)).intervals(within=(0, 1)).tolist() == [[0.5, 0.5]]
     low, high = nested_means(np.ones(300), Drawn.of(300, data_sets=np.arange(300) % 3)).intervals(within=(0, 1))[0]
-    assert (round(float(low), 3), round(float(high), 9)) == (0.987, 1)  # three data sets, but three hundred hits
+    assert (round(float(low), 3), round(float(high), 9)) == (
+        0.987,
+        1,
+    )  # three data sets, with three hundred hits in total
 
 
 def holds(count, slices, runs, **bounds):
@@ -72,4 +75,4 @@ def holds(count, slices, runs, **bounds):
 @pytest.mark.parametrize("slices", [1, 5])
 def test_nineteen_of_twenty_hold_the_share_of_hits_in_few_groups(count, slices):
     assert 0.935 <= holds(count, slices, 150, within=(0, 1)) <= 0.97
-    assert holds(count, slices, 150) < 0.935  # as Student's t does not
+    assert holds(count, slices, 150) < 0.935  # Student's t has a lower coverage

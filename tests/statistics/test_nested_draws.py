@@ -1,11 +1,11 @@
-"""Means of nested draws: against textbook formulas, and against what is drawn again and again."""
+"""Means under the nested design: comparison with textbook formulas, and coverage in simulations."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from xaibench.statistics import Drawn, nested_means, unpaired_difference
-from xaibench.statistics.nested_draws import influences
+from xaibench.statistics.nested_draws import compute_influences
 
 
 def rng(seed=0):
@@ -13,7 +13,7 @@ def rng(seed=0):
 
 
 def drawn(data_sets, trainings, samples):
-    """A row for each, samples the fastest."""
+    """Return a full design, with samples varying fastest."""
     shape = data_sets, trainings, samples
     return Drawn.of(
         np.prod(shape),
@@ -48,7 +48,7 @@ def test_groups_of_one_size_are_samples_of_their_means():
 def test_groups_of_unlike_sizes_are_clusters_of_a_ratio():
     values, groups = rng().normal(size=30), rng(1).integers(0, 7, 30)
     mean = values.mean()
-    without = [values[groups != g].mean() for g in range(7)]  # the jackknife, literally
+    without = [values[groups != g].mean() for g in range(7)]  # the jackknife, by its definition
     found = nested_means(values, Drawn.of(30, groups=groups))
     assert found.variance[0] == pytest.approx(6 / 7 * np.square(np.array(without) - mean).sum())
     assert found.freedom[0] == 6
@@ -66,14 +66,14 @@ def test_crossed_levels_have_the_variance_of_the_textbook():
     assert 3 <= found.freedom[0] < 29
 
 
-def test_the_level_is_the_highest_of_which_there_are_several():
+def test_the_level_is_the_highest_with_several_units():
     assert [drawn(*shape).level for shape in ((1, 1, 5), (1, 2, 5), (2, 1, 5), (2, 2, 5))] == [
         *("samples", "trainings", "data sets", "data sets")
     ]
 
 
 def covers(shape, scales, columns=1500, seed=0, *, alike=False):
-    """The share of 95 % intervals that hold the mean, of scores whose levels vary by ``scales``."""
+    """Return the coverage of 95 % intervals for scores whose levels have standard deviations ``scales``."""
     draw = rng(seed)
     d, t, s = shape
     sizes = ((d, 1, 1), (d, t, 1), (d, 1, s), shape)
@@ -85,26 +85,26 @@ def covers(shape, scales, columns=1500, seed=0, *, alike=False):
 @pytest.mark.parametrize("shape", [(1, 1, 8), (1, 1, 30), (1, 2, 40), (1, 3, 40), (2, 2, 20), (3, 2, 20)])
 @pytest.mark.parametrize("trainings", [0.05, 0.5])
 @pytest.mark.parametrize("alike", [False, True])
-def test_nineteen_intervals_of_twenty_hold_the_mean(shape, trainings, alike):
+def test_intervals_have_a_coverage_of_95_percent(shape, trainings, alike):
     of_sets, of_trainings = trainings * (shape[0] > 1), trainings * (shape[1] > 1)
-    careful = shape[:2] == (1, 2) and not alike  # two trainings tell nothing of how much they vary
+    careful = shape[:2] == (1, 2) and not alike  # with two trainings, their variance is hardly known
     assert 0.925 <= covers(shape, (of_sets, of_trainings, 1, 0.5), alike=alike) <= (0.995 if careful else 0.975)
 
 
 @pytest.mark.parametrize("rest", [0.5, 2.0])
-def test_two_trainings_that_come_out_alike_by_chance_do_not_make_sure(rest):
+def test_two_trainings_that_are_similar_by_chance_keep_the_coverage(rest):
     assert covers((1, 2, 40), (0, 0.7, 1, rest)) >= 0.94
 
 
-def test_that_test_can_fail():
-    """Samples alone, as if the one training were all there is: what the interval of one level promises too much."""
+def test_ignoring_the_trainings_gives_too_narrow_intervals():
+    """Intervals over samples that ignore the variance between trainings have a coverage far below 95 %."""
     draw = rng()
     values = 0.5 * draw.normal(size=(3, 1, 1000)) + draw.normal(size=(1, 40, 1000))
     low, high = nested_means(values.reshape(120, -1), Drawn.of(120)).intervals().T
     assert ((low <= 0) & (high >= 0)).mean() < 0.7
 
 
-def test_columns_that_vary_alike_make_intervals_narrower_that_still_hold():
+def test_pooled_variances_give_narrower_intervals_with_the_same_coverage():
     values = rng().normal(size=(3, 400))
     alone, together = (nested_means(values, drawn(3, 1, 1), alike=alike).intervals() for alike in (False, True))
     assert np.median(np.ptp(together, axis=1)) < 0.6 * np.median(np.ptp(alone, axis=1))
@@ -122,13 +122,13 @@ def test_undefined_scores_are_left_out():
     assert np.isnan(nested_means(np.full((4, 1), np.nan), Drawn.of(4)).mean[0])
 
 
-def test_what_never_varies_is_sure():
+def test_constant_scores_have_variance_zero():
     found = nested_means(np.array([[0.0, 1.0]] * 5), Drawn.of(5))
     assert found.p_values().tolist() == [1, 0]
     assert found.intervals().tolist() == [[0, 0], [1, 1]]
 
 
-def test_a_training_that_alone_has_scores_is_one():
+def test_trainings_without_scores_do_not_count():
     values = rng().normal(size=(2, 10))
     alone = np.where([[True], [False]], values, np.nan).reshape(20, 1)
     found = nested_means(alone, drawn(1, 2, 10))
@@ -137,7 +137,7 @@ def test_a_training_that_alone_has_scores_is_one():
 
 def test_the_influences_of_a_mean_sum_to_zero():
     values = np.where(rng(1).random((24, 3)) < 0.2, np.nan, rng().normal(size=(24, 3)))
-    mean, parts, counts = influences(values, drawn(2, 3, 4))
+    mean, parts, counts = compute_influences(values, drawn(2, 3, 4))
     np.testing.assert_allclose(mean, np.nanmean(values, axis=0))
     np.testing.assert_allclose(parts.sum(axis=(0, 1, 2)), 0, atol=1e-14)
     assert counts.sum(axis=(0, 1, 2)).tolist() == (~np.isnan(values)).sum(axis=0).tolist()
@@ -154,5 +154,5 @@ def test_without_pairs_it_is_welchs_test():
 def test_names_of_unlike_number_are_refused():
     with pytest.raises(ValueError, match=r"groups \[3\], one for each row; got \[2\]"):
         Drawn.of(3, groups=[1, 2])
-    with pytest.raises(ValueError, match="for 4 rows, got 3"):
+    with pytest.raises(ValueError, match="with 4 rows, as many as the scores have; got 3"):
         nested_means(np.zeros(4), Drawn.of(3))

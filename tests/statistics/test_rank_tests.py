@@ -27,16 +27,16 @@ def test_of_rankings_drawn_one_by_one_the_tests_are_friedmans_and_nemenyis():
     assert friedman(found) == pytest.approx(friedmanchisquare(*scores.T).pvalue)
 
 
-def test_samples_of_a_patient_who_are_alike_are_worth_one():
+def test_equal_samples_of_a_patient_count_as_one():
     scores = np.random.default_rng(0).random((20, 5))
     groups = np.repeat(np.arange(20), 4)
     found = mean_ranks(scores[groups], Drawn.of(80, groups=groups))
     assert (found.n, found.ranks.tolist()) == (80, pytest.approx(mean_ranks(scores, Drawn.of(20)).ranks.tolist()))
     assert found.worth == pytest.approx(20, rel=0.06)
-    assert found.critical_difference > critical_difference(5, 20)  # that they are is an estimate
+    assert found.critical_difference > critical_difference(5, 20)  # because the effective number is estimated
 
 
-def test_what_is_too_little_or_all_the_same_is_not_judged():
+def test_too_few_or_equal_rankings_are_undefined():
     assert np.isnan(mean_ranks(np.full((3, 3), np.nan), Drawn.of(3)).critical_difference)
     assert np.isnan(mean_ranks(np.ones((5, 1)), Drawn.of(5)).critical_difference)
     one = mean_ranks(np.random.default_rng(0).random((5, 3)), Drawn.of(5, groups=[1] * 5))  # one patient
@@ -55,7 +55,7 @@ def test_rows_that_lack_a_score_do_not_count():
 
 
 def false_alarms(shape, spread, methods=10, runs=100, **levels):
-    """The share of runs of equally good methods that are told apart; trainings favour some by chance."""
+    """Return the share of runs in which equally good methods differ significantly; trainings favor some by chance."""
     rng, names = np.random.default_rng(0), [part.ravel() for part in np.indices(shape)]
     of = Drawn.of(np.prod(shape), **{name: names[level] for name, level in levels.items()})
     alarms = []
@@ -76,4 +76,4 @@ def test_methods_that_some_trainings_favour_are_not_told_apart(shape, spread):
 
 
 def test_that_test_can_fail():
-    assert false_alarms((3, 2, 20), 0.5, runs=100, groups=2) > 0.3  # as if there were nothing but samples
+    assert false_alarms((3, 2, 20), 0.5, runs=100, groups=2) > 0.3  # ignoring that samples are clustered

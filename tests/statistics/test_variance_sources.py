@@ -6,7 +6,7 @@ from xaibench.statistics.variance_sources import variance_components
 
 
 def experiment(shape, scales, columns=400, seed=0):
-    """Scores of ``columns`` methods whose levels vary by ``scales``, and what they are of."""
+    """Return scores of ``columns`` methods whose levels have standard deviations ``scales``, and their design."""
     draw = np.random.default_rng(seed)
     d, t, s = shape
     sizes = ((d, 1, 1), (d, t, 1), (d, 1, s), shape)

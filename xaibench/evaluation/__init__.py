@@ -1,4 +1,4 @@
-"""Score maps, explainers and one's own methods on a data set, in one call."""
+"""Scoring of maps, explainers and custom methods on a data set, in one call."""
 
 from xaibench.evaluation.evaluating import evaluate
 from xaibench.evaluation.evaluation_table import Evaluation, Ranks

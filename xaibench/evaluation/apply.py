@@ -1,7 +1,7 @@
-"""The one caller of explainers and metrics: ``evaluate``, the command line and the jobs of a run all come through here.
+"""The only caller of explainers and metrics, used by ``evaluate``, the command line and the jobs of a run.
 
-So a map has the same score, to the bit, whoever asks for it and however its metric is named; and an explainer that a
-metric asks is the one that made the map: its parameters, its output, its device, fitted to the network it explains.
+This makes the scores of a map bit-identical in all of them, regardless of how the metric is named. A metric that calls
+the explainer gets the explainer that made the map: same parameters, output and device, fitted to the same network.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from xaibench.core.part_info import MetricInfo
 from xaibench.evaluation.evaluation_checks import as_float64, check_parameters, check_scores, name_of
-from xaibench.evaluation.kept_maps import as_kept
-from xaibench.evaluation.placed_networks import has_weights, placed, weights
-from xaibench.evaluation.protocol import Protocol, of_noise, prepared
+from xaibench.evaluation.kept_maps import round_maps
+from xaibench.evaluation.placed_networks import copy_weights, has_weights, to_device
+from xaibench.evaluation.protocol import Protocol, apply_protocol, chance_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,46 +28,46 @@ if TYPE_CHECKING:
     #: Images ``[n, C, H, W]``, masks ``[n, H, W]`` and targets ``[n]``.
     Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
-#: Of what :func:`xaibench.explain` takes, what is no parameter of the explainer in a suite, but stated for all of them.
-_STATED = ("output", "device", "progress")
-#: And what decides how an explainer is fitted, so that it must have it before.
-_BEFORE_FITTING = ("batch_size", "channels")
+#: Arguments of :func:`xaibench.explain` that a suite sets for all explainers.
+_GLOBAL_ARGS = ("output", "device", "progress")
+#: Arguments of :func:`xaibench.explain` that also affect fitting, so they are passed when the explainer is built.
+_FIT_ARGS = ("batch_size", "channels")
 
 
 class AppliedExplainer:
-    """An explainer with all that decides its maps, to be called as ``(model, images, targets) -> maps [n, H, W]``.
+    """An explainer with its full configuration, called as ``(model, images, targets) -> maps [n, H, W]``.
 
-    An explainer that learns from data first (one that has ``fit``) is fitted when it is first asked about a network,
-    and again when it is asked about another, or about the same one with other weights: patterns belong to the
-    weights they were estimated with, so that what explains a randomised network (``parameter_randomisation``) is the
-    explainer fitted to the randomised network. An object whose ``fitted`` is true serves the first network as it is.
+    An explainer with a ``fit`` method is fitted at the first call with a network, and again at a call with another
+    network or with changed weights. Patterns belong to the weights that they were estimated with, so a randomized
+    network (``parameter_randomisation``) is explained by an explainer that was fitted to the randomized network. An
+    object whose ``fitted`` is true is used as it is for the first network.
 
     Args:
-        explainer: As :func:`xaibench.explain` takes it: a name, ``"package.module:name"``, a class, an object or a
-            callable.
-        parameters: The explainer's own, and besides what else :func:`xaibench.explain` takes by name, such as ``seed``
-            or ``channels``.
-        seed: Where the parameters state none.
-        output: What of the model is explained; None leaves it to the explainer.
-        device: ``"auto"``: the GPU when there is one.
-        training: Makes the batches that an explainer is fitted to (:mod:`.training_data`); None = there are none.
-        fit: Fits it, called as ``(explainer, network, training) -> fitted explainer``; None = its own ``fit``.
-        distribution: Makes what the images came from, for a reference that is given none; None = nobody knows.
-        progress: Show how far each explanation has come.
+        explainer: An explainer as :func:`xaibench.explain` accepts it: a name, ``"package.module:name"``, a class, an
+            object or a callable.
+        parameters: Parameters of the explainer, and keyword arguments of :func:`xaibench.explain`, such as ``seed`` or
+            ``channels``.
+        seed: The seed, unless ``parameters`` contain one.
+        output: The explained output of the model; None uses the explainer's default.
+        device: The device; ``"auto"`` is the GPU if there is one.
+        training: Function that returns the batches for fitting (:mod:`.training_data`); None if there are none.
+        fit: Function ``(explainer, network, training) -> fitted explainer``; None uses the explainer's ``fit``.
+        distribution: Function that returns the distribution of the images, for reference explainers; None if unknown.
+        progress: Show a progress bar for each explanation.
 
     Attributes:
-        name: The listed name; of what is not listed, as it was given, or what it is called.
-        info: What is known of it, or None.
-        control: Whether it knows no model.
+        name: The registered name; for unregistered explainers, the name as given or the name of the class or function.
+        info: The info record, or None.
+        control: Whether the explainer is a control, which does not use the model.
 
     Raises:
         UnknownNameError: If no explainer has that name (did you mean).
-        TypeError: If it cannot be called, or a parameter is not known.
+        TypeError: If it is not callable, or a parameter is unknown.
     """
 
     @staticmethod
     def takes() -> Callable[..., Any]:
-        """The function whose keyword arguments every explainer takes beside its own, for who checks parameters."""
+        """Return ``explain``, whose keyword arguments every explainer accepts. Used to validate parameters."""
         from xaibench.explainers import explain
 
         return explain
@@ -89,80 +89,80 @@ class AppliedExplainer:
 
         part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
         given = dict(parameters or {})
-        self._fits = callable(getattr(part, "fit", None))
-        taken = {p.name for p in inspect.signature(explain).parameters.values() if p.kind is p.KEYWORD_ONLY}
-        later = taken.difference(_STATED, _BEFORE_FITTING if self._fits else ())
-        self._settings: dict[str, Any] = {"seed": seed, "progress": progress} | {
-            name: given.pop(name) for name in later & given.keys()
+        self._needs_fit = callable(getattr(part, "fit", None))
+        keywords = {p.name for p in inspect.signature(explain).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        call_args = keywords.difference(_GLOBAL_ARGS, _FIT_ARGS if self._needs_fit else ())
+        self._call_args: dict[str, Any] = {"seed": seed, "progress": progress} | {
+            name: given.pop(name) for name in call_args & given.keys()
         }
         reference = bool(getattr(getattr(part, "info", None), "reference", False))
         if reference and distribution is not None and getattr(part, "distribution", None) is None:
             given.setdefault("distribution", distribution())
         self._part: Any = build(part, **given)
         self._output, self._device, self._training = output, device, training
-        self._fitting = fit or (lambda part, network, training: part.fit(network, training()))
-        own = not isinstance(explainer, str) and not inspect.isclass(explainer)
-        self._came_fitted = own and bool(getattr(part, "fitted", True))
+        self._fit_function = fit or (lambda part, network, training: part.fit(network, training()))
+        is_object = not isinstance(explainer, str) and not inspect.isclass(explainer)
+        self._was_fitted = is_object and bool(getattr(part, "fitted", True))
         self._weights: dict[str, Tensor] | None = None
         self.name: str = EXPLAINERS.name_of(part) or (explainer if isinstance(explainer, str) else name_of(part))
         self.info = getattr(part, "info", None)
         self.control = bool(getattr(self.info, "control", False))
 
     def passes_in_budget(self, image: Tensor) -> int | None:
-        """The passes for such an image ``[1, C, H, W]``, where stated; a ValueError where its budget does not do."""
+        """Return the passes for an image ``[1, C, H, W]``, None if unknown; ValueError if the budget is too small."""
         from xaibench.explainers.budgets import passes_of, shares
 
-        return passes_of(shares(self._part, self._settings["budget"], image)[0][1], image)
+        return passes_of(shares(self._part, self._call_args["budget"], image)[0][1], image)
 
-    def meet(self, model: nn.Module) -> None:
-        """Look at the user's own network before it is copied: a layer given as a module is known by name from then on.
+    def resolve_layer(self, model: nn.Module) -> None:
+        """Replace a layer given as a module by its name, so that it is found in copies of the model.
 
         Args:
             model: The network.
 
         Raises:
-            ValueError: If the layer is none of its modules.
+            ValueError: If the layer is not a module of the network.
         """
         from xaibench.explainers.shared.layer_runs import with_layer_named
 
         self._part = with_layer_named(self._part, self.name, model)
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
-        """Maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain` makes them; raises what that raises."""
+        """Return maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain`, and raise the same errors."""
         from xaibench.explainers import explain
 
-        if self._fits and model is not None:
+        if self._needs_fit and model is not None:
             self._fit(model)
-        return explain(self._part, model, images, targets, output=self._output, device=self._device, **self._settings)
+        return explain(self._part, model, images, targets, output=self._output, device=self._device, **self._call_args)
 
     def _fit(self, model: nn.Module) -> None:
-        """Fit to a network that it is not fitted to; what came fitted is so to the first that it is asked about."""
+        """Fit the explainer to ``model``, unless it is fitted to it already."""
         if self._weights is not None and has_weights(model, self._weights):
             return
-        if self._training is not None and not (self._came_fitted and self._weights is None):
-            self._part = self._fitting(self._part, placed(model, self._device), self._training)
-        self._weights = weights(model)
+        if self._training is not None and not (self._was_fitted and self._weights is None):
+            self._part = self._fit_function(self._part, to_device(model, self._device), self._training)
+        self._weights = copy_weights(model)
 
 
 class AppliedMetric:
-    """A metric with all that decides its scores, to be called on maps for a table of scores.
+    """A metric with its full configuration, called on maps to get a table of scores.
 
     Args:
-        metric: A name, ``"package.module:name"`` or a function. How it is written decides nothing: an alias or the
-            function itself is the listed metric.
-        parameters: Its own, without ``reduction``.
-        protocol: How maps are cut (:mod:`xaibench.evaluation.protocol`).
-        device: Where the model is asked; ``"auto"``: the GPU when there is one.
+        metric: A name, ``"package.module:name"`` or a function. A name, its aliases and the function itself are the
+            same metric.
+        parameters: Parameters of the metric, without ``reduction``.
+        protocol: How maps are binarized (:mod:`xaibench.evaluation.protocol`).
+        device: The device on which the model is evaluated; ``"auto"`` is the GPU if there is one.
 
     Attributes:
-        name: The listed name; of what is not listed, as it was given, or what it is called.
-        info: What is known of it. A metric that says nothing of itself is one of maps and masks, the higher the better.
-        raw: The metric whose scores this one reads against chance (``info.skill_of``), or None. Its scores follow from
-            those and the masks (:meth:`against_chance`), so that a map is scored once for both.
+        name: The registered name; for unregistered metrics, the name as given or the name of the function.
+        info: The info record. A metric without one is assumed to compare maps with masks, higher being better.
+        raw: For a chance-corrected metric, the underlying metric (``info.skill_of``); otherwise None. Its scores are
+            computed once and converted (:meth:`against_chance`).
 
     Raises:
         UnknownNameError: If no metric has that name (did you mean).
-        TypeError: If it is neither a name nor a function, or has no such parameter (did you mean).
+        TypeError: If it is neither a name nor a function, or a parameter is unknown (did you mean).
     """
 
     def __init__(
@@ -180,27 +180,27 @@ class AppliedMetric:
                 f"metric: got {type(metric).__name__}, expected a name, 'package.module:name' or a function."
             )
         self._function: Callable[..., Any] = METRICS.resolve(metric) if isinstance(metric, str) else metric
-        self._listed = METRICS.name_of(self._function)
-        self.name: str = self._listed or (metric if isinstance(metric, str) else name_of(metric))
+        self._registered_name = METRICS.name_of(self._function)
+        self.name: str = self._registered_name or (metric if isinstance(metric, str) else name_of(metric))
         self.info: MetricInfo = getattr(self._function, "info", None) or MetricInfo(
             self.name, "ground-truth", higher_is_better=True, range=(-np.inf, np.inf)
         )
         parameters = {} if parameters is None else parameters
         check_parameters(self.name, self._function, self.info, parameters)
         self._parameters, self._protocol, self._device = dict(parameters), protocol, device
-        self.raw = self._raw()
+        self.raw = self._build_raw()
 
-    def _raw(self) -> AppliedMetric | None:
+    def _build_raw(self) -> AppliedMetric | None:
         from xaibench.metrics import METRICS
 
         if not self.info.skill_of:
             return None
-        shared = self._taken(METRICS.resolve(self.info.skill_of))
+        shared = self._accepted_parameters(METRICS.resolve(self.info.skill_of))
         return AppliedMetric(self.info.skill_of, shared, protocol=self._protocol, device=self._device)
 
     @property
-    def asks_model(self) -> bool:
-        """Whether it needs a model, by itself or for the explainer it asks."""
+    def needs_model(self) -> bool:
+        """Whether the metric needs a model, for itself or for the explainer that it calls."""
         return self.info.kind in ("model", "explainer")
 
     def __call__(
@@ -212,25 +212,26 @@ class AppliedMetric:
         scored: dict[str, pd.DataFrame] | None = None,
         answers: dict[str, Tensor] | None = None,
     ) -> pd.DataFrame:
-        """The scores of maps.
+        """Score maps.
 
         Args:
-            maps: ``[n, H, W]`` on the CPU; scored as they would be kept (:mod:`xaibench.evaluation.kept_maps`).
-            batch: The samples they are of.
-            model: For a metric that asks it; one that lies elsewhere than on the device is copied there.
-            explainer: What made the maps, for a metric that asks it: called as ``(model, images, targets) -> maps``.
-            scored: What these maps have been scored by already, by :attr:`identity`; what is found there is not worked
-                out again, and what is worked out is added.
-            answers: What the model has answered about this batch whatever the map, by :attr:`identity`, for a metric
-                that asks that (``info.asked_once``): likewise.
+            maps: ``[n, H, W]`` on the CPU; they are rounded as if they had been stored
+                (:mod:`xaibench.evaluation.kept_maps`).
+            batch: The samples of the maps.
+            model: The model, for metrics that need it; it is copied to the device if it is elsewhere.
+            explainer: The explainer that made the maps, for metrics that need it; called as
+                ``(model, images, targets) -> maps``.
+            scored: Cache of the scores of these maps by :attr:`identity`. Cached scores are reused, new ones are added.
+            answers: Cache of model outputs on this batch that do not depend on the map (``info.asked_once``), by
+                :attr:`identity`; used in the same way.
 
         Returns:
-            A row a sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, where the
-            metric was asked for curves) and ``reason`` (why it is undefined; empty where it is not).
+            One row per sample: ``sample`` (0 to n - 1), ``value`` (nan where undefined), ``curve`` (a list, if the
+            metric returns curves) and ``reason`` (why the value is undefined, otherwise empty).
 
         Raises:
-            ValueError: If the metric needs a model or an explainer and there is none, does not return one score a
-                sample, or refuses what it is given.
+            ValueError: If the metric needs a model or an explainer and there is none, does not return one score per
+                sample, or rejects its inputs.
         """
         scored = {} if scored is None else scored
         if self.identity not in scored:
@@ -244,23 +245,23 @@ class AppliedMetric:
 
     @property
     def identity(self) -> str:
-        """Name and parameters: two of one identity score alike."""
+        """Name and parameters; metrics with the same identity give the same scores."""
         return f"{self.name} {sorted(self._parameters.items())!r}"
 
     def against_chance(self, raw: pd.DataFrame, masks: Tensor) -> pd.DataFrame:
-        """What the scores of :attr:`raw` are worth beside those of noise.
+        """Convert the scores of :attr:`raw` to chance-corrected scores.
 
         Args:
-            raw: As that metric made them.
-            masks: ``[n, H, W]``, of the same samples.
+            raw: Score table of the metric :attr:`raw`.
+            masks: Masks of the same samples, ``[n, H, W]``.
 
         Returns:
-            The table with other values, and a reason where chance is already perfect.
+            The table with chance-corrected values; undefined, with a reason, where the chance level is perfect.
         """
         from xaibench.metrics import skill_scores
         from xaibench.metrics.shared.undefined_scores import PERFECT_CHANCE
 
-        level = of_noise(self.info, self._parameters, self._protocol)
+        level = chance_parameters(self.info, self._parameters, self._protocol)
         values = skill_scores(self.info.skill_of, raw["value"].to_numpy(), masks.numpy(), level)
         reasons = raw["reason"].where((raw["reason"] != "") | ~np.isnan(values), PERFECT_CHANCE)
         return raw.assign(value=values, reason=reasons)
@@ -270,85 +271,86 @@ class AppliedMetric:
     ) -> pd.DataFrame:
         import pandas as pd
 
-        maps = as_kept(maps)
-        seen, parameters, function = maps.numpy(), dict(self._parameters), self._function
+        maps = round_maps(maps)
+        scaled, parameters, function = maps.numpy(), dict(self._parameters), self._function
         if (once := self.info.asked_once) is not None:
-            function, parameters = once.score, self._taken(once.score)
-            inputs: tuple[Any, ...] = (self._answers(once.ask, batch, model, {} if answers is None else answers), maps)
+            function, parameters = once.score, self._accepted_parameters(once.score)
+            cache = {} if answers is None else answers
+            inputs: tuple[Any, ...] = (self._shared_outputs(once.ask, batch, model, cache), maps)
         elif self.info.kind in ("ground-truth", "map"):
-            seen, parameters = prepared(self.info, seen, parameters, self._protocol)
-            inputs = (seen, batch[1].numpy()) if self.info.kind == "ground-truth" else (seen,)
+            scaled, parameters = apply_protocol(self.info, scaled, parameters, self._protocol)
+            inputs = (scaled, batch[1].numpy()) if self.info.kind == "ground-truth" else (scaled,)
         else:
-            inputs = self._asking(maps, batch, model, explainer)
-        found = function(*inputs, **parameters, reduction="none")
-        found, curves = found if parameters.get("return_curves") else (found, None)
-        values = as_float64(found)
+            inputs = self._model_inputs(maps, batch, model, explainer)
+        result = function(*inputs, **parameters, reduction="none")
+        result, curves = result if parameters.get("return_curves") else (result, None)
+        values = as_float64(result)
         check_scores(values, self.name, len(maps))
         table = pd.DataFrame({"sample": range(len(maps)), "value": values})
         if curves is not None:
             table["curve"] = as_float64(curves.values).tolist()
-        table["reason"] = self._reasons(values, seen, batch[1].numpy(), parameters)
+        table["reason"] = self._reasons(values, scaled, batch[1].numpy(), parameters)
         return table
 
-    def _answers(
-        self, ask: Callable[..., Any], batch: Batch, model: nn.Module | None, known: dict[str, Tensor]
+    def _shared_outputs(
+        self, compute: Callable[..., Any], batch: Batch, model: nn.Module | None, cache: dict[str, Tensor]
     ) -> Tensor:
-        """What the model says about the batch, whatever the map."""
-        if self.identity not in known:
-            known[self.identity] = ask(*self._placed(batch, model), **self._taken(ask))
-        return known[self.identity]
+        """Return the model outputs that do not depend on the map, from the cache if possible."""
+        if self.identity not in cache:
+            cache[self.identity] = compute(*self._move_to_device(batch, model), **self._accepted_parameters(compute))
+        return cache[self.identity]
 
-    def _taken(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Those of the parameters that a function takes."""
-        taken = inspect.signature(function).parameters
-        return {name: value for name, value in self._parameters.items() if name in taken}
+    def _accepted_parameters(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """Return the parameters of the metric that ``function`` accepts."""
+        accepted = inspect.signature(function).parameters
+        return {name: value for name, value in self._parameters.items() if name in accepted}
 
-    def _placed(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:
-        """Network, images and targets, all of them on the device."""
+    def _move_to_device(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:
+        """Return the network, images and targets on the device."""
         from xaibench.core.compute.device import resolve_device
 
         if model is None:
-            raise ValueError(f"Metric {self.name!r} asks the model, and there is none; give one, or leave it out.")
-        place = resolve_device(self._device)
-        return placed(model, place), batch[0].to(place), batch[2].to(place)
+            raise ValueError(f"Metric {self.name!r} needs a model, but none was given; give one, or omit the metric.")
+        target = resolve_device(self._device)
+        return to_device(model, target), batch[0].to(target), batch[2].to(target)
 
-    def _asking(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> tuple[Any, ...]:
-        """What a metric that asks the model is called with."""
-        network, images, targets = self._placed(batch, model)
+    def _model_inputs(self, maps: Tensor, batch: Batch, model: nn.Module | None, explainer: Any) -> tuple[Any, ...]:
+        """Return the positional arguments of a metric that needs the model or the explainer."""
+        network, images, targets = self._move_to_device(batch, model)
         if self.info.kind == "model":
             return network, images, maps.to(images.device), targets
         if explainer is None:
             raise ValueError(
-                f"Metric {self.name!r} asks the explainer, and there is none; give what made the maps, or leave the "
-                "metric out."
+                f"Metric {self.name!r} needs the explainer, but none was given; give the explainer that made the maps, "
+                "or omit the metric."
             )
         return explainer, network, images, targets
 
-    def _reasons(self, values: Any, seen: Any, masks: Any, parameters: Mapping[str, Any]) -> list[str]:
-        """Why a score is undefined, of the map that the metric saw and at the threshold that cut it."""
+    def _reasons(self, values: Any, scaled: Any, masks: Any, parameters: Mapping[str, Any]) -> list[str]:
+        """Return why each undefined score is undefined, given the maps and the threshold that the metric received."""
         from xaibench.metrics import undefined_reasons
 
         undefined = np.isnan(values)
         if not undefined.any():
             return [""] * len(values)
-        own = inspect.signature(self._function).parameters.get("threshold")
-        threshold = parameters.get("threshold", own.default if own else 0.0)
-        reasons = undefined_reasons(seen, masks, self._listed, threshold=threshold)
+        default = inspect.signature(self._function).parameters.get("threshold")
+        threshold = parameters.get("threshold", default.default if default else 0.0)
+        reasons = undefined_reasons(scaled, masks, self._registered_name, threshold=threshold)
         return [(why or "undefined") if nan else "" for nan, why in zip(undefined, reasons, strict=True)]
 
 
 def shares_of(maps: Tensor, masks: Tensor, reliance: Tensor) -> Mapping[str, Any]:
-    """Whose doing the mass of maps is (:func:`xaibench.shares`), each share ``[n]``; of maps as they would be kept."""
+    """Compute the mass shares of maps (:func:`xaibench.shares`), ``[n]`` each, after rounding the maps for storage."""
     from xaibench.metrics import shares
 
-    return shares(as_kept(maps).numpy(), masks.numpy(), as_kept(reliance).numpy(), reduction="none")._asdict()
+    return shares(round_maps(maps).numpy(), masks.numpy(), round_maps(reliance).numpy(), reduction="none")._asdict()
 
 
 def is_inapplicable(error: Exception) -> bool:
-    """Whether an explainer, ours or one's own, said that it cannot treat the network: no failure, but an answer.
+    """Return whether an explainer raised ``error`` because it does not support the network, which is not a failure.
 
     Args:
-        error: What it raised.
+        error: The error that the explainer raised.
 
     Returns:
         True for :class:`xaibench.explainers.UnsupportedModelError`.

@@ -1,4 +1,4 @@
-"""``evaluate``: methods, a data set, perhaps a model, and metrics in; a table out."""
+"""Evaluation of methods on a data set, with or without a model, by one or more metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xaibench.core.progress import Progress
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
-from xaibench.evaluation.found_scores import Found
-from xaibench.evaluation.placed_networks import placed
+from xaibench.evaluation.found_scores import ScoreCollector
+from xaibench.evaluation.placed_networks import to_device
 from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
 from xaibench.evaluation.training_data import training_batches
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from xaibench.data import Dataset, Split
     from xaibench.evaluation.apply import Batch
 
-#: A name of an explainer, an explainer, any callable ``(model, images, targets) -> maps``, or maps ``[N, H, W]``.
+#: The name of an explainer, an explainer, any callable ``(model, images, targets) -> maps``, or maps ``[N, H, W]``.
 Method: TypeAlias = Any
-#: A name of a metric, or a function as those of :mod:`xaibench.metrics`.
+#: The name of a metric, or a function like those of :mod:`xaibench.metrics`.
 Metric: TypeAlias = "str | Callable[..., Any]"
 
-#: What a table has when nothing is asked for: with a ground truth, and beyond that with a model.
+#: Default metrics: with ground-truth masks, and in addition with a model.
 GROUND_TRUTH = ("iou", "precision", "recall", "f1", "hit", "average_precision")
 MODEL = ("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency")
-#: The maps that know no model, beside which every method is shown.
+#: Default controls, which do not use the model.
 CONTROLS = ("uniform", "sobel", "laplace", "input", "center_prior")
 
 
@@ -55,46 +55,49 @@ def evaluate(
     precision: Precision | None = None,
     progress: Callable[[int, int], None] | bool = True,
 ) -> Evaluation:
-    """Score methods on the test split of a data set, beside controls that know no model.
+    """Score methods on the test split of a data set, together with controls that do not use the model.
 
     Args:
-        methods: One, several ``{label: method}``, or a list of names. A method is the name of an explainer, an
-            explainer of ours or Captum's, any callable ``(model, images, targets) -> maps [n, H, W]``, or maps
-            ``[N, H, W]`` (numpy or torch) that were computed elsewhere, one for each sample in the order of the split.
-            What must be fitted first is fitted to the training split, unless it is an object that has been.
-        dataset: A name (:func:`xaibench.load`), a data set (its test split is taken) or a split.
-        model: Returns logits ``[N, K]``, one for each class of the set. Needed by explainers other than the controls,
-            and by metrics that ask the model.
+        methods: One method, several as ``{label: method}``, or a list of names. A method is the name of an explainer,
+            an explainer of xaibench or Captum, any callable ``(model, images, targets) -> maps [n, H, W]``, or
+            precomputed maps ``[N, H, W]`` (numpy or torch), one per sample in the order of the split. Explainers that
+            need fitting are fitted to the training split, except objects that are already fitted.
+        dataset: A name (:func:`xaibench.load`), a data set (its test split is used) or a split.
+        model: The model, which returns logits ``[N, K]``, one per class of the data set. Controls and most metrics with
+            masks do not need it; other explainers and metrics do.
         metrics: Names or functions, or ``{name: parameters}``. None = IoU, precision, recall, F1, pointing game and
             average precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
-        controls: Add the rows of uniform noise, Sobel, Laplace, the input and the center prior; or the names of some.
-        samples: Only the first so many; None = all.
-        scored: With a model, which samples are explained and scored: ``"correct"`` those that it classifies correctly,
-            as XAI-TRIS and Saliency-Bench do (of others nobody knows which pixels the wrong answer came from), or
-            ``"all"``. Without a model all are.
-        protocol: How maps are cut by IoU, precision, recall and F1: ``"scaled"`` halfway between their smallest and
-            largest magnitude, ``"published"`` by the functions' own defaults (:mod:`xaibench.evaluation.protocol`).
-        batch_size: Samples read, explained and scored at a time; changes no score.
-        seed: Of explainers that draw random numbers.
-        device: Where explainers compute and metrics ask the model; a model that lies elsewhere is copied.
-            ``"auto"``: the GPU when there is one.
-        precision: How explainers and the metrics that ask the model multiply float32, as in :func:`xaibench.explain`;
-            None: exactly, and in the model's own dtype.
-        progress: Show how far it has come, where it takes longer than half a second: a bar on a terminal or in a
-            notebook, else a line now and then (``TQDM_DISABLE=1`` turns off all bars); at more than five minutes a
-            warning says how long it takes. Or what is called with the samples done and their number.
+        controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
+            names of the controls to add.
+        samples: Number of samples, taken from the start of the split; None = all.
+        scored: Which samples are explained and scored, if there is a model: ``"correct"`` for samples that it
+            classifies correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to
+            the wrong prediction), or ``"all"``. Without a model, all samples are scored.
+        protocol: How IoU, precision, recall and F1 binarize maps: ``"scaled"`` halfway between the smallest and
+            largest magnitude, ``"published"`` at the functions' default thresholds
+            (:mod:`xaibench.evaluation.protocol`).
+        batch_size: Number of samples that are read, explained and scored at a time. It does not affect the scores.
+        seed: Seed of explainers that use random numbers.
+        device: The device for explainers and metrics; a model on another device is copied. ``"auto"`` is the GPU if
+            there is one.
+        precision: Precision of float32 multiplications in explainers and model-based metrics, as in
+            :func:`xaibench.explain`; None: full precision, in the model's dtype.
+        progress: Whether to show the progress if the evaluation takes longer than half a second: as a bar in a
+            terminal or notebook, otherwise as occasional lines (``TQDM_DISABLE=1`` turns off all bars). If it will take
+            more than five minutes, a warning is shown. Alternatively, a function called with the number of samples
+            done and the total.
 
     Returns:
-        The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``; printed, it says
-        how many samples were scored, the model's accuracy, and whose maps are zero everywhere.
+        The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``. Its printed form
+        includes the number of scored samples, the model's accuracy, and how many maps are zero everywhere.
 
     Raises:
-        ValueError: If there is no sample, or none that the model classifies correctly where only such are scored; if
-            maps do not fit the samples, the model's outputs do not fit the classes, a metric or method needs a model
-            and there is none, or a method's maps have another shape or are not finite.
-        UnknownNameError: If there is no such data set, explainer or metric (did you mean).
-        UnsupportedModelError: If none of the methods can treat the model; where some can, the others are left out, and
-            ``.inapplicable`` says why.
+        ValueError: If no sample can be scored; if maps do not match the samples, or the model's outputs do not
+            match the classes; if a metric or method needs a model and there is none; or if a method's maps have the
+            wrong shape or are not finite.
+        UnknownNameError: If a data set, explainer or metric is unknown (did you mean).
+        UnsupportedModelError: If none of the methods supports the model. If some do, the others are left out and
+            listed in ``.inapplicable``.
 
     Example:
         >>> import xaibench as xb
@@ -110,13 +113,13 @@ def evaluate(
     from xaibench.core.compute.precision import computing
 
     check_numbers(samples, batch_size)
-    split, classes, training, distribution = _opened(dataset)
+    split, classes, training, distribution = _open_dataset(dataset)
     count = len(split) if samples is None else min(samples, len(split))
     if count == 0:
-        raise ValueError("dataset: the split holds no sample, expected at least one.")
+        raise ValueError("dataset: the split has no samples, expected at least one.")
     check_choice("protocol", protocol, PROTOCOLS)
     check_choice("scored", scored, ("correct", "all"))
-    scorers = _scorers(metrics, model, protocol, device)
+    scorers = _build_metrics(metrics, model, protocol, device)
     applied = functools.partial(
         AppliedExplainer,
         seed=seed,
@@ -125,39 +128,39 @@ def evaluate(
         distribution=distribution,
         progress=progress is True,
     )
-    makers = _makers(methods, controls, model, count, applied)
-    found = Found(count)
-    steps = len(makers) * len(scorers)
+    applied_methods = _build_methods(methods, controls, model, count, applied)
+    collector = ScoreCollector(count)
+    steps = len(applied_methods) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
     bar = Progress("evaluate", count * steps, "score", shown=progress is True, advice=advice)
     with computing(precision, resolve_device(device)), bar:
         if model is not None:
             check_module(model)
-            model = placed(model, device)
+            model = to_device(model, device)
         for start in range(0, count, batch_size):
             stop = min(start + batch_size, count)
             batch, numbers = split[start:stop], torch.arange(start, stop)
             if model is not None:
                 if start == 0:
                     probe(model, batch[0][:1], classes=classes)
-                right = found.classified(model, batch)
+                correct = collector.find_correct(model, batch)
                 if scored == "correct":
-                    batch, numbers = (batch[0][right], batch[1][right], batch[2][right]), numbers[right]
+                    batch, numbers = (batch[0][correct], batch[1][correct], batch[2][correct]), numbers[correct]
             if len(numbers):
-                for table in _score_batch(makers, scorers, model, batch, numbers, found):
-                    found.tables.append(table)
+                for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector):
+                    collector.tables.append(table)
                     bar.advance(len(table))
-            bar.advance(stop * steps - bar.done)  # what is not scored is done too
+            bar.advance(stop * steps - bar.done)  # samples that are not scored count as done
             if callable(progress):
                 progress(stop, count)
-    found.check(scored)
+    collector.check(scored)
     infos = {scorer.name: scorer.info for scorer in scorers}
-    return found.evaluation(split, infos, frozenset(m.label for m in makers if m.control))
+    return collector.evaluation(split, infos, frozenset(m.label for m in applied_methods if m.control))
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """Makes the maps of one method, a batch at a time: those that were given, or those of an explainer."""
+class _Method:
+    """Source of the maps of one method, batch by batch: given maps, or an explainer."""
 
     label: str
     given: Tensor | None = None
@@ -174,23 +177,21 @@ class _Maker:
         return self.explainer(model, images, targets)
 
 
-def _opened(
+def _open_dataset(
     dataset: str | Dataset | Split,
 ) -> tuple[Split, tuple[str, ...] | None, Callable[[], Any] | None, Callable[[], Any] | None]:
-    """The samples to score on, their classes, training batches and what they came from; a split has the first alone."""
+    """Return the samples to score, the classes, the training batches and the distribution; None if unknown."""
     from xaibench.data import Dataset, Split, load
 
-    found = load(dataset) if isinstance(dataset, str) else dataset
-    if isinstance(found, Split):
-        return found, None, None, None
-    if isinstance(found, Dataset):
-        return found.test, found.classes, functools.partial(training_batches, found.train), found.distribution
-    raise TypeError(
-        f"dataset: got {type(found).__name__}, expected a name, a data set (xaibench.load) or a split of one."
-    )
+    loaded = load(dataset) if isinstance(dataset, str) else dataset
+    if isinstance(loaded, Split):
+        return loaded, None, None, None
+    if isinstance(loaded, Dataset):
+        return loaded.test, loaded.classes, functools.partial(training_batches, loaded.train), loaded.distribution
+    raise TypeError(f"dataset: got {type(loaded).__name__}, expected a name, a data set (xaibench.load) or a split.")
 
 
-def _scorers(
+def _build_metrics(
     metrics: Metric | Sequence[Metric] | Mapping[Metric, Mapping[str, Any]] | None,
     model: nn.Module | None,
     protocol: Protocol,
@@ -202,52 +203,50 @@ def _scorers(
         metrics = [metrics]
     table = metrics if isinstance(metrics, Mapping) else dict.fromkeys(metrics)
     if not table:
-        raise ValueError(f"metrics={metrics!r}: expected at least one, or None for the usual ones.")
+        raise ValueError(f"metrics={metrics!r}: expected at least one metric, or None for the default ones.")
     scorers: dict[str, AppliedMetric] = {}
     for metric, parameters in table.items():
         scorer = AppliedMetric(metric, parameters, protocol=protocol, device=device)
-        if scorer.asks_model and model is None:
-            raise ValueError(
-                f"Metric {scorer.name!r} asks the model, and there is none; give one, or leave the metric out."
-            )
+        if scorer.needs_model and model is None:
+            raise ValueError(f"Metric {scorer.name!r} needs a model, but none was given; give one, or omit the metric.")
         if scorers.setdefault(scorer.name, scorer) is not scorer:
-            raise ValueError(f"metrics: {scorer.name!r} is there more than once, under several names; give it once.")
+            raise ValueError(f"metrics: {scorer.name!r} is given more than once, under several names; give it once.")
     return list(scorers.values())
 
 
-def _makers(
+def _build_methods(
     methods: Method | Mapping[str, Method],
     controls: bool | Sequence[str],
     model: nn.Module | None,
     count: int,
     applied: Callable[[Any], AppliedExplainer],
-) -> list[_Maker]:
+) -> list[_Method]:
     if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
         methods = {name: name for name in methods}
-    named = dict(methods) if isinstance(methods, Mapping) else {_label(methods): methods}
-    makers = [_maker(label, method, model, count, applied) for label, method in named.items()]
+    named = dict(methods) if isinstance(methods, Mapping) else {_default_label(methods): methods}
+    built = [_build_method(label, method, model, count, applied) for label, method in named.items()]
     chosen = CONTROLS if controls is True else tuple(controls or ())
     for name in chosen:
         control = applied(name)
         if not control.control:
-            raise ValueError(f"controls={list(chosen)}: {name!r} is no control; give it as one of the methods.")
+            raise ValueError(f"controls={list(chosen)}: {name!r} is not a control; give it as one of the methods.")
         if control.name not in named:
-            makers.append(_Maker(control.name, explainer=control))
-    if not makers:
+            built.append(_Method(control.name, explainer=control))
+    if not built:
         raise ValueError("methods is empty, and controls are off; give at least one method.")
-    return makers
+    return built
 
 
-def _maker(
+def _build_method(
     label: str, method: Method, model: nn.Module | None, count: int, applied: Callable[[Any], AppliedExplainer]
-) -> _Maker:
+) -> _Method:
     import torch
 
     if isinstance(method, np.ndarray | torch.Tensor):
         maps = torch.as_tensor(method).detach().cpu()
         check_maps(maps, label, count)
-        return _Maker(label, given=maps)
-    # What has `attribute` is one of Captum's.
+        return _Method(label, given=maps)
+    # Captum's explainers have `attribute`.
     if not isinstance(method, str) and not callable(method) and not callable(getattr(method, "attribute", None)):
         raise TypeError(
             f"{label}: got {type(method).__name__}, expected maps [N, H, W] (a numpy array or a torch tensor), the "
@@ -255,15 +254,13 @@ def _maker(
         )
     explainer = applied(method)
     if model is None and not explainer.control:
-        raise ValueError(
-            f"{label} explains a model, and there is none; give one, or maps that were computed elsewhere."
-        )
+        raise ValueError(f"{label} explains a model, but none was given; give one, or precomputed maps.")
     if isinstance(model, torch.nn.Module):
-        explainer.meet(model)
-    return _Maker(label, explainer=explainer)
+        explainer.resolve_layer(model)
+    return _Method(label, explainer=explainer)
 
 
-def _label(method: Method) -> str:
+def _default_label(method: Method) -> str:
     if isinstance(method, str):
         return method
     name = getattr(method, "__name__", type(method).__name__)
@@ -271,42 +268,43 @@ def _label(method: Method) -> str:
 
 
 def _score_batch(
-    makers: Sequence[_Maker],
+    methods: Sequence[_Method],
     scorers: Sequence[AppliedMetric],
     model: nn.Module | None,
     batch: Batch,
     numbers: Tensor,
-    found: Found,
+    collector: ScoreCollector,
 ) -> Iterator[pd.DataFrame]:
-    """For each method and metric the scores of the batch, numbered by their place in the split."""
+    """Yield the scores of the batch per method and metric, with samples as their indices in the split."""
     images, masks, targets = batch
-    answers: dict[str, Tensor] = {}  # of the model, whatever the map: the same for all methods
-    for maker in makers:
-        if maker.label in found.inapplicable:
+    answers: dict[str, Tensor] = {}  # model outputs that do not depend on the map, shared by all methods
+    for method in methods:
+        if method.label in collector.inapplicable:
             continue
         try:
-            maps = maker(model, images, targets, numbers)
+            maps = method(model, images, targets, numbers)
         except ValueError as error:
-            # Who asks for one method wants to know why there is nothing; who asks for several wants the others.
-            found.inapplicable[maker.label] = str(error)
-            if not is_inapplicable(error) or all(one.control or one.label in found.inapplicable for one in makers):
+            # With several methods, the unsupported ones are left out. If none is left, the error is raised.
+            collector.inapplicable[method.label] = str(error)
+            none_left = all(other.control or other.label in collector.inapplicable for other in methods)
+            if not is_inapplicable(error) or none_left:
                 raise
             continue
         if maps.shape != masks.shape:
             raise ValueError(
-                f"{maker.label}: its maps are {list(maps.shape)}, but the masks of the images are {list(masks.shape)}. "
-                "Resize the maps, or load the set with their size."
+                f"{method.label}: its maps are {list(maps.shape)}, but the masks are {list(masks.shape)}. "
+                "Resize the maps, or load the data set in their size."
             )
-        found.see(maker.label, maps, numbers)
+        collector.record_maps(method.label, maps, numbers)
         scored: dict[str, pd.DataFrame] = {}
         for scorer in scorers:
-            if scorer.info.kind == "explainer" and maker.explainer is None:
+            if scorer.info.kind == "explainer" and method.explainer is None:
                 raise ValueError(
-                    f"Metric {scorer.name!r} asks the explainer, but {maker.label} are maps computed elsewhere. Give "
-                    "the explainer itself, or leave the metric out."
+                    f"Metric {scorer.name!r} needs the explainer, but the maps of {method.label!r} are precomputed. "
+                    "Give the explainer itself, or omit the metric."
                 )
-            table = scorer(maps, batch, model, maker.explainer, scored, answers)
+            table = scorer(maps, batch, model, method.explainer, scored, answers)
             table["sample"] = numbers.numpy()
-            table.insert(0, "method", maker.label)
+            table.insert(0, "method", method.label)
             table.insert(1, "metric", scorer.name)
             yield table

@@ -1,4 +1,4 @@
-"""What an evaluation found: every score, and what can be said of them."""
+"""Result of an evaluation: all scores, their summary, comparisons and ranks."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     from xaibench.core.part_info import MetricInfo
 
-#: A method that a control is not worse than is marked with this in the table.
+#: Mark in the table for methods that are not better than every control.
 MARK = "†"
 
 
 class Ranks(NamedTuple):
-    """How methods rank within the samples, 1 being the best.
+    """Mean ranks of methods over the samples; 1 is best.
 
     Attributes:
         ranks: Mean rank of each method, best first.
-        critical_difference: Below which two mean ranks cannot be told apart (Nemenyi, 5 %, over the samples or the
-            groups of them).
-        n: Over how many samples, those where all methods are defined.
+        critical_difference: Nemenyi critical difference at 5 %, over the samples or the groups of them. Mean ranks that
+            differ by less are not significantly different.
+        n: Number of samples, those on which all methods have a score.
     """
 
     ranks: pd.Series
@@ -46,7 +46,7 @@ class Ranks(NamedTuple):
     n: int
 
     def _note(self) -> str:
-        return f"Mean ranks over {self.n} samples; told apart from a difference of {self.critical_difference:.2f} on."
+        return f"Mean ranks over {self.n} samples; critical difference {self.critical_difference:.2f} (Nemenyi, 5 %)."
 
     def __repr__(self) -> str:
         ranks = self.ranks.rename_axis(None).to_string(float_format="{:.2f}".format)
@@ -62,17 +62,16 @@ class Evaluation:
     """Scores of several methods on the same samples.
 
     Attributes:
-        scores: One row for each method, metric and sample: ``method, metric, sample, value, reason``; ``value`` is nan
-            where the metric is undefined, and ``reason`` says why.
-        metrics: What is known of each metric: label, direction, range.
-        controls: The methods that know no model.
-        groups: ``[N]`` which samples belong together (patients, images), or None.
-        samples: How many samples were looked at; those that were scored are fewer where only those count that the model
-            classifies correctly.
-        accuracy: The share of them that the model classifies correctly, 0 to 1; None without a model.
-        zero_maps: Of the methods that made maps that are zero everywhere, of which samples. Such a map ranks no pixel
-            above another: metrics score it as a constant one, or not at all.
-        inapplicable: Methods that were left out because they cannot treat the model, as they say themselves, and why.
+        scores: One row per method, metric and sample: ``method, metric, sample, value, reason``; ``value`` is nan
+            where the metric is undefined, and ``reason`` explains why.
+        metrics: The info record of each metric: label, direction, range.
+        controls: The methods that do not use the model.
+        groups: Group index of each sample (patient, image), ``[N]``, or None.
+        samples: Number of samples that were read. Fewer are scored if only correctly classified samples count.
+        accuracy: Share of these samples that the model classifies correctly, 0 to 1; None without a model.
+        zero_maps: Samples whose map is zero everywhere, per method. Such a map ranks no pixel above another: metrics
+            score it like a constant map, or not at all.
+        inapplicable: Methods that were left out because they do not support the model, with the reason.
     """
 
     scores: pd.DataFrame
@@ -87,20 +86,20 @@ class Evaluation:
 
     @property
     def methods(self) -> list[str]:
-        """In the order given; controls last."""
+        """The methods in the order given; controls last."""
         return list(dict.fromkeys(self.scores["method"]))
 
     def matrix(self, metric: str) -> pd.DataFrame:
-        """Scores of one metric.
+        """Return the scores of one metric.
 
         Args:
-            metric: Its name.
+            metric: Name of the metric.
 
         Returns:
-            A row a sample, a column a method; nan where the score is undefined.
+            One row per sample and one column per method; nan where the score is undefined.
 
         Raises:
-            UnknownNameError: If there is no such metric; names those there are.
+            UnknownNameError: If that metric was not evaluated.
         """
         if metric not in self.metrics:
             raise UnknownNameError(f"There are no scores of {metric!r}; known: {', '.join(self.metrics)}.")
@@ -112,17 +111,17 @@ class Evaluation:
         return self._matrices[metric]
 
     def summary(self) -> pd.DataFrame:
-        """One row for each metric and method.
+        """Summarize the scores per metric and method.
 
-        Columns: ``metric, method, mean, low, high`` (95 % interval of the mean over the samples, or over the
-        groups of them; it leaves out that another training could have been explained), ``n``,
-        ``n_valid`` (defined scores, which all of this is over), ``rank`` (mean rank over the samples, 1 is best), and
-        ``beats_controls``: whether the mean is better than that of every control, each at 5 % after Holm's correction
-        (paired t-test, :func:`xaibench.statistics.against_controls`); None for controls, and where there is
-        nothing to compare with.
+        Columns: ``metric, method, mean, low, high`` (95 % confidence interval of the mean over the samples, or over
+        the groups of them; it does not account for the variation between trainings), ``n``, ``n_valid`` (number of
+        defined scores, from which all of these are computed), ``rank`` (mean rank over the samples, 1 is best), and
+        ``beats_controls``: whether the mean is significantly better than that of every control, at 5 % after Holm's
+        correction (paired t-test, :func:`xaibench.statistics.against_controls`); None for controls, and if there is
+        no control to compare with.
 
         Returns:
-            These columns, in the order of the metrics and methods.
+            One row per metric and method, in their order.
         """
         import pandas as pd
 
@@ -131,9 +130,9 @@ class Evaluation:
     def _rows(self, metric: str) -> list[dict[str, Any]]:
         matrix = self.matrix(metric)
         values = matrix.to_numpy(dtype=np.float64)
-        intervals = nested_means(values, self._drawn(len(values))).intervals(within=self.metrics[metric].range)
+        intervals = nested_means(values, self._design(len(values))).intervals(within=self.metrics[metric].range)
         ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
-        beats = self._beats(metric)
+        beats = self._beats_controls(metric)
         rows = []
         for column, method in enumerate(matrix.columns):
             known = values[:, column][~np.isnan(values[:, column])]
@@ -152,26 +151,26 @@ class Evaluation:
             )
         return rows
 
-    def _drawn(self, rows: int) -> Drawn:
+    def _design(self, rows: int) -> Drawn:
         return Drawn.of(rows, groups=self.groups)
 
-    def _beats(self, metric: str) -> dict[str, bool]:
+    def _beats_controls(self, metric: str) -> dict[str, bool]:
         pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
         higher = self.metrics[metric].higher_is_better
         found = against_controls(pairs, self.controls, higher_is_better=higher)
         return {method: against.beats for method, against in found.items()}
 
     def compare(self, metric: str) -> pd.DataFrame:
-        """Every pair of methods on one metric, over the samples where both are defined.
+        """Compare every pair of methods by one metric, over the samples on which both have a score.
 
-        Columns: ``first, second, difference`` (mean of first minus second), ``low, high`` (95 % interval), ``p``
-        (paired t-test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
+        Columns: ``first, second, difference`` (mean of first minus second), ``low, high`` (95 % confidence interval),
+        ``p`` (paired t-test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
 
         Args:
-            metric: Its name.
+            metric: Name of the metric.
 
         Returns:
-            A row a pair; none where there is one method.
+            One row per pair; empty if there is only one method.
         """
         import pandas as pd
 
@@ -182,37 +181,37 @@ class Evaluation:
             return pd.DataFrame(columns=columns)
         firsts, seconds = (matrix[list(side)].to_numpy(dtype=np.float64) for side in zip(*pairs, strict=True))
         differences = paired_differences(firsts, seconds)
-        found = nested_means(differences, self._drawn(len(differences)))
+        found = nested_means(differences, self._design(len(differences)))
         p, n = found.p_values(), (~np.isnan(differences)).sum(0)
         values = zip(pairs, found.mean, found.intervals(), p, holm(p), n, strict=True)
-        rows = [(*pair, m, low, high, one, all_, int(n)) for pair, m, (low, high), one, all_, n in values]
+        rows = [(*pair, mean, low, high, p, p_holm, int(n)) for pair, mean, (low, high), p, p_holm, n in values]
         return pd.DataFrame(rows, columns=columns)
 
     def ranks(self, metric: str) -> Ranks:
-        """How the methods rank within the samples, 1 being the best.
+        """Rank the methods within each sample by one metric; 1 is best.
 
         Args:
-            metric: Its name.
+            metric: Name of the metric.
 
         Returns:
-            Mean rank of each method, best first; the critical difference between two of them; and over how many
-            samples.
+            The mean rank of each method, best first; the critical difference; and the number of samples.
         """
         import pandas as pd
 
         matrix = self.matrix(metric)
         higher = self.metrics[metric].higher_is_better
-        found = mean_ranks(matrix.to_numpy(), self._drawn(len(matrix)), higher_is_better=higher)
+        found = mean_ranks(matrix.to_numpy(), self._design(len(matrix)), higher_is_better=higher)
         ranks = pd.Series(found.ranks, index=matrix.columns, name="rank").sort_values()
         return Ranks(ranks, found.critical_difference, found.n)
 
     def table(self) -> pd.DataFrame:
-        """A row a method and a column a metric: ``mean [low, high]``.
+        """Format the summary as a table with one row per method and one column per metric: ``mean [low, high]``.
 
-        A † marks what is not better than every control; an arrow beside a metric's name, which direction is better.
+        A † marks methods that are not better than every control. An arrow after the metric's name shows which
+        direction is better.
 
         Returns:
-            Texts, the methods in the order given.
+            The table of strings, with the methods in the order given.
         """
         summary = self.summary()
         unbeaten = summary["beats_controls"].eq(False)
@@ -226,12 +225,13 @@ class Evaluation:
         return wide.rename(columns=arrows).rename_axis(index=None, columns=None)
 
     def notes(self) -> list[str]:
-        """What is said below the table.
+        """Return the notes below the table.
 
         Returns:
-            Lines: who was scored, and the model's accuracy; the controls; whose maps are zero everywhere.
+            One line each about the scored samples and the model's accuracy, the controls, maps that are zero
+            everywhere, and methods that are not applicable.
         """
-        lines = [f"{self._scored()}; mean and 95 % interval."]
+        lines = [f"{self._describe_samples()}; mean and 95 % interval."]
         if self.controls:
             lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")
         if self.zero_maps:
@@ -240,7 +240,7 @@ class Evaluation:
         lines += [f"Not applicable: {method}: {why}" for method, why in self.inapplicable.items()]
         return lines
 
-    def _scored(self) -> str:
+    def _describe_samples(self) -> str:
         scored = self.scores["sample"].nunique()
         if self.accuracy is None:
             return f"{scored} samples"
@@ -248,7 +248,7 @@ class Evaluation:
         if self.accuracy == 1:
             return f"{scored} samples, all classified correctly by the model"
         if scored == self.samples:
-            return f"{scored} samples, wrongly classified ones too ({right})"
+            return f"{scored} samples, including wrongly classified ones ({right})"
         return (
             f"{scored} of {self.samples} samples, classified correctly by the model ({right}; scored='all' takes all)"
         )

@@ -1,4 +1,4 @@
-"""What an evaluation gathers as it goes: scores, who was classified correctly, whose maps are zero everywhere."""
+"""Collection of scores, correct classifications and zero maps while an evaluation runs."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from xaibench.evaluation.apply import Batch
 
 
-class Found:
-    """What is found in one batch after the other.
+class ScoreCollector:
+    """Collects the scores of one batch after the other.
 
     Args:
-        count: The samples to look at.
+        count: Total number of samples.
 
     Attributes:
-        tables: Scores, with the samples as their numbers in the split.
-        inapplicable: Methods that cannot treat the model, as they say themselves, and why.
+        tables: Score tables, with samples as their indices in the split.
+        inapplicable: Methods that do not support the model, with the reason.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._right: int | None = None
+        self._n_correct: int | None = None
         self._zero: dict[str, list[int]] = {}
         self.tables: list[pd.DataFrame] = []
         self.inapplicable: dict[str, str] = {}
 
-    def classified(self, model: nn.Module, batch: Batch) -> Tensor:
-        """``[n]`` bool: whom the model classifies correctly; a model of one output classifies nothing, and all count.
+    def find_correct(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return which samples the model classifies correctly, ``[n]`` bool; all of them if it has a single output.
 
         Raises:
-            ValueError: If the model cannot take the images, or a target is no class of it.
+            ValueError: If the model does not accept the images, or a target is not one of its classes.
         """
         from xaibench.core.compute.model_probe import check_classes, probe
 
@@ -47,31 +47,31 @@ class Found:
         if logits.shape[1] < 2:
             return targets == targets
         check_classes(targets, logits.shape[1])
-        right = logits.argmax(1) == targets
-        self._right = (self._right or 0) + int(right.sum())
-        return right
+        correct = logits.argmax(1) == targets
+        self._n_correct = (self._n_correct or 0) + int(correct.sum())
+        return correct
 
-    def see(self, method: str, maps: Tensor, numbers: Tensor) -> None:
-        """Remember which maps ``[n, H, W]`` are zero everywhere, by the numbers of their samples."""
+    def record_maps(self, method: str, maps: Tensor, numbers: Tensor) -> None:
+        """Record which of the maps ``[n, H, W]`` are zero everywhere; ``numbers`` are the sample indices."""
         zero = numbers[(maps == 0).flatten(1).all(1)].tolist()
         if zero:
             self._zero.setdefault(method, []).extend(zero)
 
     def check(self, scored: str) -> None:
-        """Refuse to say anything of no sample.
+        """Check that at least one sample was scored.
 
         Raises:
-            ValueError: If only correctly classified samples are scored, and there is none.
+            ValueError: If only correctly classified samples are scored, and there are none.
         """
         if not self.tables:
             raise ValueError(
-                f"The model classifies none of the {self._count} samples correctly, and scored={scored!r}: expected at "
-                "least one. See that it is trained, that images are scaled as it expects and classes are in its order; "
-                "or score wrongly classified samples too with scored='all'."
+                f"The model classifies none of the {self._count} samples correctly, and scored={scored!r} needs at "
+                "least one. Check that the model is trained, that images are scaled as it expects, and that its "
+                "classes are in the same order; or include wrongly classified samples with scored='all'."
             )
 
     def evaluation(self, split: Split, metrics: Mapping[str, MetricInfo], controls: frozenset[str]) -> Evaluation:
-        """All of it, with the samples by their names."""
+        """Return the evaluation, with sample ids instead of indices."""
         import pandas as pd
 
         scores = pd.concat(self.tables, ignore_index=True)
@@ -85,7 +85,7 @@ class Found:
             controls,
             None if split.groups is None else split.groups[numbers],
             samples=self._count,
-            accuracy=None if self._right is None else self._right / self._count,
+            accuracy=None if self._n_correct is None else self._n_correct / self._count,
             zero_maps={method: tuple(ids[number] for number in zero) for method, zero in self._zero.items()},
             inapplicable=self.inapplicable,
         )

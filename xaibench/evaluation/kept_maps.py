@@ -1,11 +1,11 @@
-"""What is kept of a map, and so what of it is scored: 24 binary digits of each pixel, as float32 has them.
+"""Encoding in which maps are stored: float32 with one power of two per float64 map.
 
-Maps of networks that are explained in float64 would fill twice the disk, for digits that no score needs. Their range is
-another matter: the gradient of a saturated softmax may be 1e-60 all over, which is zero in float32. So each map is kept
-as float32 with a power of two of its own, by which its largest magnitude is between a half and one.
+float64 maps would need twice the disk space for digits that no score needs. But their range matters: the gradient of a
+saturated softmax may be 1e-60 everywhere, which is zero in float32. So each map is stored as float32 together with a
+power of two that scales its largest magnitude to between 0.5 and 1.
 
-Every score is one of maps so rounded, whether they were kept in between or not: a run and :func:`xaibench.evaluate`
-agree to the bit.
+All scores are computed from maps rounded in this way, even if they are not stored in between. So the scores of a run
+and of :func:`xaibench.evaluate` are bit-identical.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def packed(maps: Tensor) -> dict[str, Tensor]:
-    """Maps as they are kept.
+def encode_maps(maps: Tensor) -> dict[str, Tensor]:
+    """Encode maps for storage.
 
     Args:
         maps: ``[n, H, W]`` on the CPU.
 
     Returns:
-        ``maps`` in float32 and ``powers`` ``[n]`` int16, where they were float64; else ``maps`` as they are. A pixel
-        less than 1e-38 of its map's largest loses digits, and is zero from 1e-45 of it on.
+        For float64 maps, ``maps`` in float32 and ``powers`` ``[n]`` int16; for others, ``maps`` unchanged. Pixels below
+        1e-38 of the map's largest magnitude lose digits; below 1e-45 they become zero.
 
     Example:
         >>> import torch
-        >>> kept = packed(torch.tensor([[[3e-60, -6e-60]]], dtype=torch.float64))
-        >>> kept["maps"].dtype, unpacked(kept)
+        >>> encoded = encode_maps(torch.tensor([[[3e-60, -6e-60]]], dtype=torch.float64))
+        >>> encoded["maps"].dtype, decode_maps(encoded)
         (torch.float32, tensor([[[ 3.0000e-60, -6.0000e-60]]], dtype=torch.float64))
     """
     import torch
@@ -45,23 +45,23 @@ def packed(maps: Tensor) -> dict[str, Tensor]:
     return {"maps": torch.from_numpy(scaled), "powers": torch.from_numpy(powers.astype(np.int16))}
 
 
-def unpacked(kept: dict[str, Tensor]) -> Tensor:
-    """The maps ``[n, H, W]`` of :func:`packed`, of the type that they were."""
+def decode_maps(encoded: dict[str, Tensor]) -> Tensor:
+    """Decode maps ``[n, H, W]`` encoded by :func:`encode_maps`, with their original dtype."""
     import torch
 
-    maps = kept["maps"]
-    if "powers" not in kept:
+    maps = encoded["maps"]
+    if "powers" not in encoded:
         return maps
-    powers = kept["powers"].numpy().astype(np.int32)[:, None, None]
+    powers = encoded["powers"].numpy().astype(np.int32)[:, None, None]
     return torch.from_numpy(np.ldexp(maps.numpy().astype(np.float64), powers))
 
 
-def as_kept(maps: Tensor) -> Tensor:
-    """Maps ``[n, H, W]`` as they come back from where they are kept.
+def round_maps(maps: Tensor) -> Tensor:
+    """Round maps ``[n, H, W]`` as storing and loading them would.
 
     Example:
         >>> import torch
-        >>> float(as_kept(torch.full((1, 1, 1), 0.1, dtype=torch.float64)))
+        >>> float(round_maps(torch.full((1, 1, 1), 0.1, dtype=torch.float64)))
         0.10000000149011612
     """
-    return unpacked(packed(maps))
+    return decode_maps(encode_maps(maps))

@@ -1,4 +1,4 @@
-"""Maps that were computed elsewhere, in a file, matched to the samples of a data set by their ids."""
+"""Files of precomputed maps, which are matched to the samples of a data set by their ids."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from xaibench.core.messages import first_line, listed
 if TYPE_CHECKING:
     from xaibench.data import Split
 
-#: Entries of an ``.npz`` or ``.safetensors`` file that holds all maps in one array.
+#: Entries of an ``.npz`` file that holds all maps in one array.
 IDS, MAPS = "ids", "maps"
 _SHOWN = 5
 _TEMPLATE = "xaibench score FILE.npz --dataset NAME --template."
-#: How files of numpy begin: .npy, and .npz, which is a zip archive.
+#: First bytes of numpy files: .npy, and .npz, which is a zip archive.
 _MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 
 
 class MapFileError(ValueError):
-    """A file of maps that does not fit the samples; the message names the file and the ids."""
+    """A file of maps does not match the samples; the message contains the file and the ids."""
 
 
 def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.floating[Any]]:
-    """The maps of the samples ``ids``, in their order.
+    """Read the maps of the samples ``ids``, in their order.
 
     Args:
-        path: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array ``[H, W]`` a
-            sample under its id; ``.safetensors`` with one tensor ``[H, W]`` a sample; or ``.npy`` ``[N, H, W]`` in the
-            order of the template. Nothing in it is executed: pickled arrays are refused.
-        ids: The samples (``ids`` of a :class:`~xaibench.data.Split`).
+        path: ``.npz`` with the arrays ``ids`` ``[N]`` (text) and ``maps`` ``[N, H, W]``, or with one array ``[H, W]``
+            per sample under its id; ``.safetensors`` with one tensor ``[H, W]`` per sample; or ``.npy`` ``[N, H, W]``
+            in the order of the template. Pickled arrays are refused, so that no code in the file is executed.
+        ids: The sample ids (``ids`` of a :class:`~xaibench.data.Split`).
 
     Returns:
-        ``[N, H, W]``.
+        The maps ``[N, H, W]``.
 
     Raises:
-        MapFileError: If the file cannot be read, lacks samples, has unknown or repeated ones, maps of unlike shapes, or
-            nothing but zeros (a template that was not filled in).
+        MapFileError: If the file cannot be read, lacks samples, contains unknown or repeated samples or maps of
+            different shapes, or all maps are zero (an unchanged template).
     """
     path = Path(path)
     try:
@@ -50,8 +50,8 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     except MapFileError:
         raise
     except FileNotFoundError as error:
-        raise MapFileError(f"{path}: there is no such file. A template to fill in: {_TEMPLATE}") from error
-    except Exception as error:  # numpy, zip and safetensors each have errors of their own
+        raise MapFileError(f"{path}: there is no such file. Command for a template: {_TEMPLATE}") from error
+    except Exception as error:  # numpy, zip and safetensors raise different exceptions
         raise MapFileError(
             f"{path} cannot be read ({first_line(error)}); expected maps as .npz, .npy or .safetensors."
         ) from error
@@ -59,7 +59,7 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     unknown = sorted(set(found) - set(ids))
     if missing or unknown:
         problems = [f"{len(missing)} of {len(ids)} samples have no map ({listed(missing, _SHOWN)})"] if missing else []
-        problems += [f"{len(unknown)} maps are of unknown samples ({listed(unknown, _SHOWN)})"] if unknown else []
+        problems += [f"{len(unknown)} maps have unknown sample ids ({listed(unknown, _SHOWN)})"] if unknown else []
         raise MapFileError(f"{path}: {'; '.join(problems)}. A template shows the ids: {_TEMPLATE}")
     shapes = {np.shape(found[one]) for one in ids}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
@@ -68,22 +68,22 @@ def read_maps(path: str | os.PathLike[str], ids: Sequence[str]) -> NDArray[np.fl
     maps = np.stack([found[one] for one in ids])
     if not maps.any():
         raise MapFileError(
-            f"{path}: all {len(ids)} maps are zero everywhere, as in a template that nobody has filled in. Put your "
-            f"maps into its entry {MAPS!r}, in the order of {IDS!r}, and save it."
+            f"{path}: all {len(ids)} maps are zero everywhere, as in an unchanged template. Put your maps into its "
+            f"entry {MAPS!r}, in the order of {IDS!r}, and save it."
         )
     return maps
 
 
 def write_template(path: str | os.PathLike[str], split: Split) -> None:
-    """Write a ``.npz`` to fill in: the ids of the samples, their files where known, and maps of zeros.
+    """Write an ``.npz`` template to fill in: the sample ids, their files if known, and maps of zeros.
 
     Args:
         path: The file, which must end in ``.npz``.
-        split: The samples whose maps are wanted.
+        split: The samples to be explained.
 
     Raises:
-        MapFileError: For another suffix.
-        OSError: If it cannot be written.
+        MapFileError: If the suffix is not ``.npz``.
+        OSError: If the file cannot be written.
     """
     path = Path(path)
     if path.suffix != ".npz":
@@ -108,7 +108,7 @@ def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         return dict(load_file(path))
     with open(path, "rb") as stream:
         if not stream.read(6).startswith(_MAGIC):
-            raise MapFileError(f"{path} is no file of numpy; write it with numpy.savez or numpy.save.")
+            raise MapFileError(f"{path} is not a numpy file; write it with numpy.savez or numpy.save.")
         stream.seek(0)
         loaded = np.load(stream, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -123,10 +123,10 @@ def _read(path: Path, ids: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         if IDS not in loaded.files:
             return {name: loaded[name] for name in loaded.files}
         names = [str(name) for name in loaded[IDS]]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
             raise MapFileError(
-                f"{path}: the ids {listed(twice, _SHOWN)} occur more than once; expected one map for each."
+                f"{path}: the ids {listed(duplicates, _SHOWN)} occur more than once; expected one map for each."
             )
         maps = loaded[MAPS]
         if len(maps) != len(names):

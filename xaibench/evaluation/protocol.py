@@ -1,4 +1,4 @@
-"""How maps are made ready for metrics that cut them at a threshold: stated once, applied to every method alike."""
+"""Protocols that scale maps and set the threshold for metrics that binarize maps, the same for every method."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from numpy.typing import NDArray
 
 from xaibench.core.part_info import MetricInfo
 
-#: For the metrics that cut a map in two (``info.thresholded``: IoU, precision, recall, F1). ``"scaled"``: they see the
-#: map's magnitude stretched to [0, 1] and cut it above 0.5. ``"published"``: they see the map as it is and cut it by
-#: their own defaults (0, 0, 0.5, 0), with which the published example was made.
+#: For the metrics that binarize maps (``info.thresholded``: IoU, precision, recall, F1). ``"scaled"``: the map's
+#: magnitude is rescaled to [0, 1], and the threshold is 0.5. ``"published"``: the map is unchanged, and the thresholds
+#: are the metrics' defaults (0, 0, 0.5, 0), which reproduce the published example.
 Protocol: TypeAlias = Literal["scaled", "published"]
 
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
-#: What is done unless it is said. Whoever calls :func:`xaibench.evaluate` or ``xaibench score`` has maps of any scale
-#: to compare, of which "above 0" says nothing; a suite that states nothing reproduces published numbers.
+#: Default protocols. Maps scored by :func:`xaibench.evaluate` or ``xaibench score`` may have any scale, so a threshold
+#: of 0 would be meaningless. Suites reproduce published numbers by default.
 DEFAULT: Protocol = "scaled"
 SUITE_DEFAULT: Protocol = "published"
 
-#: Where ``"scaled"`` cuts.
+#: The threshold of ``"scaled"``.
 THRESHOLD = 0.5
 
-#: Bumped whenever the same map is cut otherwise, so that scores of the old way are not taken for new ones.
+#: Increased whenever the protocol changes, so that stored scores of the old protocol are not reused.
 REVISION = 1
 
 
 def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Magnitudes ``[N, H, W]`` stretched to [0, 1], each map by its own smallest and largest; a constant one is 0.
+    """Rescale the magnitudes of each map ``[N, H, W]`` to [0, 1] by their range; a constant map becomes 0.
 
-    The sign is dropped first: stretching a signed map would lift its zeros to some 0.5, so that one extreme pixel
-    decides whether half of the image is marked.
+    The sign is dropped first. Otherwise the zeros of a signed map would move to about 0.5, and a single extreme pixel
+    would decide whether half of the image is above the threshold.
 
     Example:
         >>> scaled(np.array([[[0.0, -4.0], [1.0, 0.0]]])).tolist()
         [[[0.0, 1.0], [0.25, 0.0]]]
-        >>> scaled(np.array([[[0.8, 0.9], [1.0, 0.8]]])).round(6).tolist()  # such as RISE, whose level is high
+        >>> scaled(np.array([[[0.8, 0.9], [1.0, 0.8]]])).round(6).tolist()  # such as RISE, whose values all are large
         [[[0.0, 0.5], [1.0, 0.0]]]
     """
     magnitude = np.abs(maps)
@@ -49,20 +49,17 @@ def scaled(maps: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     return shares
 
 
-def prepared(
+def apply_protocol(
     info: MetricInfo, maps: NDArray[np.floating[Any]], parameters: Mapping[str, Any], protocol: Protocol
 ) -> tuple[NDArray[np.floating[Any]], dict[str, Any]]:
-    """The maps that a metric sees, and its parameters. A threshold that the caller states is the caller's.
-
-    Whether a metric is cut stands in its record, so its name decides nothing.
-    """
+    """Apply the protocol: rescale the maps and set the threshold. An explicit ``threshold`` parameter is kept."""
     if not info.thresholded or protocol == "published":
         return maps, dict(parameters)
     return scaled(maps), {"threshold": THRESHOLD} | dict(parameters)
 
 
-def of_noise(info: MetricInfo, parameters: Mapping[str, Any], protocol: Protocol) -> dict[str, Any]:
-    """The parameters of a metric's chance level: noise is cut as the maps are that are compared with it."""
+def chance_parameters(info: MetricInfo, parameters: Mapping[str, Any], protocol: Protocol) -> dict[str, Any]:
+    """Return the parameters of a metric's chance level, so that noise is binarized in the same way as the maps."""
     if not info.thresholded or protocol == "published":
         return dict(parameters)
     return {"threshold": THRESHOLD, "scaled": True} | dict(parameters)

@@ -1,4 +1,4 @@
-"""The samples that fitted explainers learn from."""
+"""Training batches for explainers that are fitted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from xaibench.data import Split
     from xaibench.evaluation.apply import Batch
 
-#: Images that a fitted explainer sees at a time. It decides no more than the memory and the last bits of a map.
+#: Number of images per batch. It affects only the memory and the rounding of the maps.
 _TRAINING_BATCH = 512
 
 
 def training_batches(split: Split) -> Iterator[Batch]:
-    """The samples that fitted explainers learn from, in the order of the split; of a set on disk, read as they go.
+    """Yield the training samples for explainers that are fitted, in the order of the split.
 
     Args:
-        split: The training split.
+        split: The training split; samples of a set on disk are read batch by batch.
 
     Yields:
         Images, masks and targets.

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: every file, its name, its columns and what they hold.
+"""Schema of the run folder: the files, their names, and their columns with types.
 
-The runner writes by this schema; the report and the Hub read by it. Nothing of it is said a second time.
+The runner writes by this schema; the report and the Hub read by it. It is the only definition of the files.
 """

@@ -1,4 +1,4 @@
-"""What a run folder says in words: what was run and its parts (``parts.json``), where and with what, and the suite."""
+"""Descriptive files of a run folder: parts (``parts.json``), environment (``environment.json``) and suite."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Any, TypedDict, cast
 
 from xaibench.core.frozen import Frozen
 from xaibench.runfolder.legible_text import all_legible, legible
-from xaibench.runfolder.tables import damaged
+from xaibench.runfolder.tables import damaged_file
 
 PARTS, ENVIRONMENT, SUITE = "parts.json", "environment.json", "suite.toml"
 
 
 @dataclass(frozen=True)
 class PartWords:
-    """An explainer, model or metric in words, so that a run folder can be reported on by itself.
+    """Description of an explainer, model or metric, so that a report needs nothing but the run folder.
 
     Attributes:
-        name: As in the scores.
-        label: As shown.
-        control: True for an explainer that knows no model.
-        reference: True for what says what a map should show, and is ranked with none.
+        name: Name in the scores.
+        label: Displayed name.
+        control: True for a control, an explainer that does not use the model.
+        reference: True for an explainer that defines what a map should show. It is not ranked.
         higher_is_better: Direction of a metric.
-        meaning: What a score means, in a sentence; empty where nothing says.
-        skill_of: Name of the metric that this one reads against chance, or empty.
+        meaning: One sentence on the meaning of a score, or empty.
+        skill_of: Name of the metric that this chance-corrected metric is based on, or empty.
         citation: The publication to cite, or empty.
-        parameters: What it was run with: its defaults, and what the suite says in their place.
-        own: Whether it is the user's, and not one of the library's.
-        method: Label of the explainer that an entry with a name of its own is of: ``"RISE"`` of ``"rise-1000"``.
-        passes: How often an explainer asks the network for an image, where that is no choice.
-        range: Smallest and largest possible value of a metric; infinite where there is none, or nothing says.
-        truth: The kind of truth that a metric's scores are of (:mod:`xaibench.core.truths`), as the scores themselves
-            say it; empty where nothing does, as in folders of before.
+        parameters: All parameters: the defaults, overridden by the suite.
+        own: Whether the part is user-defined, that is, not part of the library.
+        method: Label of the explainer behind an entry with a custom name: ``"RISE"`` for ``"rise-1000"``.
+        passes: Number of passes per image, for explainers for which it is fixed.
+        range: Smallest and largest possible value of a metric; infinite if unbounded or unknown.
+        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truths`), from the scores; empty if
+            unknown, as in run folders of older versions.
     """
 
     name: str
@@ -55,35 +55,35 @@ class PartWords:
 
     @classmethod
     def of(cls, name: str, known: Mapping[str, Any], *, label: str = "") -> PartWords:
-        """The words of a part.
+        """Create the description of a part.
 
         Args:
-            name: As in the scores.
-            known: What is known of it: its record's attributes, or its entry in ``parts.json``.
-            label: Shown in place of its own.
+            name: Name in the scores.
+            known: The attributes of its info record, or its entry in ``parts.json``.
+            label: Displayed name that replaces the part's label.
 
         Example:
             >>> PartWords.of("rise", {"label": "RISE", "kind": "forward"}).label
             'RISE'
         """
-        own = {each.name: known[each.name] for each in fields(cls)[2:] if known.get(each.name) is not None}
-        own["parameters"] = Frozen(own.get("parameters"))
-        own["range"] = _range(own.get("range"))
-        return cls(name, label or str(known.get("label") or name), **own)
+        values = {each.name: known[each.name] for each in fields(cls)[2:] if known.get(each.name) is not None}
+        values["parameters"] = Frozen(values.get("parameters"))
+        values["range"] = _parse_range(values.get("range"))
+        return cls(name, label or str(known.get("label") or name), **values)
 
     def plain(self) -> dict[str, Any]:
-        """All but the name, JSON-ready; what is as usual is left out."""
+        """Return all attributes except the name and those with default values, as a JSON-serializable dictionary."""
         values = {each.name: getattr(self, each.name) for each in fields(self)[1:]} | {
             "parameters": dict(self.parameters)
         }
-        values["range"] = [end if math.isfinite(end) else None for end in self.range]  # JSON knows no infinity
-        usual = {each.name: each.default for each in fields(self) if each.default is not MISSING} | {"parameters": {}}
-        usual["range"] = [None, None]
-        return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
+        values["range"] = [end if math.isfinite(end) else None for end in self.range]  # JSON has no infinity
+        defaults = {field.name: field.default for field in fields(self) if field.default is not MISSING}
+        defaults |= {"parameters": {}, "range": [None, None]}
+        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
 
 
-def _range(given: Any) -> tuple[float, float]:
-    """A range as it stands in a record or in JSON; what is none is without ends."""
+def _parse_range(given: Any) -> tuple[float, float]:
+    """Convert a range from an info record or JSON; an invalid range becomes unbounded."""
     try:
         low, high = given
         ends = float(-math.inf if low is None else low), float(math.inf if high is None else high)
@@ -94,13 +94,15 @@ def _range(given: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RunParts:
-    """The content of ``parts.json``.
+    """Content of ``parts.json``.
 
     Attributes:
         suite: Name of the suite.
         title: Heading of the page.
         citation: The suite's publication, or empty.
-        explainers: Name to words, in the order to show; so are ``models`` and ``metrics``.
+        explainers: Descriptions by name, in display order.
+        models: Descriptions by name, in display order.
+        metrics: Descriptions by name, in display order.
     """
 
     suite: str = ""
@@ -111,7 +113,7 @@ class RunParts:
     metrics: Mapping[str, PartWords] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         content: dict[str, Any] = {"suite": self.suite, "title": self.title, "citation": self.citation}
         for kind in _KINDS:
             content[kind] = {name: part.plain() for name, part in getattr(self, kind).items()}
@@ -122,26 +124,26 @@ _KINDS = ("explainers", "models", "metrics")
 
 
 def read_parts(folder: Path) -> RunParts:
-    """The parts of a run; of folders without ``parts.json``, nothing.
+    """Read the parts of a run; empty if the folder has no ``parts.json``.
 
     Raises:
-        RunFolderError: If the file is damaged.
+        RunFolderError: If the file is damaged_file.
     """
     content = _read_object(folder / PARTS)
     try:
-        kinds = {kind: _read_kind(content.get(kind) or {}) for kind in _KINDS}
+        kinds = {kind: _read_descriptions(content.get(kind) or {}) for kind in _KINDS}
     except AttributeError as error:
-        raise damaged(folder / PARTS, error) from error
+        raise damaged_file(folder / PARTS, error) from error
     words = {name: str(content.get(name) or "") for name in ("suite", "title", "citation")}
     return RunParts(**words, **kinds)  # type: ignore[arg-type]
 
 
-def _read_kind(content: Mapping[str, Any]) -> dict[str, PartWords]:
+def _read_descriptions(content: Mapping[str, Any]) -> dict[str, PartWords]:
     return {str(name): PartWords.of(str(name), dict(known.items())) for name, known in content.items()}
 
 
 def ordered(parts: Mapping[str, PartWords], seen: Iterable[str]) -> dict[str, PartWords]:
-    """The described parts that were seen, in their order; then what was seen without a description.
+    """Return the descriptions of ``seen`` parts in the order of ``parts``, followed by parts without a description.
 
     Example:
         >>> list(ordered({"b": PartWords("b", "B"), "a": PartWords("a", "A")}, ["c", "a", "c"]))
@@ -153,7 +155,7 @@ def ordered(parts: Mapping[str, PartWords], seen: Iterable[str]) -> dict[str, Pa
 
 
 class Machine(TypedDict, total=False):
-    """Where a run was done."""
+    """The machine of a run."""
 
     system: str
     processor: str
@@ -170,7 +172,7 @@ class Seeds(TypedDict, total=False):
 
 
 class Environment(TypedDict, total=False):
-    """The content of ``environment.json``: where, when and with what a run was done, enough to do it again."""
+    """Content of ``environment.json``: versions, machine, time and settings, as needed to repeat the run."""
 
     xaibench: str
     commit: str | None
@@ -192,16 +194,16 @@ class Environment(TypedDict, total=False):
 
 
 def read_environment(folder: Path) -> Environment:
-    """Where and with what a run was done; nothing without ``environment.json``.
+    """Read the environment of a run; empty if the folder has no ``environment.json``.
 
     Raises:
-        RunFolderError: If the file is damaged.
+        RunFolderError: If the file is damaged_file.
     """
     return cast("Environment", _read_object(folder / ENVIRONMENT))
 
 
 def read_suite(folder: Path) -> str:
-    """The suite as it was run, in TOML; empty without ``suite.toml``."""
+    """Read the suite of a run as TOML; empty if the folder has no ``suite.toml``."""
     file = folder / SUITE
     return legible(file.read_text(encoding="utf-8")) if file.exists() else ""
 
@@ -212,7 +214,7 @@ def _read_object(file: Path) -> dict[str, Any]:
     try:
         content = all_legible(json.loads(file.read_text(encoding="utf-8")))
     except ValueError as error:
-        raise damaged(file, error) from error
+        raise damaged_file(file, error) from error
     if not isinstance(content, dict):
-        raise damaged(file, f"expected a JSON object, got {type(content).__name__}")
+        raise damaged_file(file, f"expected a JSON object, got {type(content).__name__}")
     return content

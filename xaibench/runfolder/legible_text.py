@@ -1,16 +1,16 @@
-"""Texts from a run folder, which anyone may have written, as a page and a drawing can hold them."""
+"""Sanitizing of text from run folders, which may come from anyone, for pages and figures."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-#: Control characters but tab and line ends, halves of a pair, and what is no character: no XML may hold them.
+#: Characters that XML does not allow: control characters except tab and line ends, surrogates, and noncharacters.
 _ILLEGIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def legible(text: str) -> str:
-    r"""The text with the code of each character that cannot be shown in its place.
+    r"""Replace each character that cannot be displayed by its escape code.
 
     Example:
         >>> legible("a\0b"), legible("ü\n")
@@ -20,7 +20,7 @@ def legible(text: str) -> str:
 
 
 def all_legible(value: Any) -> Any:
-    r"""A value of JSON with all its texts legible.
+    r"""Apply :func:`legible` to all strings in a JSON value.
 
     Example:
         >>> all_legible({"a\0": ["b\0", 1]})

@@ -1,4 +1,4 @@
-"""Where a run folder lies: on this machine, or at any address that fsspec knows, where it is read without a copy."""
+"""Locations of run folders: local paths, or URLs that fsspec supports, which are read without a local copy."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import cast
 
 
 def place_of(folder: str | os.PathLike[str]) -> Path:
-    """A run folder as something to read from.
+    """Return a path object for a run folder.
 
     Args:
-        folder: A path, or a URL such as ``"s3://bucket/run"``, whose files are read as far as they are asked for: of a
-            table some columns, of a missing file nothing.
+        folder: A path, or a URL such as ``"s3://bucket/run"``. Of remote files, only the required parts are read, such
+            as some columns of a table.
 
     Returns:
-        A path, or what is used like one.
+        A :class:`~pathlib.Path`, or for a URL an object with the same interface.
 
     Raises:
-        ImportError: If it is a URL, and ``universal-pathlib`` is not installed.
-        ValueError: If fsspec knows no such address.
+        ImportError: If it is a URL and ``universal-pathlib`` is not installed.
+        ValueError: If fsspec does not support the URL.
     """
     if isinstance(folder, Path) or "://" not in str(folder):
         return cast("Path", folder) if not isinstance(folder, str) else Path(folder)
@@ -27,7 +27,7 @@ def place_of(folder: str | os.PathLike[str]) -> Path:
         from upath import UPath
     except ImportError as error:
         raise ImportError(
-            f'{folder} is an address, and reading from there needs universal-pathlib: pip install "xaibench[remote]", '
-            "and what fsspec needs for it, such as s3fs."
+            f'{folder} is a URL; reading it needs universal-pathlib: pip install "xaibench[remote]", and the fsspec '
+            "package for its protocol, such as s3fs."
         ) from error
     return cast("Path", UPath(str(folder)))

@@ -1,6 +1,6 @@
-"""Samples to look at, with every explainer's map of them: ``samples.safetensors`` of the run folder.
+"""Example samples with every explainer's maps: ``samples.safetensors`` of the run folder.
 
-The figures of maps, the sheets of photographs and the page's browser of samples are all drawn from it.
+It is the source of the map figures, the photograph sheets and the page's sample browser.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.runfolder.legible_text import all_legible
-from xaibench.runfolder.tables import damaged
+from xaibench.runfolder.tables import damaged_file
 
 PICTURES = "samples.safetensors"
 
-#: Longest side in pixels of an image and of a map: that of a tile in a figure.
+#: Longest side of images and maps in pixels, which is the size of a tile in a figure.
 SIDE = 150
 
 
 @dataclass(frozen=True, eq=False)
 class SampleCell:
-    """Samples of one network to look at.
+    """Example samples of one network.
 
     Attributes:
         scenario: As in the scores; so are ``background``, ``model``, ``dataset``, ``data_seed`` and ``seed``.
-        samples: ``n`` numbers of the test split.
-        labels: What each image shows.
-        browsed: So many of the first are for the browser, those to keep first in front.
-        sheet: Which of the samples (from 0) stand on the sheet of maps over photographs.
-        example: Which of them is the example of the figure of maps; None without one.
+        samples: Indices of the ``n`` samples in the test split.
+        labels: Caption of each image.
+        browsed: Number of samples for the browser: the first ones, in order of importance.
+        sheet: Positions (from 0) of the samples on the sheet of maps over photographs.
+        example: Position of the sample in the map figure, or None.
         explainers: ``M`` names, in the order of the maps.
-        photographs: Whether maps are to lie over the images.
-        images: ``[n, H, W, 3]`` uint8; of generated ones, zero is in the middle.
+        photographs: Whether maps are displayed over the images.
+        images: ``[n, H, W, 3]`` uint8; in generated images, zero is mapped to the middle.
         masks: ``[n, H, W]`` uint8, 1 = important.
-        maps: ``[n, M, H, W]`` float16, magnitudes, each map divided by its largest.
-        classes: The class of each sample; empty where a folder does not say. So are the next two.
-        predicted: The class that the network puts each sample in.
-        probabilities: That class's softmax probability.
-        means: ``[M, H, W]`` float32, of generated sets: the mean over the correctly classified samples of the
-            magnitudes, each map scaled to sum one. ``[0, H, W]`` without.
+        maps: Map magnitudes ``[n, M, H, W]`` float16, each map scaled to maximum 1.
+        classes: Class of each sample; empty in folders of older versions, like the next two.
+        predicted: Predicted class of each sample.
+        probabilities: Softmax probability of the predicted class.
+        means: Mean map magnitudes over the correctly classified samples, each map scaled to sum 1, ``[M, H, W]``
+            float32; for data sets other than generated ones ``[0, H, W]``.
     """
 
     scenario: str
@@ -73,15 +73,15 @@ class SampleCell:
         return self.scenario, self.background, self.model
 
     def lowest(self, count: int) -> SampleCell:
-        """The same cell with so many of its samples at most: the lowest numbers, of which every run keeps some.
+        """Return the cell with at most ``count`` samples, those with the lowest indices; ``means`` is not changed.
 
-        What is of all samples, the means, stays.
+        Every run keeps samples with low indices, so that runs can be compared on them.
         """
         kept = sorted(np.argsort(self.samples, kind="stable")[:count].tolist())
         changed: dict[str, Any] = {name: getattr(self, name)[kept] for name in ("images", "masks", "maps")}
         for name in ("samples", "labels", *_OPTIONAL):
-            each = getattr(self, name)
-            changed[name] = tuple(each[number] for number in kept) if each else each
+            values = getattr(self, name)
+            changed[name] = tuple(values[number] for number in kept) if values else values
         return replace(
             self,
             **changed,
@@ -92,14 +92,14 @@ class SampleCell:
 
 
 _DTYPES = {"images": np.uint8, "masks": np.uint8, "maps": np.float16, "means": np.float32}
-_WORDS = tuple(each.name for each in fields(SampleCell) if each.name not in _DTYPES)
+_JSON_FIELDS = tuple(each.name for each in fields(SampleCell) if each.name not in _DTYPES)
 _OPTIONAL = ("classes", "predicted", "probabilities")
 
 
 def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
-    """The content of the file: arrays ``CELL/images`` and so on; what each cell is stands as JSON in the metadata.
+    """Return the content of the file: arrays such as ``CELL/images``, and the other fields as JSON in the metadata.
 
-    Images without colours have one channel in the file.
+    Gray images are stored with one channel.
     """
     from safetensors.numpy import save
 
@@ -111,15 +111,15 @@ def to_safetensors(cells: Sequence[SampleCell]) -> bytes:
     for name, array in arrays.items():
         if name.endswith("/images") and (array == array[..., :1]).all():
             arrays[name] = np.ascontiguousarray(array[..., :1])
-    words = [{name: getattr(cell, name) for name in _WORDS} for cell in cells]
+    words = [{name: getattr(cell, name) for name in _JSON_FIELDS} for cell in cells]
     return save(arrays, metadata={"cells": json.dumps(words, ensure_ascii=False)})
 
 
 def read_samples(folder: Path) -> list[SampleCell]:
-    """The samples of a run folder to look at; none where there is no such file.
+    """Read the example samples of a run folder; empty if it has none.
 
     Raises:
-        RunFolderError: If the file is damaged, or does not say what it holds.
+        RunFolderError: If the file is damaged_file, or lacks its metadata.
     """
     from safetensors.numpy import load
 
@@ -127,28 +127,28 @@ def read_samples(folder: Path) -> list[SampleCell]:
     if not file.exists():
         return []
     try:
-        # Whole: it is a few megabytes, wherever it lies.
+        # Read the whole file, also from remote storage, because it has only a few megabytes.
         content = file.read_bytes()
         arrays, described = load(content), all_legible(json.loads(_metadata(content)["cells"]))
-        return [_cell(arrays, number, words) for number, words in enumerate(described)]
-    except Exception as error:  # safetensors raises a bare Exception subclass of its own
-        raise damaged(file, error) from error
+        return [_read_cell(arrays, number, values) for number, values in enumerate(described)]
+    except Exception as error:  # the exceptions of safetensors have no common base class but Exception
+        raise damaged_file(file, error) from error
 
 
 def _metadata(content: bytes) -> dict[str, str]:
-    """The words of a safetensors file: in the header, whose length stands in the first eight bytes."""
+    """Return the metadata of a safetensors file, from its header; the first eight bytes are the header's length."""
     length = int.from_bytes(content[:8], "little")
-    found: dict[str, str] = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-    return found
+    metadata: dict[str, str] = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
+    return metadata
 
 
-def _cell(arrays: Mapping[str, Any], number: int, words: dict[str, Any]) -> SampleCell:
-    found: dict[str, Any] = {name: arrays[f"{number}/{name}"] for name in _DTYPES}
-    if found["images"].shape[-1:] == (1,):
-        found["images"] = np.repeat(found["images"], 3, axis=-1)
-    known = {name: words[name] for name in _WORDS if name in words or name not in _OPTIONAL}
-    found |= {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
-    cell = SampleCell(**found)
+def _read_cell(arrays: Mapping[str, Any], number: int, values: dict[str, Any]) -> SampleCell:
+    attributes: dict[str, Any] = {name: arrays[f"{number}/{name}"] for name in _DTYPES}
+    if attributes["images"].shape[-1:] == (1,):
+        attributes["images"] = np.repeat(attributes["images"], 3, axis=-1)
+    known = {name: values[name] for name in _JSON_FIELDS if name in values or name not in _OPTIONAL}
+    attributes |= {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
+    cell = SampleCell(**attributes)
     count, shape = len(cell.samples), cell.images.shape[1:3]
     expected = {
         "images": (count, *shape, 3),
@@ -158,8 +158,8 @@ def _cell(arrays: Mapping[str, Any], number: int, words: dict[str, Any]) -> Samp
     }
     for name, array in expected.items():
         if (got := getattr(cell, name).shape) != array:
-            raise ValueError(f"{name} of cell {number} have the shape {list(got)}, expected {list(array)}")
+            raise ValueError(f"{name} of cell {number} has shape {list(got)}, expected {list(array)}")
     for name in _OPTIONAL:
         if (entries := len(getattr(cell, name))) not in (0, count):
-            raise ValueError(f"{name} of cell {number} have {entries} entries, expected none or {count}")
+            raise ValueError(f"{name} of cell {number} has {entries} entries, expected 0 or {count}")
     return cell

@@ -1,6 +1,6 @@
-"""The tables of a run folder: their names, columns and what a column holds; writing and reading them.
+"""Tables of a run folder: their names, columns and column types, and functions to write and read them.
 
-The runner writes all but the last two, which the report adds.
+The report writes ``SUMMARY`` and ``COMPARISONS``; the runner writes all others.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-#: What a column holds: text, whole numbers, numbers (``nan`` or empty: not known), or true and false.
-Kind: TypeAlias = Literal["text", "whole", "number", "truth"]
+#: Type of a column. Missing values are empty strings, or ``nan`` for floats.
+ColumnType: TypeAlias = Literal["str", "int", "float", "bool"]
 
-_ARROW = {"text": "string", "whole": "int64", "number": "float64", "truth": "bool"}
-_WORDS = {"text": "text", "whole": "whole numbers", "number": "numbers", "truth": "True or False"}
-_TRUTHS = {"True": True, "1": True, "False": False, "0": False}
+_ARROW = {"str": "string", "int": "int64", "float": "float64", "bool": "bool"}
+_LABELS = {"str": "text", "int": "integers", "float": "numbers", "bool": "True or False"}
+_BOOLS = {"True": True, "1": True, "False": False, "0": False}
 
 
 class RunFolderError(ValueError):
-    """A folder that cannot be reported on; the message says which file is missing or damaged, and what to do."""
+    """A file of a run folder is missing or damaged; the message contains the file and what to do."""
 
 
-def damaged(file: Path, error: object) -> RunFolderError:
-    """The error for a file that cannot be read."""
-    return RunFolderError(f"{file} cannot be read ({error}). Run the suite again: it writes this file anew.")
+def damaged_file(file: Path, error: object) -> RunFolderError:
+    """Return the error for a file that cannot be read."""
+    return RunFolderError(f"{file} cannot be read ({error}). Run the suite again to write this file again.")
 
 
 @dataclass(frozen=True)
@@ -40,40 +40,41 @@ class Table:
     """A table of a run folder.
 
     Attributes:
-        name: Of the file, with its suffix: ``.csv`` or ``.parquet``.
-        what: What it holds, in a few words.
-        columns: Name to what it holds, in the order of the file.
-        optional: Columns that a folder may lack; they are read as not known.
-        cut_short: Whether a crash may leave half a line: what does not parse is then left out, and no error.
+        name: File name, with the suffix ``.csv`` or ``.parquet``.
+        what: Short description.
+        columns: Column types by name, in the order of the file.
+        optional: Columns that a folder may lack. They are read as missing values: ``""`` for text, ``nan`` or ``NA``
+            for numbers and booleans.
+        cut_short: Whether a crash may leave an incomplete line; lines that cannot be parsed are then skipped.
     """
 
     name: str
     what: str
-    columns: Mapping[str, Kind]
+    columns: Mapping[str, ColumnType]
     optional: frozenset[str] = frozenset()
     cut_short: bool = False
 
     @property
     def stem(self) -> str:
-        """Its name without the suffix."""
+        """The file name without the suffix."""
         return self.name.partition(".")[0]
 
     @property
     def text(self) -> tuple[str, ...]:
-        """The columns that hold text."""
-        return tuple(name for name, kind in self.columns.items() if kind == "text")
+        """The names of the text columns."""
+        return tuple(name for name, kind in self.columns.items() if kind == "str")
 
     def arrow_schema(self) -> pa.Schema:
-        """The columns as pyarrow has them."""
+        """Return the columns as a pyarrow schema."""
         import pyarrow as pa
 
         return pa.schema([(name, pa.type_for_alias(_ARROW[kind])) for name, kind in self.columns.items()])
 
     def to_csv(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
-        """The content of the file.
+        """Return the content of the file.
 
         Raises:
-            ValueError: If a row has a key that is no column.
+            ValueError: If a row has a key that is not a column.
         """
         text = io.StringIO()
         writer = csv.DictWriter(text, list(self.columns), lineterminator="\n")
@@ -82,25 +83,25 @@ class Table:
         return text.getvalue().encode()
 
     def read(self, folder: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """The table of a run folder; no rows where there is no file.
+        """Read the table from a run folder; without rows if the file does not exist.
 
         Args:
             folder: The run folder.
-            columns: Only these; default all, and whatever else stands in a file of text.
+            columns: The columns to read; by default all, including additional ones of a CSV file.
 
         Returns:
-            Text as it stands (empty: not known), of a Parquet file as categories, since large suites have tens of
-            millions of rows; whole numbers, numbers and truths as numpy has them, nullable where some are not known.
+            Text columns as strings, or as categories from Parquet files, since large suites have tens of millions of
+            rows (an empty string is a missing value); other columns in numpy types, nullable if values are missing.
 
         Raises:
-            RunFolderError: If the file is damaged, or a column is missing or holds something else.
+            RunFolderError: If the file is damaged, or a column is missing or has the wrong type.
         """
         file = folder / self.name
         if not file.exists():
-            return self._typed(file, self._nothing(), columns)
+            return self._convert(file, self._empty(), columns)
         return self._read_parquet(file, columns) if file.suffix == ".parquet" else self._read_csv(file, columns)
 
-    def _nothing(self) -> pd.DataFrame:
+    def _empty(self) -> pd.DataFrame:
         import pandas as pd
 
         return pd.DataFrame(columns=list(self.columns), dtype=str)
@@ -114,216 +115,226 @@ class Table:
             with file.open("rb") as stream:
                 table = pd.read_csv(stream, dtype=str, keep_default_na=False, on_bad_lines=lines)
         except EmptyDataError:
-            table = self._nothing()
+            table = self._empty()
         except (ValueError, UnicodeError) as error:
-            raise damaged(file, error) from error
-        return self._typed(file, table.fillna("") if len(table) else self._nothing(), columns)
+            raise damaged_file(file, error) from error
+        return self._convert(file, table.fillna("") if len(table) else self._empty(), columns)
 
-    def _typed(self, file: Path, table: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
-        """A table of texts with every column as what it holds."""
+    def _convert(self, file: Path, table: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
+        """Convert the columns of a table of strings to their types."""
         import pandas as pd
 
         self._check_names(file, list(table))
-        found: dict[str, Any] = {}
+        converted: dict[str, Any] = {}
         for name, kind in self.columns.items():
             texts = table[name] if name in table else pd.Series("", index=table.index, dtype=str)
-            found[name] = texts.map(legible) if kind == "text" else _parsed(texts, kind)
-        typed = table.assign(**found)[[*self.columns, *(name for name in table if name not in self.columns)]]
-        wrong = {name: _unparsed(table[name], typed[name]) for name in self.columns if name in table}
-        for name, where in wrong.items():
+            converted[name] = texts.map(legible) if kind == "str" else _parse(texts, kind)
+        typed = table.assign(**converted)[[*self.columns, *(name for name in table if name not in self.columns)]]
+        invalid = {name: _find_invalid(table[name], typed[name]) for name in self.columns if name in table}
+        for name, where in invalid.items():
             if where.any() and not self.cut_short:
-                raise _unlike(file, name, repr(table[name][where].iloc[0]), self.columns[name])
+                raise _type_error(file, name, repr(table[name][where].iloc[0]), self.columns[name])
         if self.cut_short:
-            # A line that ends early lacks its last entries, whatever they are.
-            whole = [name for name, kind in self.columns.items() if kind != "text"]
-            typed = typed[typed[whole].notna().all(axis=1)].reset_index(drop=True)
-            typed = typed.astype({name: "bool" for name in whole if self.columns[name] == "truth"})
+            # Skip incomplete lines, which lack their last entries.
+            required = [name for name, kind in self.columns.items() if kind != "str"]
+            typed = typed[typed[required].notna().all(axis=1)].reset_index(drop=True)
+            typed = typed.astype({name: "bool" for name in required if self.columns[name] == "bool"})
         return typed if columns is None else typed[list(columns)]
 
     def _read_parquet(self, file: Path, columns: Sequence[str] | None) -> pd.DataFrame:
-        import pandas as pd
         import pyarrow.parquet as pq
 
-        asked = list(self.columns if columns is None else columns)
+        requested = list(self.columns if columns is None else columns)
         try:
             with file.open("rb") as stream:
                 schema = pq.read_schema(stream)
-            self._check_names(file, schema.names, asked)
-            wanted = [name for name in asked if name in schema.names]
-            text = [name for name in wanted if self.columns[name] == "text"]
-            for name in wanted:
-                if not _fits(schema.field(name).type, self.columns[name]):
-                    raise _unlike(file, name, str(schema.field(name).type), self.columns[name])
+            self._check_names(file, schema.names, requested)
+            present = [name for name in requested if name in schema.names]
+            text = [name for name in present if self.columns[name] == "str"]
+            for name in present:
+                if not _has_type(schema.field(name).type, self.columns[name]):
+                    raise _type_error(file, name, str(schema.field(name).type), self.columns[name])
             with file.open("rb") as stream:
-                table = pq.read_table(stream, columns=wanted, read_dictionary=text)
+                table = pq.read_table(stream, columns=present, read_dictionary=text)
         except RunFolderError:
             raise
         except Exception as error:  # pyarrow raises OSError, ArrowInvalid and others for a damaged file
-            raise damaged(file, error) from error
+            raise damaged_file(file, error) from error
         frame: pd.DataFrame = table.to_pandas()
         for name in text:
-            found = frame[name].astype("category")
-            names = {one: legible(one) for one in found.cat.categories}
+            values = frame[name].astype("category")
+            names = {one: legible(one) for one in values.cat.categories}
             changed = any(shown != one for one, shown in names.items())
-            frame[name] = found.map(names).astype("category") if changed else found
-        frame = frame.astype({name: _ARROW[self.columns[name]] for name in wanted if name not in text})
-        for name in asked:
-            if name not in wanted:  # text: a number of a Parquet file is never optional
-                frame[name] = pd.Series("", index=frame.index, dtype=pd.CategoricalDtype([""]))
-        return frame[asked]
+            frame[name] = values.map(names).astype("category") if changed else values
+        frame = frame.astype({name: _ARROW[self.columns[name]] for name in present if name not in text})
+        for name in requested:
+            if name not in present:
+                frame[name] = _missing_values(frame.index, self.columns[name])
+        return frame[requested]
 
     def _check_names(self, file: Path, there: Sequence[object], wanted: Iterable[str] | None = None) -> None:
         wanted = self.columns if wanted is None else wanted
         if missing := [name for name in wanted if name not in there and name not in self.optional]:
             raise RunFolderError(
                 f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(map(str, there))}. "
-                "Run the suite again: it writes this file anew."
+                "Run the suite again to write this file again."
             )
 
 
-def _unlike(file: Path, name: str, got: str, kind: Kind) -> RunFolderError:
+def _missing_values(index: pd.Index, kind: ColumnType) -> pd.Series:
+    """Return an optional column that a file lacks."""
+    import pandas as pd
+
+    if kind == "str":
+        return pd.Series("", index=index, dtype=pd.CategoricalDtype([""]))
+    if kind == "float":
+        return pd.Series(float("nan"), index=index, dtype="float64")
+    return pd.Series(pd.NA, index=index, dtype="Int64" if kind == "int" else "boolean")
+
+
+def _type_error(file: Path, name: str, got: str, kind: ColumnType) -> RunFolderError:
     return RunFolderError(
-        f"{file} has {got} in its column {name}; expected {_WORDS[kind]}. "
-        "Run the suite again: it writes this file anew."
+        f"{file} has {got} in its column {name}; expected {_LABELS[kind]}. "
+        "Run the suite again to write this file again."
     )
 
 
-def _parsed(texts: pd.Series, kind: Kind) -> pd.Series:
-    """Texts as numbers or truths; missing where they are not."""
+def _parse(texts: pd.Series, kind: ColumnType) -> pd.Series:
+    """Convert strings to numbers or booleans; invalid ones become missing values."""
     import pandas as pd
 
-    if kind == "truth":
-        truths = texts.map(_TRUTHS)
-        return truths.astype(bool if truths.notna().all() else "boolean")
+    if kind == "bool":
+        bools = texts.map(_BOOLS)
+        return bools.astype(bool if bools.notna().all() else "boolean")
     numbers = pd.to_numeric(texts, errors="coerce")
-    if kind == "number":
+    if kind == "float":
         return numbers.astype("float64")
     numbers = numbers.where(numbers == numbers.round())
     return numbers.astype("int64" if numbers.notna().all() else "Int64")
 
 
-def _unparsed(texts: pd.Series, parsed: pd.Series) -> pd.Series:
+def _find_invalid(texts: pd.Series, parsed: pd.Series) -> pd.Series:
     missing = parsed.isna()
-    # Most columns are whole, and looking at texts takes longer than all else.
+    # Comparing strings is slow, and most columns have no missing values.
     return missing & ~texts.str.strip().str.lower().isin(("", "nan")) if missing.any() else missing
 
 
-def _fits(there: pa.DataType, kind: Kind) -> bool:
+def _has_type(stored: pa.DataType, kind: ColumnType) -> bool:
     import pyarrow.types as types
 
-    if types.is_dictionary(there):
-        there = there.value_type
-    if kind == "text":
-        return bool(types.is_string(there) or types.is_large_string(there) or types.is_null(there))
-    if kind == "truth":
-        return bool(types.is_boolean(there))
-    return bool(types.is_integer(there) or (kind == "number" and types.is_floating(there)))
+    if types.is_dictionary(stored):
+        stored = stored.value_type
+    if kind == "str":
+        return bool(types.is_string(stored) or types.is_large_string(stored) or types.is_null(stored))
+    if kind == "bool":
+        return bool(types.is_boolean(stored))
+    return bool(types.is_integer(stored) or (kind == "float" and types.is_floating(stored)))
 
 
-#: What identifies a cell, and within it a group of scores.
+#: Columns that identify a cell, and a group of scores within it.
 CELL = ("scenario", "background", "model")
 KEYS = (*CELL, "explainer", "metric")
 
 SCORES = Table(
     "scores.parquet",
-    "a row for each sample and metric",
+    "one row per sample and metric",
     {
-        **{"dataset": "text", "scenario": "text", "background": "text", "model": "text", "seed": "whole"},
-        **{"explainer": "text", "sample": "whole", "correct": "truth", "metric": "text", "value": "number"},
-        **{"higher_is_better": "truth", "reason": "text", "data_seed": "whole", "truth": "text"},
+        **{"dataset": "str", "scenario": "str", "background": "str", "model": "str", "seed": "int"},
+        **{"explainer": "str", "sample": "int", "correct": "bool", "metric": "str", "value": "float"},
+        **{"higher_is_better": "bool", "reason": "str", "data_seed": "int", "truth": "str"},
     },
-    optional=frozenset({"truth"}),  # of which kind (core/truths.py); folders of before do not say
+    optional=frozenset({"truth"}),  # the kind of truth (core/truths.py); missing in folders of older versions
 )
 SHARES = Table(
     "shares.parquet",
-    "whose doing the mass of each map is: on the truth, beside it with the network, beside it without",
+    "shares of each map's mass: on the mask, off the mask but used by the network, off the mask and not used",
     {
-        **{"dataset": "text", "scenario": "text", "background": "text", "model": "text", "seed": "whole"},
-        **{"data_seed": "whole", "reference": "text", "explainer": "text", "sample": "whole", "correct": "truth"},
-        **dict.fromkeys(("on_truth", "relied_on", "not_relied_on"), "number"),
+        **{"dataset": "str", "scenario": "str", "background": "str", "model": "str", "seed": "int"},
+        **{"data_seed": "int", "reference": "str", "explainer": "str", "sample": "int", "correct": "bool"},
+        **dict.fromkeys(("on_truth", "relied_on", "not_relied_on"), "float"),
     },
 )
 TRAININGS = Table(
     "trainings.csv",
-    "every single training",
+    "every training",
     {
-        **{"scenario": "text", "background": "text", "model": "text", "data_seed": "whole", "seed": "whole"},
-        **{"network_seed": "whole", "best_epoch": "whole", "val_loss": "number", "val_accuracy": "number"},
-        **{"test_accuracy": "number", "explained": "truth"},
+        **{"scenario": "str", "background": "str", "model": "str", "data_seed": "int", "seed": "int"},
+        **{"network_seed": "int", "best_epoch": "int", "val_loss": "float", "val_accuracy": "float"},
+        **{"test_accuracy": "float", "explained": "bool"},
     },
     optional=frozenset({"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "explained"}),
 )
 ACCURACY = Table(
     "accuracy.csv",
-    "test accuracies in percent, beside the publication's",
+    "test accuracies in percent, with the published ones",
     {
-        **{"scenario": "text", "background": "text", "model": "text", "alpha": "number", "trainings": "whole"},
-        **{"mean": "number", "std": "number", "best": "number", "learned": "whole", "paper": "number"},
-        **{"difference": "number", "test_samples": "whole"},
+        **{"scenario": "str", "background": "str", "model": "str", "alpha": "float", "trainings": "int"},
+        **{"mean": "float", "std": "float", "best": "float", "learned": "int", "paper": "float"},
+        **{"difference": "float", "test_samples": "int"},
     },
     optional=frozenset({"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples"}),
 )
-FAILURES = Table("failures.csv", "jobs that failed, and why", {"job": "text", "stage": "text", "error": "text"})
+FAILURES = Table("failures.csv", "failed jobs with their errors", {"job": "str", "stage": "str", "error": "str"})
 SAMPLES = Table(
     "samples.csv",
-    "who the samples are: of sets on disk, and of those with groups",
+    "ids, groups and files of samples, for data sets on disk or with groups",
     {
-        **{"dataset": "text", "data_seed": "whole", "sample": "whole"},
-        **{"id": "text", "group": "whole", "file": "text"},
+        **{"dataset": "str", "data_seed": "int", "sample": "int"},
+        **{"id": "str", "group": "int", "file": "str"},
     },
     optional=frozenset({"id", "group", "file"}),
 )
 IMAGES = Table(
     "images.parquet",
-    "a hash of each explained image, by which runs are paired",
-    {"dataset": "text", "data_seed": "whole", "sample": "whole", "image": "whole"},
+    "a hash of each explained image, which identifies the same image in other runs",
+    {"dataset": "str", "data_seed": "int", "sample": "int", "image": "int"},
 )
 CURVES = Table(
     "curves.parquet",
-    "mean curves of insertion and deletion, and the middle half of the samples around them",
+    "mean curves of insertion and deletion, with quartiles over the samples",
     {
-        **{"dataset": "text", "model": "text", "explainer": "text", "metric": "text", "fraction": "number"},
-        **{"mean": "number", "low": "number", "high": "number", "n": "whole"},
+        **{"dataset": "str", "model": "str", "explainer": "str", "metric": "str", "fraction": "float"},
+        **{"mean": "float", "low": "float", "high": "float", "n": "int"},
     },
 )
-#: A job that was run again stands there again.
+#: A job that was run again has another row.
 JOBS = Table(
     "jobs.csv",
-    "what every job cost",
+    "time and memory of every job",
     {
-        **{"stage": "text", "key": "text", "dataset": "text", "data_seed": "whole", "model": "text"},
-        **{"explainer": "text", "metric": "text", "seconds": "number", "cpu_seconds": "number"},
-        **{"peak_mb": "number", "worker": "text", "failed": "truth"},
+        **{"stage": "str", "key": "str", "dataset": "str", "data_seed": "int", "model": "str"},
+        **{"explainer": "str", "metric": "str", "seconds": "float", "cpu_seconds": "float"},
+        **{"peak_mb": "float", "worker": "str", "failed": "bool"},
     },
     cut_short=True,
 )
 
-#: What the summary says of each group of scores, and what can be concluded of it.
-DESCRIBED: Mapping[str, Kind] = {
-    **dict.fromkeys(KEYS, "text"),
-    **{"n": "whole", "n_valid": "whole"},
-    **dict.fromkeys(("mean", "std", "min", "q25", "median", "q75", "max"), "number"),
-    **{"higher_is_better": "truth", "rank": "number", "control": "truth", "above_controls": "truth"},
+#: Columns of the summary: descriptive statistics per group of scores, and statistical inference.
+DESCRIBED: Mapping[str, ColumnType] = {
+    **dict.fromkeys(KEYS, "str"),
+    **{"n": "int", "n_valid": "int"},
+    **dict.fromkeys(("mean", "std", "min", "q25", "median", "q75", "max"), "float"),
+    **{"higher_is_better": "bool", "rank": "float", "control": "bool", "above_controls": "bool"},
 }
-INFERRED: Mapping[str, Kind] = {
-    **{"low": "number", "high": "number", "sample_rank": "number", "n_ranked": "whole", "p_controls": "number"},
-    **{"beats_controls": "truth", "better_than": "whole", "worse_than": "whole", "compared_with": "whole"},
+INFERRED: Mapping[str, ColumnType] = {
+    **{"low": "float", "high": "float", "sample_rank": "float", "n_ranked": "int", "p_controls": "float"},
+    **{"beats_controls": "bool", "better_than": "int", "worse_than": "int", "compared_with": "int"},
 }
 SUMMARY = Table(
     "summary.csv",
-    "means, medians, quartiles and ranks of each data set, network, explainer and metric",
+    "means, medians, quartiles and ranks per data set, network, explainer and metric",
     {**DESCRIBED, **INFERRED},
 )
 COMPARISONS = Table(
     "comparisons.csv",
     "every pair of methods: difference with its 95 % interval, p, p after Holm's correction, degrees of freedom",
     {
-        **dict.fromkeys((*CELL, "metric", "first", "second"), "text"),
-        **dict.fromkeys(("difference", "low", "high", "p", "p_holm", "freedom"), "number"),
-        **{"n_valid": "whole", "n_groups": "whole"},
+        **dict.fromkeys((*CELL, "metric", "first", "second"), "str"),
+        **dict.fromkeys(("difference", "low", "high", "p", "p_holm", "freedom"), "float"),
+        **{"n_valid": "int", "n_groups": "int"},
     },
     optional=frozenset({"low", "high", "freedom"}),
 )
 
-#: All of them, those to look at first in front.
+#: All tables, the most important first.
 TABLES = (SUMMARY, SCORES, SHARES, COMPARISONS, ACCURACY, TRAININGS, CURVES, SAMPLES, IMAGES, JOBS, FAILURES)

@@ -1,10 +1,10 @@
-"""Scores that come with the library, to rank a method of one's own among methods that need not be run again.
+"""Published scores that come with the library, to rank a new method without running the other methods again.
 
-They are those of an ordinary run of a built-in suite, sample by sample, training by training and data set by data set,
-so that a run beside them is one folder with one leaderboard and paired tests over the same draws. They stand beside
-scores of the same images and the same metrics only: both are known by the keys of the jobs, in which all that decides
-them has a part. What follows from other scores is not kept: the controls are made in every run, and a skill is
-worked out from the metric that it reads against chance.
+They are the scores of a run of a built-in suite, per sample, training and data set. A new run can therefore be merged
+with them into one run folder, with one leaderboard and with paired tests over the same samples. Only scores of the same
+images and metrics are merged; both are identified by job keys, which include everything that affects them. Scores that
+can be computed from others are not stored: controls are run again in every run, and chance-corrected scores are
+computed from those of the underlying metric.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from xaibench.runner.suites.suite_tables import NamedPart, Suite, SuiteError
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Those of the suites, by name.
+#: Folder of the published scores, by name of the suite.
 FOLDER = resources.files("xaibench.runner.suites.built_in") / "published"
 
 _KEYS = ["dataset", "model", "seed", "data_seed", "explainer", "metric", "sample"]
-#: Decimals that are kept: what they leave out no interval of a few hundred samples can tell.
+#: Number of stored decimals. The rounding error is far below the confidence intervals of a few hundred samples.
 _DECIMALS = 3
-#: What identifies an image among those of a run, and a row of scores.
+#: Columns that identify an image within a run, and a sample of a training.
 _IMAGE = ["dataset", "data_seed", "sample"]
 _ROW = ["dataset", "model", "data_seed", "seed", "sample"]
 _ABOUT = b"xaibench"
@@ -44,12 +44,12 @@ _ABOUT = b"xaibench"
 
 @dataclass(frozen=True)
 class Published:
-    """Scores of a run that was made before.
+    """Published scores of an earlier run.
 
     Attributes:
-        name: Of the suite.
+        name: Name of the suite.
         scores: ``dataset, model, seed, data_seed, explainer, metric, sample, value`` of the samples that count.
-        about: What they are scores of (``data``, ``trainings``, ``metrics``, ``explainers``), and where they are from.
+        about: Identity of the run's parts (``data``, ``trainings``, ``metrics``, ``explainers``), and its environment.
     """
 
     name: str
@@ -57,66 +57,66 @@ class Published:
     about: Mapping[str, Any]
 
     def differences(self, plan: Plan) -> list[str]:
-        """What of a run is not as it was here, in words; its scores are then left out, or to be read with care.
+        """Describe how a run differs from the published one, and which scores are left out because of that.
 
         Raises:
-            SuiteError: If nothing can be compared.
+            SuiteError: If no scores can be compared.
         """
         mine, theirs = identity(plan), self.about
-        made = [f"xaibench {theirs['xaibench']}", str(theirs["commit"] or "")[:10], theirs["finished"][:10]]
-        found = [f"Beside the published scores of {self.name}: {', '.join(filter(None, made))}."]
+        origin = [f"xaibench {theirs['xaibench']}", str(theirs["commit"] or "")[:10], theirs["finished"][:10]]
+        notes = [f"Compared with the published scores of {self.name}: {', '.join(filter(None, origin))}."]
         if plan.suite.name != self.name:
-            found.append(f"This run is of {plan.suite.name}, which is another suite.")
-        for what, effect in (("data", "other images; left out"), ("metrics", "measured otherwise; left out")):
-            shared = mine[what].keys() & theirs[what].keys()
-            other = sorted(name for name in shared if mine[what][name] != theirs[what][name])
+            notes.append(f"This run is of {plan.suite.name}, which is another suite.")
+        for kind, effect in (("data", "different images; left out"), ("metrics", "measured differently; left out")):
+            shared = mine[kind].keys() & theirs[kind].keys()
+            other = sorted(name for name in shared if mine[kind][name] != theirs[kind][name])
             if not shared - set(other):
                 raise SuiteError(
-                    f"{plan.suite.name}: none of its {what} is that of the published scores of {self.name} "
-                    f"({listed(sorted(theirs[what]), 3)}). Run that suite without --quick and with its own data and "
-                    "metrics, or leave --against out."
+                    f"{plan.suite.name}: its {kind} and those of the published scores of {self.name} "
+                    f"({listed(sorted(theirs[kind]), 3)}) have nothing in common. Run that suite without --quick and "
+                    "with its own data and metrics, or omit --against."
                 )
-            if lacking := sorted(mine[what].keys() - shared):
-                found.append(f"Not published: {listed(lacking, 5)}.")
+            if lacking := sorted(mine[kind].keys() - shared):
+                notes.append(f"Not published: {listed(lacking, 5)}.")
             if other:
-                found.append(f"Unlike the published {what}: {listed(other, 5)} ({effect}).")
-        for what, words in (("trainings", "Trained"), ("explaining", "Explained")):
-            shared = mine[what].keys() & theirs[what].keys()
-            if other := sorted(name for name in shared if mine[what][name] != theirs[what][name]):
-                found.append(f"{words} otherwise than published: {listed(other, 5)}; compared all the same.")
+                notes.append(f"Different from the published {kind}: {listed(other, 5)} ({effect}).")
+        for kind, verb in (("trainings", "Trained"), ("explaining", "Explained")):
+            shared = mine[kind].keys() & theirs[kind].keys()
+            if other := sorted(name for name in shared if mine[kind][name] != theirs[kind][name]):
+                notes.append(f"{verb} differently than published: {listed(other, 5)}; compared nevertheless.")
         if older := sorted(
             name for name, was in theirs["explainers"].items() if revision("explainer", was["use"]) != was["revision"]
         ):
-            found.append(f"Published with another revision: {listed(older, 5)}; run them to have them as they are now.")
-        return found
+            notes.append(f"Published with another revision: {listed(older, 5)}; run them to get their current scores.")
+        return notes
 
     def shared(self, plan: Plan) -> pd.DataFrame:
-        """The scores of the same images by the same metrics, of methods that the run does not have itself."""
+        """Return the scores of the same images by the same metrics, of explainers that are not part of the run."""
         import pandas as pd
 
         mine, scores = identity(plan), self.scores
-        same = {what: [name for name, key in mine[what].items() if self.about[what].get(name) == key] for what in _SAME}
+        same = {kind: [name for name, key in mine[kind].items() if self.about[kind].get(name) == key] for kind in _SAME}
         own = [part.name for part in plan.suite.explainers]
         models = list(dict.fromkeys(cell.model for cell in plan.cells))
-        sets = pd.Series([_drawn_set(*pair) for pair in zip(scores["dataset"], scores["data_seed"], strict=True)])
+        sets = pd.Series([_name_with_seed(*pair) for pair in zip(scores["dataset"], scores["data_seed"], strict=True)])
         kept = sets.isin(same["data"]).to_numpy() & scores["metric"].isin(same["metrics"])
         return scores[kept & scores["model"].isin(models) & ~scores["explainer"].isin(own)]
 
 
-#: What must be the same for scores to stand beside each other.
+#: Parts that must be the same for scores to be merged.
 _SAME = ("data", "metrics")
 
 
 def find_published(against: str | Path, suite: Suite) -> Published:
-    """The published scores that ``against`` names.
+    """Read published scores.
 
     Args:
-        against: ``"published"`` for those of the suite, the name of another suite, or a file that
-            :func:`write_published` wrote.
+        against: ``"published"`` for the scores of the same suite, the name of another suite, or a file written by
+            :func:`write_published`.
         suite: The suite that is run.
 
     Raises:
-        SuiteError: If there are none, or they cannot be read.
+        SuiteError: If the scores do not exist or cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -130,21 +130,21 @@ def find_published(against: str | Path, suite: Suite) -> Published:
         about = json.loads(table.schema.metadata[_ABOUT])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise SuiteError(
-            f"against is {str(against)!r}: there are no published scores of {name}. Scores are published of: "
-            f"{listed(there, 9)}; a file of your own is given as a path that ends in .parquet."
+            f"against is {str(against)!r}: there are no published scores of {name}. Expected one of "
+            f"{listed(there, 9)}, or the path of a file that ends in .parquet."
         ) from error
-    return Published(about["suite"], _with_skills(table.to_pandas(), about), about)
+    return Published(about["suite"], _restore_skills(table.to_pandas(), about), about)
 
 
 def add_published(published: Published, plan: Plan, folder: Path) -> None:
-    """Put the published scores into the tables of a run folder, under labels that say so.
+    """Add published scores to the tables of a run folder, with labels that mark them as published.
 
-    Only samples of trainings that count in both, because the networks there and here classify them correctly, count.
+    Samples count only if they count in both runs, that is, if the networks of both classify them correctly.
 
     Args:
         published: The scores.
-        plan: Of the run.
-        folder: Its folder, gathered.
+        plan: The plan of the run.
+        folder: The run folder, with its tables.
     """
     import pandas as pd
     import pyarrow as pa
@@ -156,7 +156,7 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     counted = mine.loc[mine["correct"], _ROW].drop_duplicates()
     theirs = theirs.merge(counted, on=_ROW)
     both = pd.MultiIndex.from_frame(theirs[_ROW].drop_duplicates())
-    # Of a cell that is published, only what was drawn in both: else its means were over other draws than the others'.
+    # In cells with published scores, only rows that both runs have count, so that all means are over the same samples.
     cells = [pd.MultiIndex.from_frame(rows[["dataset", "model"]]) for rows in (mine, theirs)]
     mine["correct"] &= ~cells[0].isin(cells[1]) | pd.MultiIndex.from_frame(mine[_ROW]).isin(both)
     places = mine[["dataset", "scenario", "background"]].drop_duplicates("dataset")
@@ -179,14 +179,14 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
 
 
 def write_published(folder: Path, file: Path) -> None:
-    """Write the scores of a run folder as published ones.
+    """Write the scores of a run folder as published scores.
 
     Args:
-        folder: Of a whole run, by this version: every score is looked up under the key that it has now.
-        file: Where to; ends in ``.parquet``.
+        folder: The folder of a complete run, made by this version of the library.
+        file: The file to write; ends in ``.parquet``.
 
     Raises:
-        SuiteError: If the folder lacks a score, as after a change of a part's revision.
+        SuiteError: If the folder lacks a score, for example because a part's revision has changed since.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -196,16 +196,16 @@ def write_published(folder: Path, file: Path) -> None:
     done = store.keys("score")
     if lacking := [str(job) for job in plan.jobs if job.stage == "score" and job.key not in done]:
         raise SuiteError(
-            f"{folder} lacks {len(lacking)} scores of its suite as it would run now ({listed(lacking, 2)}). Run it to "
-            "the end with this version, and then publish it."
+            f"{folder} lacks {len(lacking)} scores that its suite has in this version ({listed(lacking, 2)}). Complete "
+            "the run with this version, and then publish it."
         )
     infos = {part.name: part_info("explainer", part.use) for part in suite.explainers}
     unranked = [name for name, info in infos.items() if info and (info.control or info.reference)]
     rows = SCORES.read(folder, [*_KEYS, "value", "correct"])
     rows = rows.astype({key: object for key in _KEYS if key in SCORES.text})
     rows = rows[rows["correct"] & ~rows["explainer"].isin(unranked)].drop(columns="correct")
-    skills = _skills(suite)
-    rows = _without_skills(rows, skills).sort_values(_KEYS, kind="stable")
+    skills = _find_skills(suite)
+    rows = _replace_skills(rows, skills).sort_values(_KEYS, kind="stable")
     rows["value"] = rows["value"].round(_DECIMALS).astype("float32")
     known, ran = read_parts(folder), read_environment(folder)
     where = {name: ran.get(name) for name in ("xaibench", "commit", "finished", "python", "versions", "machine")}
@@ -228,55 +228,57 @@ def write_published(folder: Path, file: Path) -> None:
 
 
 def identity(plan: Plan) -> dict[str, dict[str, str]]:
-    """What decides the images, the networks and the measuring of a plan, each under its name."""
+    """Return what identifies the images, explanations, networks and metrics of a plan, each by name."""
     how = plan.suite.explaining
     return {
-        "data": dict(_per_set(plan)),
+        "data": dict(_data_identities(plan)),
         "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings},
         "trainings": {
-            f"{cell.model} on {_drawn_set(set_name(cell), cell.data.seed)}": _joined(job.key for job in cell.trainings)
+            f"{cell.model} on {_name_with_seed(set_name(cell), cell.data.seed)}": _joined(
+                job.key for job in cell.trainings
+            )
             for cell in plan.cells
         },
-        "metrics": {part.name: _metric(part, plan) for part in plan.suite.metrics},
+        "metrics": {part.name: _metric_identity(part, plan) for part in plan.suite.metrics},
     }
 
 
-def _per_set(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Each data set of each seed, which a run may have some of."""
-    yield from dict.fromkeys((_drawn_set(set_name(cell), cell.data.seed), cell.data.key) for cell in plan.cells)
+def _data_identities(plan: Plan) -> Iterator[tuple[str, str]]:
+    # One entry per data set seed, because a run may have some of them only.
+    yield from dict.fromkeys((_name_with_seed(set_name(cell), cell.data.seed), cell.data.key) for cell in plan.cells)
 
 
-def _drawn_set(name: str, seed: int) -> str:
+def _name_with_seed(name: str, seed: int) -> str:
     return f"{name} (seed {seed})"
 
 
-def _skills(suite: Suite) -> dict[str, str]:
-    """The metrics of a suite that read another one of it against chance, and which."""
+def _find_skills(suite: Suite) -> dict[str, str]:
+    """Return the chance-corrected metrics of a suite whose underlying metric it has too, and that metric."""
     names = {part.use: part.name for part in suite.metrics}
     return {part.name: names[raw] for part in suite.metrics if (raw := skill_of(part.use)) in names}
 
 
-#: In place of an explainer: what chance scores by the metric that a skill is of.
+#: Explainer name in rows that contain the chance level of the metric behind a chance-corrected metric.
 _CHANCE = ""
 
 
-def _without_skills(rows: pd.DataFrame, skills: Mapping[str, str]) -> pd.DataFrame:
-    """Each image's chance in place of the scores of a skill, which follow from it: (score - chance) / (1 - chance)."""
+def _replace_skills(rows: pd.DataFrame, skills: Mapping[str, str]) -> pd.DataFrame:
+    """Replace chance-corrected scores by the chance level of each image: score = (raw - chance) / (1 - chance)."""
     import pandas as pd
 
     found = [rows[~rows["metric"].isin(skills)]]
     for name, raw in skills.items():
         keys = [key for key in _KEYS if key != "metric"]
         both = rows[rows["metric"] == name].merge(rows[rows["metric"] == raw], on=keys, suffixes=("", "_raw"))
-        both = both[both["value"] < 0.99]  # beside 1 nothing is left of chance
+        both = both[both["value"] < 0.99]  # near 1, the chance level cannot be recovered
         chance = (both["value_raw"] - both["value"]) / (1 - both["value"])
         each = both.assign(value=chance).groupby(_IMAGE, observed=True, as_index=False)["value"].median()
         found.append(each.assign(model="", seed=0, explainer=_CHANCE, metric=name))
     return pd.concat(found, ignore_index=True)[[*_KEYS, "value"]]
 
 
-def _with_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFrame:
-    """The scores of skills again."""
+def _restore_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFrame:
+    """Compute the chance-corrected scores from the stored chance levels."""
     import pandas as pd
 
     chance, scores = (rows[(rows["explainer"] == _CHANCE) == of] for of in (True, False))
@@ -289,14 +291,14 @@ def _with_skills(rows: pd.DataFrame, about: Mapping[str, Any]) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _metric(part: NamedPart, plan: Plan) -> str:
-    """A metric with all that decides its score of a map."""
-    jobs = {score for _, score in _scores(plan.cells) if score.metric == part}
+def _metric_identity(part: NamedPart, plan: Plan) -> str:
+    """Return the identity of a metric: everything that affects its score of a map."""
+    jobs = {score for _, score in _score_jobs(plan.cells) if score.metric == part}
     revised = {each.revision for score in jobs for each in (score, score.raw) if each is not None}
     return json.dumps([part.as_json(), plan.suite.explaining.protocol, sorted(revised)])
 
 
-def _scores(cells: tuple[CellPlan, ...]) -> Iterator[Any]:
+def _score_jobs(cells: tuple[CellPlan, ...]) -> Iterator[Any]:
     for cell in cells:
         yield from cell.scores
 

@@ -1,4 +1,4 @@
-"""Where and with what a run was done: enough to do it again."""
+"""Environment of a run: versions, machine and commit, as needed to repeat the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PACKAGES = (
 
 
 def environment() -> Environment:
-    """Versions, machine and commit, as JSON-ready values.
+    """Return versions, machine and commit as JSON-serializable values.
 
     Example:
         >>> sorted(environment())
@@ -37,9 +37,9 @@ def environment() -> Environment:
     """
     return {
         "xaibench": xaibench.__version__,
-        "commit": _commit(),
+        "commit": _git_commit(),
         "python": platform.python_version(),
-        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
+        "versions": {name: version for name in _PACKAGES if (version := _package_version(name))},
         "machine": {
             "system": platform.platform(),
             "processor": processor(),
@@ -49,15 +49,15 @@ def environment() -> Environment:
     }
 
 
-def _version(package: str) -> str | None:
+def _package_version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _commit() -> str | None:
-    """The commit of a source checkout, or the one that pip installed from; of a release there is none."""
+def _git_commit() -> str | None:
+    """Return the commit of a source checkout, or the commit that pip installed; None for a release."""
     root = Path(xaibench.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return _installed_commit()
@@ -69,17 +69,17 @@ def _commit() -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """What pip noted of ``pip install git+https://...`` (PEP 610)."""
+    """Return the commit that pip recorded for ``pip install git+https://...`` (PEP 610)."""
     try:
-        noted = metadata.distribution("xaibench").read_text("direct_url.json")
+        record = metadata.distribution("xaibench").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return None
-    commit = json.loads(noted or "{}").get("vcs_info", {}).get("commit_id")
+    commit = json.loads(record or "{}").get("vcs_info", {}).get("commit_id")
     return None if commit is None else str(commit)
 
 
 def processor() -> str:
-    """What the machine calls its processor."""
+    """Return the name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""Is a difference more than chance? Means and how sure they are, tests, and ranks of scores of the same samples."""
+"""Statistical inference for scores of the same samples: confidence intervals, tests and mean ranks."""
 
 from xaibench.statistics.grouped_scores import paired_differences
 from xaibench.statistics.multiple_tests import AgainstControls, against_controls, holm

@@ -1,4 +1,4 @@
-"""Scores of the same samples, as columns, and what differs between two of them."""
+"""Score matrices with one column per method, and paired differences of their columns."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-#: Scores that differ by less than this share of their size are equal up to rounding: float32 knows seven digits, and
-#: a score that goes by ranks has lost one or two more, where rounding has split a tie.
+#: Relative difference below which scores are considered equal. float32 has seven digits, and rank-based scores lose one
+#: or two more where rounding breaks a tie.
 ROUNDING = 1e-5
 
 
-def columns_of(scores: ArrayLike) -> tuple[Floats, bool]:
-    """``[N, M]``, and whether a single column ``[N]`` was given.
+def as_columns(scores: ArrayLike) -> tuple[Floats, bool]:
+    """Convert scores ``[N]`` or ``[N, M]`` to ``[N, M]``, and return whether they were ``[N]``.
 
     Raises:
-        ValueError: For another shape.
+        ValueError: If the scores have another number of dimensions.
     """
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim not in (1, 2):
@@ -24,14 +24,16 @@ def columns_of(scores: ArrayLike) -> tuple[Floats, bool]:
 
 
 def paired_differences(first: Floats, second: Floats) -> Floats:
-    """First minus second, 0 where they are equal up to :data:`ROUNDING` of the larger column's mean size.
+    """Return first minus second, with differences that are due to rounding set to 0.
+
+    A difference counts as rounding up to :data:`ROUNDING` times the larger mean magnitude of the two columns.
 
     Args:
-        first: ``[N, M]`` or ``[N]`` scores; ``nan`` where undefined.
-        second: Of the same shape.
+        first: Scores ``[N, M]`` or ``[N]``; ``nan`` where undefined.
+        second: Scores of the same shape.
 
     Returns:
-        Of the same shape; ``nan`` where either is undefined.
+        Differences of the same shape; ``nan`` where either score is undefined.
 
     Example:
         >>> paired_differences(np.array([0.5, 0.7]), np.array([0.5 + 1e-9, 0.4])).round(3).tolist()
@@ -40,5 +42,5 @@ def paired_differences(first: Floats, second: Floats) -> Floats:
     difference = first - second
     known = ~np.isnan(difference)
     n = np.maximum(known.sum(axis=0), 1)
-    size = np.maximum(*(np.where(known, np.abs(scores), 0.0).sum(axis=0) / n for scores in (first, second)))
-    return np.asarray(np.where(np.abs(difference) <= ROUNDING * size, 0.0, difference), dtype=np.float64)
+    magnitude = np.maximum(*(np.where(known, np.abs(scores), 0.0).sum(axis=0) / n for scores in (first, second)))
+    return np.asarray(np.where(np.abs(difference) <= ROUNDING * magnitude, 0.0, difference), dtype=np.float64)

@@ -1,8 +1,8 @@
-"""Few data sets or trainings say little of one variance; many methods together say more of all.
+"""Empirical Bayes shrinkage of variances (moderated variances), for many methods on few data sets or trainings.
 
-Two data sets give a variance with one degree of freedom, and hardly anything can be told apart by it. The variances of
-the many methods of a run are alike, though not the same: how alike, the variances themselves tell. Each is drawn
-towards their common middle by as much as they are alike, and gains the degrees of freedom that stand behind that.
+Two data sets give a variance with one degree of freedom, with which hardly any difference is significant. The variances
+of the many methods of a run are similar, and their own spread shows how similar. Each variance is shrunk toward a
+common prior value, by a weight that is estimated from this spread, and gains the degrees of freedom of the prior.
 Smyth: Linear models and empirical Bayes methods for assessing differential expression in microarray experiments,
 Statistical Applications in Genetics and Molecular Biology 2004, sections 4 and 6 (there: many genes, few arrays).
 """
@@ -15,52 +15,53 @@ import numpy as np
 
 from xaibench.statistics.grouped_scores import Floats
 
-#: Fewer variances say too little of how alike they are.
-FEWEST = 8
-#: Standard errors by which they are taken to be less alike than they seem.
-CAUTION = 1.0
+#: Minimum number of variances; from fewer, the prior cannot be estimated.
+MIN_VARIANCES = 8
+#: Number of standard errors added to the spread of the variances, so that they are not shrunk too much.
+SAFETY_MARGIN = 1.0
 
 
-def moderated(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
-    """Variances drawn towards their common middle, and their degrees of freedom.
+def moderate_variances(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
+    """Shrink variances toward their common prior value.
 
     Args:
-        variance: ``[M]``; those that are undefined or 0 stay as they are.
-        freedom: ``[M]`` degrees of freedom.
+        variance: Variances, ``[M]``. Variances that are undefined or 0 are not changed.
+        df: Their degrees of freedom, ``[M]``.
 
     Returns:
-        ``[M]`` variances and ``[M]`` degrees of freedom, as given where there are fewer than :data:`FEWEST`.
+        Moderated variances and their degrees of freedom, ``[M]`` each; unchanged if there are fewer than
+        :data:`MIN_VARIANCES`.
 
     Example:
-        >>> alike = np.array([0.9, 1.1, 1.0, 1.2, 0.8, 1.05, 0.95, 1.0])
-        >>> moderated(alike, np.full(8, 2.0))[1].tolist()  # they are one variance: as sure as all of them together
+        >>> variance = np.array([0.9, 1.1, 1.0, 1.2, 0.8, 1.05, 0.95, 1.0])
+        >>> moderate_variances(variance, np.full(8, 2.0))[1].tolist()  # all are pooled into one variance
         [16.0, 16.0, 16.0, 16.0, 16.0, 16.0, 16.0, 16.0]
     """
     from scipy.special import digamma, polygamma
 
-    used = np.isfinite(variance) & (variance > 0) & np.isfinite(freedom)
-    if used.sum() < FEWEST:
-        return variance, freedom
-    of, their = variance[used], freedom[used]
-    logs = np.log(of) - digamma(their / 2) + np.log(their / 2)
+    used = np.isfinite(variance) & (variance > 0) & np.isfinite(df)
+    if used.sum() < MIN_VARIANCES:
+        return variance, df
+    s2, d = variance[used], df[used]
+    logs = np.log(s2) - digamma(d / 2) + np.log(d / 2)
     spread = float(logs.var(ddof=1))
-    # Few variances tell badly how alike they are: a standard error on the safe side.
-    excess = spread * (1 + CAUTION * math.sqrt(2 / (len(of) - 1))) - float(polygamma(1, their / 2).mean())
-    prior = 2 * inverse_trigamma(excess) if excess > 0 else math.inf
-    if math.isinf(prior):
-        middle = np.exp(logs.mean())
-        drawn, sure = np.full(len(of), middle), np.full(len(of), their.sum())
+    # The spread is increased by a standard error, because it is estimated from few variances.
+    excess = spread * (1 + SAFETY_MARGIN * math.sqrt(2 / (len(s2) - 1))) - float(polygamma(1, d / 2).mean())
+    prior_df = 2 * inverse_trigamma(excess) if excess > 0 else math.inf
+    if math.isinf(prior_df):
+        prior_variance = np.exp(logs.mean())
+        moderated, moderated_df = np.full(len(s2), prior_variance), np.full(len(s2), d.sum())
     else:
-        middle = np.exp(logs.mean() + digamma(prior / 2) - math.log(prior / 2))
-        drawn = (prior * middle + their * of) / (prior + their)
-        sure = np.minimum(prior + their, their.sum())  # never surer than all together
-    variance, freedom = variance.copy(), freedom.copy()
-    variance[used], freedom[used] = drawn, sure
-    return variance, freedom
+        prior_variance = np.exp(logs.mean() + digamma(prior_df / 2) - math.log(prior_df / 2))
+        moderated = (prior_df * prior_variance + d * s2) / (prior_df + d)
+        moderated_df = np.minimum(prior_df + d, d.sum())  # at most the pooled degrees of freedom
+    variance, df = variance.copy(), df.copy()
+    variance[used], df[used] = moderated, moderated_df
+    return variance, df
 
 
 def inverse_trigamma(value: float) -> float:
-    """The x at which the trigamma function has this value, by Newton's method on its reciprocal.
+    """Invert the trigamma function, by Newton's method on its reciprocal.
 
     Example:
         >>> round(inverse_trigamma(np.pi**2 / 6), 12)

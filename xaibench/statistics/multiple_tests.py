@@ -1,4 +1,4 @@
-"""Which of many differences are more than chance, and what it means that a method beats the controls."""
+"""Multiple testing: Holm's correction, and comparison of methods with all controls."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import ArrayLike
 
 from xaibench.statistics.grouped_scores import Floats
 
-#: Of a family of tests: the share of families that find a difference where there is none.
+#: Significance level: family-wise error rate of a family of tests.
 LEVEL = 0.05
 
 
 class AgainstControls(NamedTuple):
-    """How a method stands against the controls.
+    """Comparison of a method with all controls.
 
     Attributes:
-        p: The largest p-value of its tests against them; 1 where one of them has a mean at least as good.
-        beats: Whether that is below :data:`LEVEL`.
+        p: The largest p-value of the tests against the controls; 1 if the mean of a control is at least as good.
+        beats: Whether ``p`` is below :data:`LEVEL`.
     """
 
     p: float
@@ -27,15 +27,15 @@ class AgainstControls(NamedTuple):
 
 
 def holm(p: ArrayLike) -> Floats:
-    """P-values adjusted for their number: below 0.05 all at once with an error of 5 % for the family.
+    """Adjust p-values for multiple testing by Holm's step-down method, which controls the family-wise error rate.
 
     Holm: A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 1979.
 
     Args:
-        p: ``[M]``; undefined ones are not counted.
+        p: P-values, ``[M]``. ``nan`` is not counted as a test.
 
     Returns:
-        ``[M]`` in [0, 1], never below ``p``.
+        Adjusted p-values in [0, 1], ``[M]``, at least as large as ``p``.
 
     Example:
         >>> holm([0.01, 0.04, 0.03]).tolist()
@@ -52,16 +52,16 @@ def holm(p: ArrayLike) -> Floats:
 def against_controls(
     pairs: Iterable[tuple[str, str, float, float]], controls: Collection[str], *, higher_is_better: bool
 ) -> dict[str, AgainstControls]:
-    """Which methods beat the controls: have a better mean than every one of them, each by more than chance.
+    """Compare methods with the controls. A method beats them if its mean is significantly better than each of theirs.
 
     Args:
         pairs: ``(first, second, difference, p)``: the mean of first minus second, and its p-value, corrected for all
-            pairs that were tested (:func:`holm`); ``nan`` where the two have no sample in common, which says nothing.
-        controls: Those of the methods that know no model.
-        higher_is_better: Direction.
+            tested pairs (:func:`holm`). Pairs with p-value ``nan``, which have no common samples, are ignored.
+        controls: The methods that are controls.
+        higher_is_better: Whether higher scores are better.
 
     Returns:
-        For each method that was tested against a control, how it stands.
+        The comparison for each method that was tested against at least one control.
 
     Example:
         >>> pairs = [("ig", "sobel", 0.3, 0.01), ("ig", "uniform", 0.5, 0.02), ("lime", "sobel", -0.1, 0.01)]

@@ -1,21 +1,23 @@
-"""How sure is a mean of what was drawn at several levels: data sets, and in each of them trainings and samples?
+"""Means of scores from a nested design (data sets, trainings, samples), with variances and degrees of freedom.
 
-The rows of one experiment: every network trained on a data set explains the same samples of it. So samples and
-trainings are crossed within a data set, and both are nested in it::
+All networks trained on a data set explain the same samples of it. So samples and trainings are crossed within a data
+set, and both are nested in it::
 
-    score = mean + data set + training (of the data set) + sample (of the data set) + the rest
+    score = mean + data set + training (of the data set) + sample (of the data set) + residual
 
-Data sets that were drawn carry all that varies below them: the variance of the mean follows from their means alone,
-with one degree of freedom less than there are of them. With one data set (drawn once, or a fixed one of photographs)
-its trainings and its samples are what varies, and with one training its samples alone; then the interval leaves out
-what was not varied, and :attr:`NestedMeans.level` says so.
+With several data sets, the variance of the mean follows from the means of the data sets alone, because these include
+all variation below; its degrees of freedom are the number of data sets minus one. With one data set (generated once, or
+a fixed set of photographs), the variance is over its trainings and samples, and with one training over the samples
+alone. Then the interval does not account for the levels that were not varied, and :attr:`NestedMeans.level` shows which
+level it accounts for.
 
-The variances are those of cluster-robust inference for a ratio (a mean over rows of which some are undefined), by the
+The variances are cluster-robust variances of a ratio (a mean over rows, some of which are undefined), estimated by the
 jackknife over clusters (Bell and McCaffrey: Bias reduction in standard errors for linear regression with multi-stage
-samples, Survey Methodology 2002). Of two crossed levels they are added, less what both contain: Cameron, Gelbach and
-Miller: Robust inference with multiway clustering, JBES 2011, their interaction from the doubly centred table as in
-Cornfield and Tukey: Average values of mean squares in factorials, Annals of Mathematical Statistics 1956, and degrees
-of freedom as in Graybill and Wang: Confidence intervals on nonnegative linear combinations of variances, JASA 1980.
+samples, Survey Methodology 2002). The variances of two crossed levels are added, minus their interaction, which both
+contain: Cameron, Gelbach and Miller: Robust inference with multiway clustering, JBES 2011. The interaction is estimated
+from the doubly centered table as in Cornfield and Tukey: Average values of mean squares in factorials, Annals of
+Mathematical Statistics 1956, and the degrees of freedom as in Graybill and Wang: Confidence intervals on nonnegative
+linear combinations of variances, JASA 1980.
 """
 
 from __future__ import annotations
@@ -27,27 +29,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xaibench.statistics.bounded_means import UNBOUNDED, wilson
-from xaibench.statistics.grouped_scores import Floats, columns_of
-from xaibench.statistics.moderated_variances import moderated
+from xaibench.statistics.grouped_scores import Floats, as_columns
+from xaibench.statistics.moderated_variances import moderate_variances
 
-Whole = NDArray[np.int64]
-#: The highest level of which more than one was drawn, which the interval is over.
+Ints = NDArray[np.int64]
+#: The highest level with more than one unit, which the variance is computed over.
 Level: TypeAlias = Literal["data sets", "trainings", "samples"]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Which data set, training and group of samples each row is of.
+    """Sampling design: the data set, training and group of samples of each row.
 
     Attributes:
-        data_sets: ``[N]`` numbers of the data sets.
-        trainings: ``[N]`` numbers of the trainings, counted within a data set.
-        groups: ``[N]`` numbers of the groups of samples that belong together, counted within a data set.
+        data_sets: Data set index of each row, ``[N]``.
+        trainings: Training index within the data set, ``[N]``.
+        groups: Index of the group of samples (such as a patient) within the data set, ``[N]``.
     """
 
-    data_sets: Whole
-    trainings: Whole
-    groups: Whole
+    data_sets: Ints
+    trainings: Ints
+    groups: Ints
 
     @classmethod
     def of(
@@ -58,62 +60,64 @@ class Drawn:
         trainings: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Drawn:
-        """From names of any kind; what is not given was drawn once, but for samples, each of which is a group.
+        """Build the design from names of any type.
 
         Args:
-            rows: N.
-            data_sets: ``[N]`` names.
-            trainings: ``[N]`` names within the data set.
-            groups: ``[N]`` names within the data set: of samples, patients or images.
+            rows: Number of rows, N.
+            data_sets: Data set of each row, ``[N]``; by default all rows have the same.
+            trainings: Training of each row, ``[N]``; by default all rows of a data set have the same. The same name in
+                two data sets means two trainings.
+            groups: Sample, patient or image of each row, ``[N]``; by default every row is its own group. The same name
+                in two data sets means two groups.
 
         Returns:
-            Their numbers.
+            The design.
 
         Raises:
-            ValueError: If there is not one name for each row.
+            ValueError: If an array does not have one entry per row.
 
         Example:
             >>> Drawn.of(3, data_sets=["x", "y", "y"], trainings=["a", "b", "a"]).trainings.tolist()
             [0, 1, 0]
         """
-        once = np.zeros(rows, np.int64)
-        sets = _numbered("data_sets", once if data_sets is None else data_sets, once)
+        zeros = np.zeros(rows, np.int64)
+        sets = _encode_within("data_sets", zeros if data_sets is None else data_sets, zeros)
         return cls(
             sets,
-            _numbered("trainings", once if trainings is None else trainings, sets),
-            _numbered("groups", np.arange(rows) if groups is None else groups, sets),
+            _encode_within("trainings", zeros if trainings is None else trainings, sets),
+            _encode_within("groups", np.arange(rows) if groups is None else groups, sets),
         )
 
     @property
     def level(self) -> Level:
-        """The highest level of which there is more than one."""
+        """The highest level with more than one unit."""
         if len(np.unique(self.data_sets)) > 1:
             return "data sets"
         return "trainings" if len(np.unique(self.trainings)) > 1 else "samples"
 
 
-def _numbered(name: str, given: ArrayLike, within: Whole) -> Whole:
-    """Numbers from 0 for names, counted anew within each of something."""
+def _encode_within(name: str, given: ArrayLike, parents: Ints) -> Ints:
+    """Integer-encode names, restarting at 0 within each parent."""
     names = np.asarray(given)
-    if names.shape != within.shape:
-        raise ValueError(f"Expected {name} [{len(within)}], one for each row; got {list(names.shape)}.")
+    if names.shape != parents.shape:
+        raise ValueError(f"Expected {name} [{len(parents)}], one for each row; got {list(names.shape)}.")
     numbers = np.unique(names, return_inverse=True)[1]
-    found = np.zeros(len(within), dtype=np.int64)
-    for each in np.unique(within):
-        found[within == each] = np.unique(numbers[within == each], return_inverse=True)[1]
-    return found
+    codes = np.zeros(len(parents), dtype=np.int64)
+    for parent in np.unique(parents):
+        codes[parents == parent] = np.unique(numbers[parents == parent], return_inverse=True)[1]
+    return codes
 
 
 @dataclass(frozen=True)
 class NestedMeans:
-    """Means and how sure they are, a column a method (or a pair of them).
+    """Means with their variances, one per column (a method, or a pair of methods).
 
     Attributes:
-        mean: ``[M]`` over all defined rows; ``nan`` without one.
-        variance: ``[M]`` of the mean; ``nan`` where the level has fewer than two with a score.
-        freedom: ``[M]`` degrees of freedom of that variance.
-        level: What the variance is over.
-        groups: ``[M]`` of how many groups of samples there is a score, over all data sets.
+        mean: Mean over all defined rows, ``[M]``; ``nan`` if there are none.
+        variance: Variance of the mean, ``[M]``; ``nan`` if fewer than two units of the level have a score.
+        freedom: Degrees of freedom of the variance, ``[M]``.
+        level: The level that the variance is computed over.
+        groups: Number of groups of samples with a score, over all data sets, ``[M]``.
     """
 
     mean: Floats
@@ -123,15 +127,15 @@ class NestedMeans:
     groups: Floats
 
     def intervals(self, level: float = 0.95, *, within: tuple[float, float] = UNBOUNDED) -> Floats:
-        """``[M, 2]`` ends of the interval of each mean.
+        """Compute the confidence interval of each mean.
 
         Args:
-            level: Share of the intervals that hold the mean of all that could have been drawn.
-            within: Smallest and largest possible score. With both, Wilson's interval
-                (:func:`~xaibench.statistics.bounded_means.wilson`); else Student's t, cut where there is one.
+            level: Confidence level.
+            within: Smallest and largest possible score. If both are finite, the interval is Wilson's
+                (:func:`~xaibench.statistics.bounded_means.wilson`); otherwise Student's t, clipped to the range.
 
         Returns:
-            Lower and upper ends; ``nan`` where the variance is undefined.
+            Lower and upper bounds, ``[M, 2]``; ``nan`` where the variance is undefined.
         """
         from scipy.stats import t
 
@@ -140,32 +144,31 @@ class NestedMeans:
         low, high = within
         if not np.isfinite(high - low):
             return np.clip(ends, low, high)
-        place, spread = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
-        bounded = low + (high - low) * wilson(place, spread, self.freedom, self.groups, level)
-        possible = (place >= 0) & (place <= 1)  # of a metric that says otherwise, the scores are right
-        return np.where(possible[:, None], bounded, ends)
+        mean, variance = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
+        bounded = low + (high - low) * wilson(mean, variance, self.freedom, self.groups, level)
+        in_range = (mean >= 0) & (mean <= 1)  # a metric may return scores outside its stated range
+        return np.where(in_range[:, None], bounded, ends)
 
     def p_values(self) -> Floats:
-        """``[M]`` two-sided: would a mean so far from 0 come of what was drawn alone?
-
-        1 where the mean is 0, 0 where it is not and nothing varies.
+        """Compute two-sided p-values of the test that the mean is 0.
 
         Returns:
-            In [0, 1]; ``nan`` where the variance is undefined.
+            ``[M]`` in [0, 1]: 1 where the mean is 0; 0 where it is not but the variance is 0; ``nan`` where the
+            variance is undefined.
         """
         return two_sided(self.mean, self.variance, self.freedom)
 
 
 def two_sided(mean: Floats, variance: Floats, freedom: Floats) -> Floats:
-    """p-values by Student's t: would a mean so far from 0 come of chance alone?
+    """Compute two-sided p-values of Student's t-test that the mean is 0.
 
     Args:
-        mean: ``[M]``.
-        variance: ``[M]`` of the mean.
-        freedom: ``[M]`` degrees of freedom of that.
+        mean: Means, ``[M]``.
+        variance: Variances of the means, ``[M]``.
+        freedom: Degrees of freedom of the variances, ``[M]``.
 
     Returns:
-        ``[M]`` in [0, 1]: 1 where the mean is 0, 0 where it is not and nothing varies; ``nan`` where the variance is
+        ``[M]`` in [0, 1]: 1 where the mean is 0; 0 where it is not but the variance is 0; ``nan`` where the variance is
         undefined.
 
     Example:
@@ -175,20 +178,20 @@ def two_sided(mean: Floats, variance: Floats, freedom: Floats) -> Floats:
     from scipy.stats import t
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.abs(mean) / np.sqrt(variance)
-    p = np.asarray(2 * t.sf(far, freedom), dtype=np.float64)
+        statistic = np.abs(mean) / np.sqrt(variance)
+    p = np.asarray(2 * t.sf(statistic, freedom), dtype=np.float64)
     return np.where((mean == 0) & ~np.isnan(variance), 1.0, p)
 
 
 def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
-    """Second minus first, of two experiments that share nothing. Welch: Biometrika 1947, and his degrees of freedom.
+    """Return second minus first for two independent experiments, with Welch's degrees of freedom (Biometrika 1947).
 
     Args:
-        first: Means and variances of the one.
-        second: Of the other.
+        first: Means and variances of the first experiment.
+        second: Means and variances of the second experiment.
 
     Returns:
-        The differences; their ``level`` is that of the first.
+        The differences; ``level`` is taken from ``first``.
 
     Example:
         >>> one, other = (nested_means(scores, Drawn.of(4)) for scores in ([1, 2, 3, 4], [3, 4, 5, 9]))
@@ -203,131 +206,137 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
 
 
 def nested_means(scores: ArrayLike, drawn: Drawn, *, alike: bool = False) -> NestedMeans:
-    """The mean of each column, and its variance over what was drawn.
+    """Compute the mean of each column and its variance under the nested design.
 
     Args:
-        scores: ``[N, M]`` or ``[N]``, a row a score of one sample by one training; ``nan`` where undefined.
-        drawn: What the rows are of.
-        alike: Whether the columns vary alike, so that each tells something of the variance of the others: few data sets
-            or trainings tell little of their own (:func:`~xaibench.statistics.moderated_variances.moderated`).
+        scores: ``[N, M]`` or ``[N]``, one row per sample and training; ``nan`` where undefined.
+        drawn: The data set, training and group of each row.
+        alike: Whether the columns have similar variances between data sets (or trainings), so that these are moderated
+            across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
 
     Returns:
-        One for each column.
+        The mean and its variance per column.
 
     Raises:
-        ValueError: For another shape, or rows that ``drawn`` does not speak of.
+        ValueError: If ``scores`` has another number of dimensions, or ``drawn`` another number of rows.
 
     Example:
         >>> found = nested_means([0.5, 0.7, 0.8, 1.0], Drawn.of(4, data_sets=[0, 0, 1, 1]))
         >>> float(found.mean[0]), float(found.freedom[0]), found.level
         (0.75, 1.0, 'data sets')
-        >>> [round(float(end), 2) for end in found.intervals()[0]]  # two data sets: next to nothing is known
+        >>> [round(float(end), 2) for end in found.intervals()[0]]  # wide, because there are only two data sets
         [-1.16, 2.66]
     """
-    columns, _ = columns_of(scores)
+    columns, _ = as_columns(scores)
     if len(drawn.groups) != len(columns):
-        raise ValueError(f"Expected what was drawn for {len(columns)} rows, got {len(drawn.groups)}.")
-    mean, residual, counts = influences(columns, drawn)
-    variance, freedom = variance_of(residual, counts, drawn.level, alike=alike)
+        raise ValueError(
+            f"Expected a design with {len(columns)} rows, as many as the scores have; got {len(drawn.groups)}."
+        )
+    mean, influence, counts = compute_influences(columns, drawn)
+    variance, df = variance_of_mean(influence, counts, drawn.level, alike=alike)
     groups = (counts.sum(axis=1) > 0).sum(axis=(0, 1)).astype(np.float64)
-    return NestedMeans(mean, variance, freedom, drawn.level, groups)
+    return NestedMeans(mean, variance, df, drawn.level, groups)
 
 
-def influences(columns: Floats, drawn: Drawn) -> tuple[Floats, Floats, Floats]:
-    """What each part of an experiment adds to the difference of a mean from that of all that could be drawn.
+def compute_influences(columns: Floats, drawn: Drawn) -> tuple[Floats, Floats, Floats]:
+    """Compute the influence of each cell of the design (data set, training and group) on the mean.
 
     Args:
-        columns: ``[N, M]``.
-        drawn: What the rows are of.
+        columns: Scores ``[N, M]``.
+        drawn: The data set, training and group of each row.
 
     Returns:
-        ``[M]`` means, ``[D, T, G, M]`` what each data set, training and group adds (sums to zero in every column), and
-        ``[D, T, G, M]`` how many scores it has.
+        The means ``[M]``; the influence of each cell, which is its sum of deviations from the mean divided by the
+        total number of scores, ``[D, T, G, M]`` (zero in sum); and the number of scores of each cell, ``[D, T, G, M]``.
     """
     parts = (drawn.data_sets, drawn.trainings, drawn.groups)
     shape = tuple(int(numbers.max(initial=-1)) + 1 for numbers in parts)
-    place = np.ravel_multi_index(parts, shape) if len(columns) else np.zeros(0, np.int64)
-    order = np.argsort(place, kind="stable")
-    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    cells = np.ravel_multi_index(parts, shape) if len(columns) else np.zeros(0, np.int64)
+    order = np.argsort(cells, kind="stable")
+    starts = np.flatnonzero(np.diff(cells[order], prepend=-1))
     sums, counts = (np.zeros((*shape, columns.shape[1])) for _ in range(2))
     for table, values in ((sums, np.nan_to_num(columns)), (counts, ~np.isnan(columns))):
         if len(starts):
             flat = table.reshape(-1, columns.shape[1])
-            flat[place[order][starts]] = np.add.reduceat(values[order].astype(np.float64), starts, axis=0)
+            flat[cells[order][starts]] = np.add.reduceat(values[order].astype(np.float64), starts, axis=0)
     total = counts.sum(axis=(0, 1, 2))
     mean = np.divide(sums.sum(axis=(0, 1, 2)), total, out=np.full(len(total), np.nan), where=total > 0)
-    residual = np.divide(sums - np.nan_to_num(mean) * counts, total, out=np.zeros_like(sums), where=total > 0)
-    return mean, residual, counts
+    influence = np.divide(sums - np.nan_to_num(mean) * counts, total, out=np.zeros_like(sums), where=total > 0)
+    return mean, influence, counts
 
 
-def variance_of(residual: Floats, counts: Floats, level: Level, *, alike: bool = False) -> tuple[Floats, Floats]:
-    """Variance of each mean and its degrees of freedom.
+def variance_of_mean(influence: Floats, counts: Floats, level: Level, *, alike: bool = False) -> tuple[Floats, Floats]:
+    """Compute the variance of each mean and its degrees of freedom.
 
     Args:
-        residual: ``[D, T, G, M]`` and
-        counts: ``[D, T, G, M]``, both of :func:`influences`.
-        level: What was drawn at the top.
+        influence: Influence of each cell, ``[D, T, G, M]``, from :func:`compute_influences`.
+        counts: Number of scores of each cell, ``[D, T, G, M]``, from :func:`compute_influences`.
+        level: The highest level with more than one unit.
         alike: As in :func:`nested_means`.
 
     Returns:
-        ``[M]`` twice.
+        Variances and degrees of freedom, ``[M]`` each.
     """
     if level == "data sets":
-        return _one_way(residual.sum(axis=(1, 2)), counts.sum(axis=(1, 2)), alike=alike)
-    groups = _one_way(residual.sum(axis=(0, 1)), counts.sum(axis=(0, 1)))
+        return _jackknife(influence.sum(axis=(1, 2)), counts.sum(axis=(1, 2)), alike=alike)
+    groups = _jackknife(influence.sum(axis=(0, 1)), counts.sum(axis=(0, 1)))
     if level == "samples":
         return groups
-    trainings = _one_way(residual[0].sum(axis=1), counts[0].sum(axis=1), alike=alike)
-    return _crossed(trainings, groups, _interaction(residual[0]))
+    trainings = _jackknife(influence[0].sum(axis=1), counts[0].sum(axis=1), alike=alike)
+    return _combine_crossed(trainings, groups, _interaction(influence[0]))
 
 
-def _one_way(parts: Floats, counts: Floats, *, alike: bool = False) -> tuple[Floats, Floats]:
-    """Of the parts ``[C, M]`` of independent clusters: the jackknife, which of large clusters knows that they are.
+def _jackknife(influence: Floats, counts: Floats, *, alike: bool = False) -> tuple[Floats, Floats]:
+    """Return the jackknife variance over independent clusters, and its degrees of freedom.
 
-    Left out, a cluster moves the mean by its part over the share of the scores that stay.
+    Leaving out a cluster changes the mean by its influence ``[C, M]``, divided by the share of the remaining scores.
     """
     clusters, total = (counts > 0).sum(axis=0).astype(np.float64), counts.sum(axis=0)
-    stays = 1 - np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
-    moves = np.divide(parts, stays, out=np.zeros_like(parts), where=stays > 0)
-    enough = clusters > 1
-    factor = np.divide(clusters - 1, clusters, out=np.full(len(clusters), np.nan), where=enough)
-    found = (moves**2).sum(axis=0) * factor, np.where(enough, clusters - 1, np.nan)
-    return moderated(*found) if alike else found
+    remaining = 1 - np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
+    changes = np.divide(influence, remaining, out=np.zeros_like(influence), where=remaining > 0)
+    is_defined = clusters > 1
+    factor = np.divide(clusters - 1, clusters, out=np.full(len(clusters), np.nan), where=is_defined)
+    variance, df = (changes**2).sum(axis=0) * factor, np.where(is_defined, clusters - 1, np.nan)
+    return moderate_variances(variance, df) if alike else (variance, df)
 
 
-def _interaction(residual: Floats) -> tuple[Floats, Floats]:
-    """What two crossed levels have in common, ``[T, G, M]``: the variance of what neither of them explains."""
-    t, g, columns = residual.shape
-    freedom = max((t - 1) * (g - 1), 1)
-    rest = residual - residual.mean(axis=0) - residual.mean(axis=1, keepdims=True) + residual.mean(axis=(0, 1))
-    return (rest**2).sum(axis=(0, 1)) * (t * g / freedom), np.full(columns, float(freedom))
+def _interaction(influence: Floats) -> tuple[Floats, Floats]:
+    """Return the variance of the interaction of two crossed levels, from ``[T, G, M]``, and its degrees of freedom."""
+    t, g, columns = influence.shape
+    df = max((t - 1) * (g - 1), 1)
+    rest = influence - influence.mean(axis=0) - influence.mean(axis=1, keepdims=True) + influence.mean(axis=(0, 1))
+    return (rest**2).sum(axis=(0, 1)) * (t * g / df), np.full(columns, float(df))
 
 
-def _crossed(
-    one: tuple[Floats, Floats], other: tuple[Floats, Floats], common: tuple[Floats, Floats]
+def _combine_crossed(
+    first: tuple[Floats, Floats], second: tuple[Floats, Floats], interaction: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
-    """Of two crossed levels: both, less what they have in common, which both contain.
+    """Add the variances of two crossed levels, minus their interaction, which both contain.
 
-    Each part keeps its own degrees of freedom at the ends of the 95 % interval, as in the modified large-sample method;
-    Satterthwaite's would be those of the other part wherever the one with few comes out small by chance.
+    The degrees of freedom follow the modified large-sample method: each variance keeps its own at the bounds of the 95
+    % interval. Satterthwaite's approximation would nearly ignore the level with few units if its variance came out
+    small by chance.
     """
-    alone = np.maximum(other[0] - common[0], 0.0)
-    # What is common may be overestimated: a mean is never surer than by one of the two alone.
-    variance = np.maximum(one[0] + alone, other[0])
-    ends = np.maximum(one[0] * _quantile(one[1]) + alone * _quantile(other[1]), other[0] * _quantile(other[1]))
-    freedom = _freedom_at(np.divide(ends, variance, out=np.ones_like(variance), where=variance > 0))
-    undefined = np.isnan(one[0])  # one training has all the scores
-    return np.where(undefined, other[0], variance), np.where(undefined, other[1], freedom)
+    second_alone = np.maximum(second[0] - interaction[0], 0.0)
+    # The interaction may be overestimated, so the variance is at least that of the second level alone.
+    variance = np.maximum(first[0] + second_alone, second[0])
+    bounds = np.maximum(
+        first[0] * _squared_quantile(first[1]) + second_alone * _squared_quantile(second[1]),
+        second[0] * _squared_quantile(second[1]),
+    )
+    df = _df_of_squared_quantile(np.divide(bounds, variance, out=np.ones_like(variance), where=variance > 0))
+    is_undefined = np.isnan(first[0])  # all scores belong to one training
+    return np.where(is_undefined, second[0], variance), np.where(is_undefined, second[1], df)
 
 
-def _quantile(freedom: Floats) -> Floats:
-    """Squares of what Student's t has 2.5 % beyond."""
+def _squared_quantile(df: Floats) -> Floats:
+    """Return the squared 97.5 % quantile of Student's t."""
     from scipy.stats import t
 
-    return np.asarray(t.ppf(0.975, freedom) ** 2, dtype=np.float64)
+    return np.asarray(t.ppf(0.975, df) ** 2, dtype=np.float64)
 
 
-def _freedom_at(squared: Floats) -> Floats:
-    """The degrees of freedom with such a :func:`_quantile`, to a thousandth."""
+def _df_of_squared_quantile(squared: Floats) -> Floats:
+    """Invert :func:`_squared_quantile`, to a relative accuracy of 0.001."""
     grid = np.geomspace(1.0, 1e6, 20_000)
-    return np.asarray(np.interp(-squared, -_quantile(grid), grid), dtype=np.float64)
+    return np.asarray(np.interp(-squared, -_squared_quantile(grid), grid), dtype=np.float64)

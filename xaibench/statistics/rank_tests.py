@@ -1,10 +1,10 @@
-"""Which method is best on most samples? Mean ranks, and how far apart they must lie.
+"""Mean ranks of methods over samples, with Friedman's test and Nemenyi's critical difference.
 
-Friedman's and Nemenyi's tests: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006,
-section 3.2.2. There every ranking is of a block that was drawn by itself. Here data sets, trainings and samples are
-drawn in each other, and rankings of one training or patient are alike: both tests are of as many rankings as theirs are
-worth, fewer by the design effect (Rao and Scott: The analysis of categorical data from complex sample surveys, JASA
-1981), the variance of the mean ranks over what was drawn as a multiple of what it were of rankings drawn one by one.
+Both tests: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006, section 3.2.2. They
+assume independent rankings. Here trainings and samples are nested in data sets, and the rankings of one training or
+patient are correlated. So both tests use the effective number of rankings: their number divided by the design effect
+(Rao and Scott: The analysis of categorical data from complex sample surveys, JASA 1981), which is the variance of the
+mean ranks under the nested design divided by their variance under independent rankings.
 """
 
 from __future__ import annotations
@@ -15,43 +15,44 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xaibench.statistics.grouped_scores import Floats, columns_of
+from xaibench.statistics.grouped_scores import Floats, as_columns
 from xaibench.statistics.nested_draws import Drawn, nested_means
 
 
 def average_ranks(scores: ArrayLike, *, higher_is_better: bool = True) -> tuple[Floats, int]:
-    """Mean rank of each method over the samples; 1 is best, ties share their ranks.
+    """Compute the mean rank of each method over the samples. 1 is best; ties get their average rank.
 
     Args:
-        scores: ``[N, M]``.
-        higher_is_better: Direction.
+        scores: Scores of M methods, ``[N, M]``. Samples on which a method has no score are left out.
+        higher_is_better: Whether higher scores are better.
 
     Returns:
-        ``[M]`` ranks, and the number of samples they are over: those on which every method has a score.
+        Mean ranks ``[M]``, and the number of samples used.
 
     Example:
         >>> ranks, n = average_ranks([[0.9, 0.5, 0.5], [0.8, 0.9, 0.1], [np.nan, 1, 2]])
         >>> ranks.tolist(), n
         ([1.5, 1.75, 2.75], 2)
     """
-    columns, _ = columns_of(scores)
-    whole = columns[~np.isnan(columns).any(axis=1)]
-    if len(whole) == 0:
+    columns, _ = as_columns(scores)
+    complete = columns[~np.isnan(columns).any(axis=1)]
+    if len(complete) == 0:
         return np.full(columns.shape[1], np.nan), 0
-    return np.asarray(_ranked(whole, higher_is_better=higher_is_better).mean(axis=0), dtype=np.float64), len(whole)
+    ranks = _rank_rows(complete, higher_is_better=higher_is_better)
+    return np.asarray(ranks.mean(axis=0), dtype=np.float64), len(complete)
 
 
 def critical_difference(methods: int, samples: float, *, freedom: float = math.inf, level: float = 0.05) -> float:
-    """How far two average ranks must lie apart to differ at ``level``: the Nemenyi test.
+    """Compute Nemenyi's critical difference: mean ranks that differ by more are significantly different.
 
     Args:
         methods: Number of methods, at least two.
-        samples: Number of samples that were ranked, or as many as they are worth.
-        freedom: Degrees of freedom of that number; infinite where it is counted.
-        level: Of the whole family of comparisons.
+        samples: Number of ranked samples, or their effective number.
+        freedom: Degrees of freedom of the effective number; infinite if the samples are independent.
+        level: Family-wise error rate.
 
     Returns:
-        In ranks; nan for less than two methods, or no sample.
+        The critical difference in ranks; ``nan`` for fewer than two methods, or no samples.
 
     Example:
         >>> round(critical_difference(4, 14), 2)  # Demšar's example
@@ -67,13 +68,13 @@ def critical_difference(methods: int, samples: float, *, freedom: float = math.i
 
 @dataclass(frozen=True)
 class MeanRanks:
-    """How methods rank over what was drawn, and what of it is more than chance.
+    """Mean ranks of methods, with the effective number of rankings.
 
     Attributes:
-        ranks: ``[M]`` mean ranks; 1 is best.
-        n: Rankings that they are the means of: rows where every method has a score.
-        worth: How many rankings drawn one by one say as much; ``nan`` where too few are drawn.
-        freedom: Degrees of freedom of that; infinite where each is drawn by itself.
+        ranks: Mean ranks, ``[M]``; 1 is best.
+        n: Number of rankings: rows in which every method has a score.
+        worth: Effective number of independent rankings; ``nan`` if there are too few to estimate it.
+        freedom: Degrees of freedom of the effective number; infinite if the rankings are independent.
     """
 
     ranks: Floats
@@ -83,20 +84,20 @@ class MeanRanks:
 
     @property
     def critical_difference(self) -> float:
-        """Ranks at least so far apart differ at 5 %, of all pairs at once (Nemenyi); ``nan`` where none can."""
+        """Nemenyi's critical difference at a family-wise error rate of 5 %; ``nan`` if undefined."""
         return critical_difference(len(self.ranks), self.worth, freedom=self.freedom)
 
 
 def mean_ranks(scores: ArrayLike, drawn: Drawn, *, higher_is_better: bool = True) -> MeanRanks:
-    """Mean ranks over what was drawn, and of how many independent rankings they are worth.
+    """Compute mean ranks and the effective number of independent rankings.
 
     Args:
-        scores: ``[N, M]``; a row ranks the methods, and counts where every method has a score.
-        drawn: Which data set, training and group each row is of.
-        higher_is_better: Direction.
+        scores: Scores of M methods, ``[N, M]``. Each row ranks the methods; incomplete rows are left out.
+        drawn: The data set, training and group of each row.
+        higher_is_better: Whether higher scores are better.
 
     Returns:
-        Ranks, and what they are worth.
+        The mean ranks and their effective number.
 
     Example:
         >>> rows = np.array([[0.9, 0.5, 0.1], [0.8, 0.4, 0.2], [0.9, 0.6, 0.7], [0.7, 0.8, 0.3]])
@@ -106,34 +107,36 @@ def mean_ranks(scores: ArrayLike, drawn: Drawn, *, higher_is_better: bool = True
         >>> round(mean_ranks(rows.repeat(2, axis=0), Drawn.of(8, groups=[0, 0, 1, 1, 2, 2, 3, 3])).worth, 1)
         3.4
     """
-    columns, _ = columns_of(scores)
+    columns, _ = as_columns(scores)
     ranks, n = average_ranks(columns, higher_is_better=higher_is_better)
-    whole = ~np.isnan(columns).any(axis=1)
-    parts = {name: getattr(drawn, name)[whole] for name in ("data_sets", "trainings", "groups")}
-    kept = Drawn.of(n, **parts)
-    alone = kept.level == "samples" and len(np.unique(kept.groups)) == n
-    if alone or n < 2:
+    complete = ~np.isnan(columns).any(axis=1)
+    parts = {name: getattr(drawn, name)[complete] for name in ("data_sets", "trainings", "groups")}
+    design = Drawn.of(n, **parts)
+    is_independent = design.level == "samples" and len(np.unique(design.groups)) == n
+    if is_independent or n < 2:
         return MeanRanks(ranks, n, float(n) if n else math.nan, math.inf)
-    rows = _ranked(columns[whole], higher_is_better=higher_is_better)
-    found, plain = nested_means(rows, kept, alike=True), nested_means(rows, Drawn.of(n))
-    single, several = float(plain.variance.sum()), float(found.variance.sum())
-    # Where all rankings are the same, nothing says what they are worth: what was drawn at the top counts.
-    worth = n * single / several if several > 0 else float(len(np.unique(getattr(kept, _TOP[kept.level]))))
-    return MeanRanks(ranks, n, worth, float(found.freedom.mean()))
+    rows = _rank_rows(columns[complete], higher_is_better=higher_is_better)
+    nested, independent = nested_means(rows, design, alike=True), nested_means(rows, Drawn.of(n))
+    independent_variance, nested_variance = float(independent.variance.sum()), float(nested.variance.sum())
+    if nested_variance > 0:
+        worth = n * independent_variance / nested_variance
+    else:  # all rankings are equal, so the design effect is undefined; count the units of the highest level
+        worth = float(len(np.unique(getattr(design, _FIELDS[design.level]))))
+    return MeanRanks(ranks, n, worth, float(nested.freedom.mean()))
 
 
-#: What is counted at each level.
-_TOP = {"data sets": "data_sets", "trainings": "trainings", "samples": "groups"}
+#: Field of the sampling design per level.
+_FIELDS = {"data sets": "data_sets", "trainings": "trainings", "samples": "groups"}
 
 
 def friedman(ranks: MeanRanks) -> float:
-    """The p-value of Friedman's test that no method is better than another, by the F distribution.
+    """Compute the p-value of Friedman's test that all methods are equally good, by the F distribution.
 
     Args:
-        ranks: From :func:`mean_ranks`.
+        ranks: Result of :func:`mean_ranks`.
 
     Returns:
-        In [0, 1]; ``nan`` where all mean ranks are the same, or too few are drawn.
+        The p-value in [0, 1]; ``nan`` if all mean ranks are equal, or there are too few rankings.
     """
     from scipy.stats import f
 
@@ -144,8 +147,7 @@ def friedman(ranks: MeanRanks) -> float:
     return float(f.sf(statistic / (m - 1), m - 1, min(ranks.freedom, 1e9)))
 
 
-def _ranked(whole: Floats, *, higher_is_better: bool) -> Floats:
-    """Ranks within each row."""
+def _rank_rows(scores: Floats, *, higher_is_better: bool) -> Floats:
     from scipy.stats import rankdata
 
-    return np.asarray(rankdata(-whole if higher_is_better else whole, axis=1), dtype=np.float64)
+    return np.asarray(rankdata(-scores if higher_is_better else scores, axis=1), dtype=np.float64)

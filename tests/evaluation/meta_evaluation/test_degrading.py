@@ -1,4 +1,4 @@
-"""Each step is worse than the one before it, for certain."""
+"""Every degradation step is certainly worse than the one before."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def test_what_is_moved_is_exactly_the_stated_share_and_stays_away(oracle):
     assert np.array_equal(steps[0], maps)
     for step in steps:
         assert np.array_equal(np.sort(step.reshape(5, -1)), np.sort(maps.reshape(5, -1)))
-    # A quarter of the image is marked: by chance a quarter of the 16 values, so that 3 leave at each step.
+    # The mask covers a quarter of the image. By chance, a quarter of the 16 values stays inside; 3 leave at each step.
     assert [[int((step[i] * masks[i]).astype(bool).sum()) for i in range(5)] for step in steps] == [
         [count] * 5 for count in (16, 13, 10, 7, 4)
     ]

@@ -1,4 +1,4 @@
-"""The oracle is right: it is what the sample's truth says, and no more."""
+"""The oracle of every case is the right map."""
 
 import pytest
 import torch

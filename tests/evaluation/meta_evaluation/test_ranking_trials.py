@@ -85,8 +85,8 @@ def test_parameters_reach_the_metric():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"metrics": "sparseness"}, "sparseness describes the map .* leave it out"),
-        ({"metrics": "leak", "truth": "data"}, "leak is of the truth use, got 'data'; leave truth out"),
+        ({"metrics": "sparseness"}, "sparseness describes the map .* omit it"),
+        ({"metrics": "leak", "truth": "data"}, "leak has the truth use, got 'data'; omit truth"),
         ({"metrics": "auc", "truth": "dat"}, "truth='dat'.*data"),
         ({"metrics": "auc", "draws": 0}, "draws"),
         ({"metrics": "auc", "samples": 0}, "samples"),

@@ -1,4 +1,4 @@
-"""What a run will cost: counted exactly, timed by trial, and learned from the runs that were made."""
+"""Cost estimates: jobs are counted exactly, durations are measured on small jobs or taken from earlier runs."""
 
 import json
 from dataclasses import replace
@@ -28,14 +28,14 @@ def test_an_estimate_is_within_a_factor_of_the_truth(tiny_suite, fresh_cache, tm
     assert "kinds of jobs" in said[0]
     assert found.unmeasured == 0
     assert list(found.stages["jobs"]) == [2, 6, 14, 28]
-    # In processor time of the very jobs, whose few milliseconds the machine may count badly: loosely.
+    # Loose bounds, because the processor time of such short jobs is measured inaccurately.
     run(tiny_suite, tmp_path / "truth", engine="serial", device="cpu")
     truth = JOBS.read(tmp_path / "truth")["cpu_seconds"].sum()
     assert 0.3 < found.stages["work_seconds"].sum() / truth < 3
     fresh_cache.unlink()
     found = estimate(tiny_suite, tmp_path / "new", workers=1, device="cpu")
     assert found.seconds == pytest.approx(found.stages["work_seconds"].sum() + START)
-    # What was measured is remembered, so that the second time nothing is.
+    # Measured costs are cached, so nothing is measured the second time.
     said.clear()
     again = estimate(tiny_suite, tmp_path / "new", workers=2, device="cpu", say=said.append)
     assert said == []
@@ -44,7 +44,7 @@ def test_an_estimate_is_within_a_factor_of_the_truth(tiny_suite, fresh_cache, tm
 
 
 def test_what_the_first_job_compiles_is_no_work(tiny_suite, fresh_cache, monkeypatch):
-    """In a fresh checkout the first training compiles for seconds: taken for work, a whole run was to take days."""
+    """In a fresh checkout the first training compiles for seconds, which must not be counted as work."""
     really, seen = module.run_job, set()
 
     def cold(job, store, device):
@@ -60,9 +60,9 @@ def test_what_the_first_job_compiles_is_no_work(tiny_suite, fresh_cache, monkeyp
 
 
 def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
-    """Of 45 budgets of a network for photographs, each tried, a plan took a quarter of an hour."""
+    """Measuring each of 45 budgets of a network for photographs would take a quarter of an hour."""
     budgets = {f"{use}-{n}": {"use": use, "budget": n} for use in ("rise", "smoothgrad") for n in (400, 600, 10_000)}
-    budgets["occlusion-10000"] = {"use": "occlusion", "budget": 10_000}  # never more than one a pixel
+    budgets["occlusion-10000"] = {"use": "occlusion", "budget": 10_000}  # at most one per pixel
     tables = {
         "name": "s",
         "title": "S",
@@ -84,12 +84,12 @@ def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
     fresh_cache.unlink()
     patient = len([job for job in asked if job.passes])
     asked.clear()
-    monkeypatch.setattr(module, "_PATIENCE", 0.0)
+    monkeypatch.setattr(module, "_TRIAL_SECONDS", 0.0)
     costs = module.calibrate(plan)
     jobs = [job for job in plan.jobs if job.passes]
     assert len({job.kind() for job in jobs}) == 7
     assert {job.passes for job in jobs if job.explainer.use == "occlusion"} == {65}
-    # Those that the scores read, and one that shows what a pass costs.
+    # The jobs that the scores need, and one for the cost of a pass.
     assert len([job for job in asked if job.passes]) < patient / 2
     for job in jobs:
         assert costs[job.kind()].of(job) == pytest.approx(1e-3 * job.amount * job.passes, rel=0.01)
@@ -97,7 +97,7 @@ def test_large_budgets_are_not_all_tried(fresh_cache, monkeypatch):
 
 
 def test_what_cannot_do_with_few_passes_is_tried_with_its_own(fresh_cache):
-    """A permutation of 64×64 pixels takes more passes than a small job has."""
+    """A permutation of 64×64 pixels needs more passes than a small job has."""
     tables = {
         "name": "s",
         "title": "S",

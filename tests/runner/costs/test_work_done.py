@@ -1,4 +1,4 @@
-"""Which share of a run's work is done: by what its jobs took, and of kinds that are still to come by what they cost."""
+"""Progress of a run: finished jobs count by their duration, kinds of jobs not yet run by their estimated cost."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ from xaibench.runner.plan.planning import make_plan
 
 @pytest.fixture
 def trainings(tiny_suite):
-    """Four of a kind, on data of different seeds, and three of another."""
+    """Four jobs of one kind, on data of different seeds, and three of another kind."""
     jobs = {job.kind(): job for job in make_plan(load_suite(tiny_suite)[0]).jobs if job.stage == "train"}
     first, second, *_ = jobs.values()
     return [
@@ -34,10 +34,10 @@ def test_work_is_counted_by_what_jobs_of_the_kind_took(trainings):
     work = WorkDone([*quick, *slow], "cpu", {slow[0].kind(): Cost(1.0, 9.0 / slow[0].amount)})
     assert work.share("train") == 0.0
     end(work, quick[0], 1.0)
-    left = (len(quick) - 1) * 1.0 + len(slow) * 10.0  # as remembered
+    left = (len(quick) - 1) * 1.0 + len(slow) * 10.0  # from the cache
     assert work.share("train") == pytest.approx(1 / (1 + left))
     end(work, slow[0], 30.0)
-    left = (len(quick) - 1) * 1.0 + (len(slow) - 1) * 30.0  # as seen
+    left = (len(quick) - 1) * 1.0 + (len(slow) - 1) * 30.0  # from this run
     assert work.share("train") == pytest.approx(31 / (31 + left))
     for job in (*quick[1:], *slow[1:]):
         end(work, job, 5.0)
@@ -60,7 +60,7 @@ def test_what_was_there_and_what_failed_is_no_pace(trainings):
     end(work, other[0], 100.0, error="no such thing")
     assert work.share("train") == 0.0
     end(work, other[1], 3.0)
-    end(work, other[1], 3.0)  # made again, because it was damaged
+    end(work, other[1], 3.0)  # run again, because its result was damaged
     assert work.share("train") == pytest.approx(1 / (len(other) - 1))
 
 
@@ -87,6 +87,6 @@ def test_a_budget_that_is_still_to_come_counts_by_its_passes(tiny_suite, tmp_pat
     work = WorkDone(jobs, "cpu", {})
     for job in few:
         end(work, job, 1.0)
-    assert len({job.kind() for job in jobs}) > 2  # the networks differ, too
+    assert len({job.kind() for job in jobs}) > 2  # the networks are different, too
     assert work.share("explain") == pytest.approx(1 / (1 + many[0].passes / few[0].passes), rel=0.01)
     assert work.share("explain") < 0.02

@@ -1,4 +1,4 @@
-"""What is freed is kept: the same memory is not asked of the system again."""
+"""Freed memory is kept by the process and reused without asking the system for it again."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Worker processes: they are started anew, and share what they are given."""
+"""Worker processes: they are restarted after a crash, and share the devices and the store."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import pytest
 
 from xaibench.runner.engines import local_engines
 from xaibench.runner.engines.local_engines import Processes
-from xaibench.runner.engines.scheduling import TRIES
+from xaibench.runner.engines.scheduling import MAX_TRIES
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -28,9 +28,9 @@ def test_a_fork_server_that_died_is_started_anew(tmp_path):
     with Processes(store, "cpu", workers=1) as engine:
         assert not _outcome(engine, _job(0)).error
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-        # The scheduler tries a job again whose process died; when the workers notice is up to the system.
+        # The scheduler retries a job whose process died. When the workers notice it depends on the system.
         outcomes = [_outcome(engine, _job(1))]
-        while outcomes[-1].died and len(outcomes) < TRIES:
+        while outcomes[-1].died and len(outcomes) < MAX_TRIES:
             outcomes.append(_outcome(engine, _job(1)))
     assert not outcomes[-1].error
     assert store.has("data", _job(1).key)
@@ -56,9 +56,9 @@ def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):
 def test_processes_share_a_gpu_as_memory_and_processors_allow(gpus, cpus, memory, each, monkeypatch):
     monkeypatch.setattr(local_engines, "available_cpus", lambda: cpus)
     monkeypatch.setattr(local_engines, "memory_of", lambda device: memory)
-    assert local_engines.default_drivers([f"cuda:{i}" for i in range(gpus)]) == gpus * each
+    assert local_engines.default_device_workers([f"cuda:{i}" for i in range(gpus)]) == gpus * each
 
 
 def test_a_store_in_memory_is_refused(tmp_path):
-    with pytest.raises(StoreError, match=r"memory://x lies in the memory of this process.*engine 'serial'"):
+    with pytest.raises(StoreError, match=r"memory://x is in the memory of this process.*engine 'serial'"):
         Processes(Store("memory://x"), "cpu", workers=1)

@@ -1,4 +1,4 @@
-"""Runs on a real Ray cluster of two nodes, which are lost, killed and left alone: the table is that of a quiet run."""
+"""Runs on a real Ray cluster of two nodes: the tables are the same if nodes or processes are killed during the run."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "samples.safetensors")
 
-#: Slow enough for something to happen meanwhile, and one that kills its own process once.
+#: Slow explainers, so that something can happen during a job, and one that kills its own process once.
 PARTS = """
 import os, signal, time
 from pathlib import Path
@@ -107,7 +107,7 @@ def results(folder):
 
 
 def when(condition, limit=120):
-    """Wait for something to have happened."""
+    """Wait until a condition is true."""
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -136,7 +136,7 @@ def test_a_node_and_a_worker_lost_in_mid_run(parts, quiet_run, cluster, tmp_path
     assert lost[0] < result.jobs, "the node was lost while jobs were still to be run"
     assert (parts / "died").exists(), "and a worker was killed"
     assert same_tables(folder, quiet_run)
-    # Progress of both nodes in one count, each job once.
+    # The progress counts the jobs of both nodes, each once.
     assert len(done) == len(set(done)) == result.jobs
     assert {(stage, total) for stage, count, total in done if count == total} == {
         ("data", 2), ("train", 2), ("explain", 10), ("score", 20),
@@ -173,12 +173,12 @@ def test_a_store_that_the_machines_do_not_share_is_named(parts, cluster, tmp_pat
     from xaibench.runner.store.result_store import Store, StoreError
 
     monkeypatch.setattr(Store, "has", lambda self, stage, key: False)
-    with pytest.raises(StoreError, match=r"is not to be seen here; give a store that every machine reaches"):
+    with pytest.raises(StoreError, match=r"are not visible on this machine; give a store that every machine reaches"):
         run(parts / "ray.toml", tmp_path / "run", engine="ray", address=cluster.address, device="cpu")
 
 
 class Context:
-    """What Ray says inside a task that was given the second GPU."""
+    """Runtime context of a Ray task to which the second GPU is assigned."""
 
     def get_accelerator_ids(self):
         return {"GPU": ["7"]}
@@ -187,14 +187,14 @@ class Context:
 def test_a_task_computes_on_the_gpu_that_it_was_given(monkeypatch):
     from xaibench.runner.engines import ray_engine
 
-    # By its number among all, for Ray keeps a process for the next task, and torch goes on seeing what it saw first.
+    # By its index among all GPUs, because Ray reuses the process, and torch lists the visible GPUs only once.
     assert ray_engine._ALL_GPUS["env_vars"] == {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
     monkeypatch.setattr(ray, "get_runtime_context", Context)
     monkeypatch.setattr(ray_engine, "run_job", lambda job, store, device: device)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [ray_engine._run_there(None, None, device) for device in ("cuda", "cpu")] == ["cuda:1", "cpu"]
+    assert [ray_engine._run_on_node(None, None, device) for device in ("cuda", "cpu")] == ["cuda:1", "cpu"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert ray_engine._run_there(None, None, "cuda") == "cuda:7"
+    assert ray_engine._run_on_node(None, None, "cuda") == "cuda:7"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The scheduler: order, failures, second tries and damaged results, with jobs that only pretend."""
+"""The scheduler: order, failures, retries and damaged results, with fake jobs."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from xaibench.runner.engines.local_engines import Outcome
-from xaibench.runner.engines.scheduling import TRIES, Schedule
+from xaibench.runner.engines.scheduling import MAX_TRIES, Schedule
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.store.result_store import Store, StoreError
 
@@ -121,7 +121,7 @@ def test_a_killed_worker_gets_its_jobs_tried_again_but_not_for_ever(store):
     engine = PretendEngine(store, {"always dies": ["died"] * 10})
     failures = Schedule([other], store).run(engine)
     assert list(failures) == [other]
-    assert engine.order == ["always dies"] * TRIES
+    assert engine.order == ["always dies"] * MAX_TRIES
 
 
 def test_an_input_that_turns_out_damaged_is_made_again(store):
@@ -140,7 +140,7 @@ def test_an_input_that_turns_out_damaged_is_made_again(store):
     assert engine.order.count("b") == 2
     assert engine.order[-1] == "d"
 
-    # At one remove: d reads what b needed, and both are gone.
+    # An indirect dependency: d reads the result that b needed, and both are missing.
     store.files.remove(store.name(d.stage, d.key))
     engine = PretendEngine(store, {"d": [lose(a, b)]})
     assert Schedule(jobs, store).run(engine) == {}
@@ -181,7 +181,7 @@ def test_a_job_waits_for_another_and_does_without_it(store, outcomes, seed):
     assert sorted(map(str, failures)) == ["first"] * len(outcomes)
     order = [name for name in engine.order if name != "data"]
     assert order == ["first", "second", "third"]
-    # Another pass waits for none of what is there, nor for what is not of the pass.
+    # A second pass waits neither for stored results nor for jobs that are not part of it.
     again = PretendEngine(store)
     assert Schedule([Pretend("data"), second, third], store).run(again) == {}
     assert again.order == []

@@ -1,4 +1,4 @@
-"""A run on sets that lie on disk, with a network whose head is trained: from the suite to the run folder."""
+"""Runs on data sets on disk, with a pretrained network whose head is trained, from the suite to the run folder."""
 
 import numpy as np
 import pandas as pd
@@ -79,7 +79,7 @@ def test_the_run_says_who_the_samples_are(finished, pets):
 
 
 def test_scores_are_those_of_evaluate(finished, pets):
-    """The runner and the front door cut maps and score them alike."""
+    """A run and ``evaluate`` binarize and score maps in the same way."""
     scores = pd.read_parquet(finished / "scores.parquet")
     test = xb.load("pet", root=pets, size=32).test
     result = xb.evaluate("uniform", test, metrics=["iou", "hit"], controls=False)
@@ -139,9 +139,9 @@ def test_files_that_changed_under_the_run_are_noticed(pets, tmp_path):
     )
     suite = (tmp_path / "suite.toml").read_text()
     (tmp_path / "suite.toml").write_text(suite.replace("hit = {}", "hit = {}\nf1 = {}"))
-    read_data.cache_clear()  # as in the new process that goes on with a run
+    read_data.cache_clear()  # as in a new process that continues a run
     read_test_split.cache_clear()
-    with pytest.raises(DataChangedError, match="pet is not what it was when this run began"):
+    with pytest.raises(DataChangedError, match="The samples of pet have changed on disk since this run began"):
         run(tmp_path / "suite.toml", tmp_path / "run", engine="serial", root=other)
 
 
@@ -168,7 +168,7 @@ def test_what_a_set_on_disk_will_cost_is_tried_on_a_few_samples(pets, tmp_path, 
     found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)
     assert found.unmeasured == 0, said
     assert (found.stages["work_seconds"] > 0).all()
-    assert not [line for line in said if "could not be tried" in line]
+    assert not [line for line in said if "could not be measured" in line]
 
 
 def test_a_trial_that_fails_says_why(pets, tmp_path, monkeypatch):
@@ -177,12 +177,12 @@ def test_a_trial_that_fails_says_why(pets, tmp_path, monkeypatch):
     said = []
     found = estimate(tmp_path / "suite.toml", tmp_path / "run", device="cpu", root=pets, workers=1, say=said.append)
     assert found.unmeasured > 0
-    assert [line for line in said if line.startswith("could not be tried: generators.networks:Broken on pet")]
+    assert [line for line in said if line.startswith("The cost of generators.networks:Broken on pet")]
 
 
 def test_a_few_samples_are_of_every_class(pets, monkeypatch):
     monkeypatch.setenv("XAIBENCH_DATA", str(pets))
-    few = sample_data._few(xb.load("pet", size=32), 3)
+    few = sample_data._take_few(xb.load("pet", size=32), 3)
     assert [len(split) for split in (few.train, few.val, few.test)] == [3, 3, 3]
     assert set(few.train.targets.tolist()) == {0, 1}
     assert few.test.in_memory

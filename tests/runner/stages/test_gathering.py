@@ -1,4 +1,4 @@
-"""Merging the scores: only what changed is read again; a damaged shard is named, set aside and computed again."""
+"""Merging of scores: only changed shards are read again; a damaged shard is set aside and computed again."""
 
 import logging
 import shutil
@@ -22,7 +22,7 @@ def copy(tiny_run, tmp_path):
 
 @pytest.fixture
 def shards_read(monkeypatch):
-    """Keys of the score results that are read."""
+    """Record the keys of the score results that are read."""
     read, real = [], Store.load_tables
     monkeypatch.setattr(Store, "load_tables", lambda self, stage, keys: read.extend(keys) or real(self, stage, keys))
     return read
@@ -32,7 +32,7 @@ def test_merging_reads_only_what_changed(tiny_suite, tiny_run, copy, shards_read
     plan, store = make_plan(load_suite(tiny_suite)[0]), Store(copy / "store")
     collect(plan, store, copy, {})
     assert shards_read == [], "all was merged before"
-    # One shard is computed anew: its cell is read again, and no other.
+    # After one shard was computed again, only its cell is read again.
     cell = plan.cells[1]
     job = cell.scores[0][1]
     store.save_table("score", job.key, store.load_table("score", job.key).assign(value=0.25))

@@ -1,4 +1,4 @@
-"""A reference in a suite: made as any explainer's maps, ranked with none, and every map's mass is split by them."""
+"""Reference explainers in a suite: they are not ranked, and the mass of every map is split by their maps."""
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ def referred(tmp_path_factory):
 
 def test_the_shares_are_those_of_python(referred):
     rows = pd.read_parquet(referred / "shares.parquet")
-    assert set(rows["dataset"]) == {"xai-tris/lin-corr-8x8"}  # nobody knows what the others came from
+    assert set(rows["dataset"]) == {"xai-tris/lin-corr-8x8"}  # the distribution of the others is unknown
     assert set(rows["explainer"]) == {"saliency", "uniform", "reliance"}
     assert len(rows) == 3 * 2 * 4
     plan, store = make_plan(load_suite(referred / "suite.toml")[0]), Store(referred / "store")
@@ -101,7 +101,7 @@ def test_means_and_intervals_are_over_what_was_drawn(referred):
     assert 0 < found["uniform"].doing < 1
     low, high = found["uniform"].intervals[0]
     between = rows[rows["explainer"] == "uniform"].groupby("data_seed")["on_truth"].mean()
-    assert high - low > np.ptp(between)  # two data sets: wider than they lie apart
+    assert high - low > np.ptp(between)  # two data sets: the interval is wider than their difference
 
 
 def test_the_page_shows_them_as_bars_and_as_text(referred):

@@ -1,4 +1,4 @@
-"""The merged scores of a cell: kept whole, or merged again."""
+"""The cache of merged scores: damaged or outdated cells are merged again."""
 
 import pyarrow as pa
 
@@ -7,11 +7,11 @@ from xaibench.runner.stages import merged_scores
 
 
 def test_every_flipped_bit_of_a_merged_cell_is_found(tmp_path):
-    """Its footer too, where a flip drops rows, renames a column or ends in an error of pyarrow's own."""
+    """This includes the footer, where a flipped bit can drop rows, rename a column or cause a pyarrow error."""
     path, schema = tmp_path / "cell.parquet", SCORES.arrow_schema()
     values = [["x"] if pa.types.is_string(field.type) else [1] for field in schema]
     table = pa.table([pa.array(value).cast(field.type) for value, field in zip(values, schema, strict=True)], schema)
-    merged_scores._keep_merged(path, "1", table)
+    merged_scores._write_merged(path, "1", table)
     assert merged_scores._read_merged(path, "1").equals(table)
     assert merged_scores._read_merged(path, "2") is None
     sound = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What is kept of a data set between the jobs of a run."""
+"""Data sets in the store, as the jobs of a run read them."""
 
 import pandas as pd
 import torch
@@ -15,7 +15,7 @@ INFO = DatasetInfo("patients", classes=("a", "b"), image_shape=(1, 8, 8), licenc
 
 
 def patients(*, seed=0):
-    """Four images of two patients in train and test, of nobody known in val."""
+    """Four images of two patients in train and test, and of unknown patients in val."""
     known = {"ids": ["a1", "a2", "b1", "b2"], "groups": [5, 5, 7, 7]}
     return Dataset(split(seed, **known), split(seed), split(seed, **known), INFO)
 
@@ -42,7 +42,7 @@ def test_names_and_groups_of_a_set_in_memory_outlive_the_job(tmp_path):
 
 
 def alone(*, seed=0):
-    """As those, but each image stands for itself."""
+    """The same data set without groups."""
     return Dataset(split(seed), split(seed), split(seed), INFO)
 
 

@@ -1,4 +1,4 @@
-"""The samples to look at: which they are, and that their pictures are those of the store."""
+"""Example samples: their selection, and that their images and maps are those of the store."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from xaibench.runner.store.result_store import Store
 
 
 def table(values, higher=True):
-    """``values`` by ``(explainer, metric)`` as rows."""
+    """Rows of scores from ``values`` by ``(explainer, metric)``."""
     parts = [
         pd.DataFrame({"sample": range(len(row)), "value": row, "explainer": explainer, "metric": metric})
         for (explainer, metric), row in values.items()

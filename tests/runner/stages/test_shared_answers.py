@@ -1,4 +1,4 @@
-"""What a metric asks a network whatever the map: asked once for all methods, and the same scores as alone."""
+"""Map-independent model outputs of a metric: computed once for all methods, with the same scores as separately."""
 
 import pandas as pd
 import pytest
@@ -43,7 +43,7 @@ FIVE = (
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The rows that networks are asked about deletions."""
+    """Record the number of rows for which a network is evaluated by deletion."""
     rows, ask = [], single_deletion.ask_placed
 
     def counted(model, samples, places, spans, **how):
@@ -77,7 +77,7 @@ def test_a_network_is_asked_once_whatever_the_number_of_methods(tmp_path, asked)
     five, store = done(tmp_path / "five", FIVE)
     once = 2 * 3 * (17 + 5)  # two networks, three samples, a grid of 4×4 and one of 2×2
     assert sum(asked) == once
-    assert not store.keys("answers")  # no longer there than someone may take them
+    assert not store.keys("answers")  # removed after the last job that uses them
     asked.clear()
     one, _ = done(tmp_path / "one", "input_x_gradient = {}\n")
     assert sum(asked) == once

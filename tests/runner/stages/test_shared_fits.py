@@ -1,4 +1,4 @@
-"""What is learned of a network by one explainer and used by another: fitted once, and the same maps as alone."""
+"""Fits shared by several explainers: computed once, with the same maps as separate fits."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ OTHER = 'linear = { use = "pattern_net", signal = "linear" }\n'
 
 @pytest.fixture
 def fits(monkeypatch):
-    """How often anything is fitted."""
+    """Record all fits."""
     calls, fit = [], pattern_methods._Patterns.fit
 
     def counted(self, model, loader):
@@ -54,7 +54,7 @@ def fits(monkeypatch):
 
 
 def done(folder, explainers):
-    """The explain jobs of a run, by name and training; and its store."""
+    """Return the explain jobs of a run by name and training, and its store."""
     folder.mkdir(exist_ok=True)
     (folder / "suite.toml").write_text(SUITE + explainers)
     result = run(folder / "suite.toml", folder / "run", engine="serial", device="cpu")

@@ -1,4 +1,4 @@
-"""The store: there or not there, never half; damage is found, set aside, and never read as a result."""
+"""The store: results are complete or absent, and damaged files are detected and set aside."""
 
 import errno
 import os
@@ -103,12 +103,12 @@ def test_a_changed_note_is_noticed(tmp_path):
     store.save_tensors("data", "k", {"x": torch.ones(1)}, {"n": 1})
     (file,) = (tmp_path / "data").iterdir()
     file.write_bytes(file.read_bytes().replace(b'n\\": 1', b'n\\": 2'))
-    with pytest.raises(CorruptResultError, match=r"its checksum does not match.*the same command computes it again"):
+    with pytest.raises(CorruptResultError, match=r"the checksum of the header does not match.*again to recompute it"):
         store.load_meta("data", "k")
 
 
 def test_every_single_flipped_bit_is_harmless_or_found(store):
-    """In a table, and in tensors of which a part is read: names, shapes, offsets, counts, notes, values."""
+    """In tables, and in partially read tensors: names, shapes, offsets, counts, metadata and values."""
     frame = pd.DataFrame({"sample": [0, 1], "value": [0.5, float("nan")], "reason": ["", "map is all zero"]})
     tensors = {"test.maps": torch.arange(4.0), "train.maps": torch.ones(2)}
     score, maps = store.root / "score/k.parquet", store.root / "explain/k.safetensors"
@@ -136,7 +136,7 @@ def test_every_single_flipped_bit_is_harmless_or_found(store):
             else:
                 assert torch.equal(found[0]["test.maps"], tensors["test.maps"])
                 assert (set(found[0]), found[1]) == ({"test.maps"}, {"n": 1})
-        # What is not asked for is not read.
+        # Other tensors are not read.
         assert harmless == 0 if path == score else harmless * step <= 8 * 8 + step
 
 

@@ -1,4 +1,4 @@
-"""Where results lie: a folder, an fsspec URL, and a real object-store server keep the same promises."""
+"""File access of the store: a folder, fsspec URLs and an object store behave in the same way."""
 
 import os
 
@@ -12,7 +12,7 @@ from xaibench.runner.store.store_files import LocalFiles, RemoteFiles, StoreErro
 
 @pytest.fixture(scope="module")
 def bucket():
-    """An S3 server of this process's own."""
+    """An S3 server in this process."""
     server_module = pytest.importorskip("moto.server")
     pytest.importorskip("s3fs")
     server = server_module.ThreadedMotoServer(port=0, verbose=False)
@@ -92,7 +92,7 @@ def test_results_come_back_and_damage_is_found(root):
     data[-5000] ^= 1
     store.files.write("data/k.safetensors", bytes(data))
     with pytest.raises(
-        CorruptResultError, match=r"data/k.safetensors is damaged .its checksum does not match.*computes it again"
+        CorruptResultError, match=r"data/k.safetensors is damaged .the checksum of test.x does not match.*recompute it"
     ):
         store.load_tensors("data", "k")
     assert store.keys("data") == {}
@@ -121,7 +121,7 @@ def test_a_store_that_cannot_be_reached_says_so(monkeypatch):
 
             return fail
 
-    monkeypatch.setattr(RemoteFiles, "_at", lambda self, name: (Broken(), name))
+    monkeypatch.setattr(RemoteFiles, "_resolve", lambda self, name: (Broken(), name))
     store = Store("s3://nowhere/run")
     with pytest.raises(
         StoreError, match=r"Cannot write s3://nowhere/run/failed/data-k.txt: RuntimeError: no credentials"
@@ -130,7 +130,7 @@ def test_a_store_that_cannot_be_reached_says_so(monkeypatch):
     with pytest.raises(OSError, match=r"Cannot read s3://nowhere/run/data/k.safetensors: RuntimeError: no credentials"):
         store.load_meta("data", "k")
     with pytest.raises(
-        StoreError, match=r"Cannot read the store s3://nowhere/run: RuntimeError: no credentials\. Look at"
+        StoreError, match=r"Cannot read the store s3://nowhere/run: RuntimeError: no credentials\. Check the"
     ):
         store.keys("data")
 

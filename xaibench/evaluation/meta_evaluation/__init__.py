@@ -1,4 +1,4 @@
-"""Do the metrics judge well? Each is asked about maps of which it is known in what order they are right."""
+"""Meta-evaluation: tests whether metrics rank maps of known quality in the right order."""
 
 from xaibench.evaluation.meta_evaluation.ranking_trials import MetaEvaluation, meta_evaluate
 

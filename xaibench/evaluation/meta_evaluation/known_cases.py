@@ -1,4 +1,4 @@
-"""Samples of which it is known what the right map is, for each kind of truth: made, never downloaded."""
+"""Generated samples with a known right map, for each kind of truth."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownCase:
-    """Some samples, and the oracle: the map of each that is right by construction.
+    """Samples with their oracle, the map that is right by construction.
 
     Attributes:
-        name: What was drawn: a scenario, a kind of outline, a network.
+        name: The scenario, kind of outline, or network.
         images: ``[N, C, H, W]``.
-        masks: ``[N, H, W]`` bool: the ground truth of that kind.
+        masks: Ground-truth masks ``[N, H, W]``, bool.
         targets: ``[N]``.
-        oracle: ``[N, H, W]`` float64, zero outside of the masks.
-        model: The network that the masks or the oracle are of; None where the truth is not of a network.
+        oracle: ``[N, H, W]`` float64, zero outside the masks.
+        model: The network that the masks or the oracle refer to, or None.
     """
 
     name: str
@@ -39,11 +39,11 @@ class KnownCase:
     model: nn.Module | None = None
 
 
-def _generated(name: str, samples: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """At least so many samples of a generated set."""
+def _generate(name: str, samples: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return at least ``samples`` samples of a generated set."""
     from xaibench.data import load
 
-    # More than are wanted: no split of a set may be empty, and of some functions there are images that say nothing.
+    # Generate more than needed, because no split may be empty, and some images of some functions are left out later.
     data = load(name, seed=seed, n_samples=2 * samples + 40, split=(0.8, 0.1, 0.1))
     return data.train[:]
 
@@ -52,21 +52,21 @@ _SCENARIOS = ("lin", "mult", "rigid", "xor")
 
 
 def _tetrominoes(draw: int, samples: int, seed: int) -> KnownCase:
-    """XAI-TRIS at 8×8, a scenario after the other; the right map is the ground truth itself.
+    """Return XAI-TRIS samples at 8×8, from one scenario after the other; the oracle is the mask itself.
 
-    Backgrounds do not matter here: the masks are the same, and metrics with a ground truth never see the image.
+    The background does not matter, because it does not affect the masks, and these metrics do not use the image.
     """
     scenario = _SCENARIOS[draw % len(_SCENARIOS)]
-    images, masks, targets = (some[:samples] for some in _generated(f"xai-tris/{scenario}-white-8x8", samples, seed))
+    images, masks, targets = (some[:samples] for some in _generate(f"xai-tris/{scenario}-white-8x8", samples, seed))
     return KnownCase(scenario.upper(), images, masks, targets, masks.double())
 
 
-#: Pixels along the side of an outline, and the shares of the image that one may cover.
+#: Side length of the outline masks in pixels, and the range of the share of the image that they may cover.
 _SIDE, _COVERED = 12, (0.1, 0.6)
 
 
 def _outlines(draw: int, samples: int, seed: int) -> KnownCase:
-    """Masks of the shapes that people draw: outlines of things in every other draw, else boxes."""
+    """Return masks like human annotations: outlines in even draws, boxes in odd ones."""
     rng = np.random.default_rng(seed)
     masks: list[NDArray[np.bool_]] = []
     while len(masks) < samples:
@@ -74,7 +74,7 @@ def _outlines(draw: int, samples: int, seed: int) -> KnownCase:
         if _COVERED[0] <= mask.mean() <= _COVERED[1]:
             masks.append(mask)
     marked = torch.from_numpy(np.stack(masks))
-    blank = torch.zeros(samples, 1, _SIDE, _SIDE)  # no metric with a ground truth looks at it
+    blank = torch.zeros(samples, 1, _SIDE, _SIDE)  # these metrics do not use the image
     return KnownCase(
         "box" if draw % 2 else "outline", blank, marked, torch.zeros(samples, dtype=torch.int64), marked.double()
     )
@@ -88,49 +88,49 @@ def _box(rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 def _blob(rng: np.random.Generator) -> NDArray[np.bool_]:
-    """A few ellipses that share a middle part, as a body, a head and limbs do."""
+    """Return the union of a few ellipses with a common middle, like a body with head and limbs."""
     rows, columns = np.indices((_SIDE, _SIDE)) + 0.5
     middle = rng.uniform(0.25, 0.75, 2) * _SIDE
     mask = np.zeros((_SIDE, _SIDE), bool)
     for _ in range(rng.integers(1, 4)):
-        centre, radii = middle + rng.normal(0, 0.12, 2) * _SIDE, rng.uniform(0.1, 0.3, 2) * _SIDE
-        turn = rng.uniform(0, np.pi)
-        across, along = rows - centre[0], columns - centre[1]
-        one = across * np.cos(turn) + along * np.sin(turn)
-        other = along * np.cos(turn) - across * np.sin(turn)
-        mask |= (one / radii[0]) ** 2 + (other / radii[1]) ** 2 <= 1
+        center, radii = middle + rng.normal(0, 0.12, 2) * _SIDE, rng.uniform(0.1, 0.3, 2) * _SIDE
+        angle = rng.uniform(0, np.pi)
+        dy, dx = rows - center[0], columns - center[1]
+        first = dy * np.cos(angle) + dx * np.sin(angle)
+        second = dx * np.cos(angle) - dy * np.sin(angle)
+        mask |= (first / radii[0]) ** 2 + (second / radii[1]) ** 2 <= 1
     return mask
 
 
-#: Networks set by hand, and one that is blinded.
+#: Networks with hand-set weights, and a blinded network.
 _NETWORKS = (*(f"{name}-{form}" for name in FUNCTIONS for form in ("mlp", "cnn")), "blinded")
 
 
-def _used(draw: int, samples: int, seed: int) -> KnownCase:
-    """Networks of which it is certain what they use; the right map are the exact Shapley values of the logit."""
+def _network_case(draw: int, samples: int, seed: int) -> KnownCase:
+    """Return samples of a network whose used pixels are known; the oracle is the exact Shapley values of the logit."""
     name = _NETWORKS[draw % len(_NETWORKS)]
-    return blinded(draw, samples, seed) if name == "blinded" else _set_by_hand(name, samples, seed)
+    return blinded(draw, samples, seed) if name == "blinded" else _hand_set_case(name, samples, seed)
 
 
-def _set_by_hand(name: str, samples: int, seed: int) -> KnownCase:
+def _hand_set_case(name: str, samples: int, seed: int) -> KnownCase:
     from xaibench.models import build
 
     function = name.rpartition("-")[0]
-    images, masks, targets = _generated(f"certified:{function}", samples, seed)
+    images, masks, targets = _generate(f"certified:{function}", samples, seed)
     model = cast("KnownNetwork", build(f"certified:{name}", (1, 8, 8), 2))
     oracle = model.shapley_values(images, targets)
-    # An image of which no pixel is worth anything has no right map.
+    # Images on which all Shapley values are zero have no right map.
     some = (oracle != 0).flatten(1).any(1).nonzero()[:samples, 0]
     return KnownCase(name, images[some], masks[some], targets[some], oracle[some], model)
 
 
 def blinded(draw: int, samples: int, seed: int) -> KnownCase:
-    """A linear network that reads half of the pixels: the Shapley values are weight times pixel, whatever the weights.
+    """Return samples of a linear network that reads half of the pixels; the Shapley values are weight times pixel.
 
     Args:
-        draw: Not looked at: there is one of a kind.
-        samples: How many.
-        seed: Of the weights, the half and the images.
+        draw: Not used, because there is a single case.
+        samples: Number of samples.
+        seed: Seed of the weights, the visible pixels and the images.
 
     Returns:
         The case.
@@ -149,10 +149,10 @@ def blinded(draw: int, samples: int, seed: int) -> KnownCase:
     return KnownCase("blinded", images, visible.expand(samples, 8, 8), targets, oracle, model)
 
 
-#: What makes the cases of each kind of truth: ``(number of the draw, samples, seed) -> KnownCase``.
+#: Functions that generate the cases per kind of truth: ``(index of the draw, samples, seed) -> KnownCase``.
 CASES: Mapping[Truth, Callable[[int, int, int], KnownCase]] = {
     "data": _tetrominoes,
-    "use": _used,
+    "use": _network_case,
     "human": _outlines,
-    "intervention": _used,
+    "intervention": _network_case,
 }

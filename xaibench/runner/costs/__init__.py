@@ -1,1 +1,1 @@
-"""What a run will cost."""
+"""Estimates of the time, memory and disk space that a run needs."""

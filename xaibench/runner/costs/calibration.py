@@ -1,7 +1,7 @@
-"""What a unit of work costs on this machine: measured on small jobs of the same kind, and remembered.
+"""Cost of a unit of work on this machine, measured on small jobs of the same kind and cached.
 
-The costs lie in ``costs-2.json`` of the cache (``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``), by machine. Every run
-adds what its jobs really cost, which then counts instead of the small jobs' figures.
+The costs are cached per machine in ``costs-2.json`` in ``$XAIBENCH_CACHE`` or ``~/.cache/xaibench``. Every run updates
+them with the measured costs of its own jobs, which replace the measurements on small jobs.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from xaibench.runner.store.store_files import StoreError, write_atomic
 
 log = logging.getLogger("xaibench")
 
-#: Seconds that the measurement of one kind of job should take; more where a single sample takes longer.
-_ENOUGH = 0.1
+#: Intended duration in seconds of the measurement of one kind of job; longer if a single sample takes longer.
+_TARGET_SECONDS = 0.1
 
-#: Seconds that loading and compiling may take: a first job below that says nothing, and is run again.
-_COLD = 20.0
+#: Seconds that loading and compiling may take. A first job that is faster is run again without that overhead.
+_WARM_UP_SECONDS = 20.0
 
-#: The fewest and the most epochs or samples of a small job; of other stages, samples.
+#: Minimum and maximum size of a small job, by stage: samples for data, epochs for training.
 _SIZES = {"data": (SMALL_SAMPLES, SMALL_SAMPLES), "train": (1, 50)}
 
-#: Seconds after which a budget of passes is not tried any more: what a pass of that network costs is known by then.
-_PATIENCE = 60.0
+#: Seconds after which explainers with a pass budget are not run any more, but estimated from the cost of a pass.
+_TRIAL_SECONDS = 60.0
 
-#: Score jobs measured for a metric: what a score costs depends on the map.
-_MAPS = 4
+#: Number of score jobs that are measured per metric, because the cost of a score depends on the map.
+_SCORE_JOBS = 4
 
 
 @dataclass(frozen=True)
 class Cost:
-    """``seconds`` = ``fixed`` + ``each`` × amount; ``measured`` says where that is from.
+    """Linear cost model of one kind of job: ``seconds`` = ``fixed`` + ``each`` × amount.
 
     Attributes:
-        fixed: Seconds of a job whatever its size.
-        each: Seconds of a unit of its work.
-        units: Amount of the jobs that it was measured on: what was measured on large ones counts more.
-        measured: ``"run"``, ``"small job"``, or ``"passes"`` where it is reckoned from what a pass costs.
+        fixed: Seconds per job, independent of its amount of work.
+        each: Seconds per unit of work.
+        units: Mean amount of the measured jobs. Measurements of larger jobs are not overwritten by smaller jobs.
+        measured: Origin: ``"run"``, ``"small job"``, or ``"passes"`` if estimated from the cost of a pass.
     """
 
     fixed: float
@@ -60,18 +60,18 @@ class Cost:
     measured: str = "small job"
 
     def of(self, job: Job) -> float:
-        """Seconds that ``job`` will take one worker."""
+        """Return the seconds that ``job`` takes on one worker."""
         return self.fixed + self.each * job.amount
 
 
 def known_costs() -> dict[str, Cost]:
-    """The remembered costs of this machine, by kind."""
+    """Return the cached costs of this machine by kind of job."""
     found = _read_cache().get(_machine(), {})
     return {name: Cost(*values) for name, values in found.items()}
 
 
 def remember(costs: Mapping[str, Cost]) -> None:
-    """Add to the remembered costs; a cache that cannot be written is passed over."""
+    """Add costs to the cache. If it cannot be written, nothing happens."""
     if not costs:
         return
     cache = _read_cache()
@@ -80,11 +80,11 @@ def remember(costs: Mapping[str, Cost]) -> None:
     try:
         write_atomic(_cache_path(), json.dumps(cache, indent=1).encode())
     except StoreError as error:
-        log.debug("costs are not remembered: %s", error)
+        log.debug("Costs are not cached: %s", error)
 
 
 def learn(outcomes: Iterable[Outcome], device: str) -> None:
-    """Remember what the jobs of a run really cost, by kind."""
+    """Update the cached costs with the measured costs of the jobs of a run."""
     spent: dict[str, list[tuple[float, int]]] = {}
     for outcome in outcomes:
         job = outcome.job
@@ -95,7 +95,7 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
     for name, pairs in spent.items():
         size = statistics.fmean(units for _, units in pairs)
         if name in known and size < known[name].units / 2:
-            continue  # the fixed part of a small job would be taken for work
+            continue  # in much smaller jobs, the fixed part would be mistaken for work
         fixed = known[name].fixed if name in known else 0.0
         each = statistics.fmean(max(seconds - fixed, seconds / 10) / units for seconds, units in pairs)
         learned[name] = Cost(fixed, each, size, "run")
@@ -103,19 +103,19 @@ def learn(outcomes: Iterable[Outcome], device: str) -> None:
 
 
 def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lambda line: None) -> dict[str, Cost]:
-    """Measure the kinds of jobs of ``plan`` whose cost is not known yet, on small jobs in a temporary store.
+    """Measure the cost of the kinds of jobs in ``plan`` that are not in the cache, on small jobs in a temporary store.
 
-    Of an annotated set that lies on disk a few samples are taken. Explainers with a budget come last, those of the
-    fewest passes first; after a minute, the others are reckoned by their passes from those of the same network that
-    were tried. Jobs that fail when they are tried are left out, and ``say`` is told why.
+    Of an annotated set on disk, a few samples are used. Explainers with a pass budget are measured last, in the order
+    of their passes. After a minute, the remaining ones are estimated from the cost of a pass of the same network. Jobs
+    that fail are left out and reported by ``say``.
 
     Args:
-        plan: The jobs to come.
-        device: ``"cpu"`` or a GPU's name.
-        say: Called with a line before anything is measured, and for each job that failed.
+        plan: The planned jobs.
+        device: ``"cpu"`` or the name of a GPU.
+        say: Called with a message before the measurement, and for each job that failed.
 
     Returns:
-        All costs known then, by kind.
+        All known costs by kind of job, including earlier ones.
     """
     known = known_costs()
     unknown: dict[str, list[Job]] = {}
@@ -124,19 +124,19 @@ def calibrate(plan: Plan, device: str = "cpu", say: Callable[[str], None] = lamb
         if name not in known:
             unknown.setdefault(name, []).append(job)
     if unknown:
-        say(f"measuring what {len(unknown)} kinds of jobs cost on this machine (once)")
+        say(f"Measuring the cost of {len(unknown)} kinds of jobs on this machine (only once).")
         with tempfile.TemporaryDirectory(prefix="xaibench-costs-") as folder:
             trial = _Calibration(Store(Path(folder)), device)
             found = trial.measure(unknown)
         for job, error in trial.errors.items():
-            say(f"could not be tried: {job}: {error}")
+            say(f"The cost of {job} could not be measured: {error}")
         remember(found)
         known |= found
     return known
 
 
 class _Calibration:
-    """Runs small jobs in a store of its own."""
+    """Measures small jobs in a temporary store."""
 
     def __init__(self, store: Store, device: str) -> None:
         self._store, self._device = store, device
@@ -145,20 +145,20 @@ class _Calibration:
 
     def measure(self, kinds: Mapping[str, list[Job]]) -> dict[str, Cost]:
         costs: dict[str, Cost] = {}
-        of_a_pass: dict[str, list[float]] = {}  # by the network
-        late = math.inf
+        pass_seconds: dict[str, list[float]] = {}  # seconds per pass, by network
+        deadline = math.inf
         for name, jobs in sorted(kinds.items(), key=lambda kind: kind[1][0].passes):
             job = jobs[0]
             if job.passes:
-                late = min(late, time.monotonic() + _PATIENCE)
-                tried = of_a_pass.setdefault(job.asked, [])
-                if tried and time.monotonic() > late:
-                    # The last ones: of many passes each costs less.
-                    costs[name] = Cost(0.0, job.passes * statistics.median(tried[-_MAPS:]), measured="passes")
+                deadline = min(deadline, time.monotonic() + _TRIAL_SECONDS)
+                measured = pass_seconds.setdefault(job.asked, [])
+                if measured and time.monotonic() > deadline:
+                    # Use the last measurements, which have the most passes, because more passes cost less each.
+                    costs[name] = Cost(0.0, job.passes * statistics.median(measured[-_SCORE_JOBS:]), measured="passes")
                     continue
-            # What a score costs depends on the map: look at some of different explainers.
-            some = jobs[:: max(1, -(-len(jobs) // _MAPS))] if job.stage == "score" else jobs[:1]
-            found = [cost for one in some if (cost := self._cost(one)) is not None]
+            # The cost of a score depends on the map, so measure jobs of different explainers.
+            chosen = jobs[:: max(1, -(-len(jobs) // _SCORE_JOBS))] if job.stage == "score" else jobs[:1]
+            found = [cost for one in chosen if (cost := self._measure_job(one)) is not None]
             if not found:
                 continue
             fixed, each, units = (
@@ -166,44 +166,46 @@ class _Calibration:
             )
             costs[name] = Cost(fixed, each, units)
             if job.passes:
-                tried.append(each / job.passes)
+                measured.append(each / job.passes)
         return costs
 
-    def _cost(self, job: Job) -> Cost | None:
-        """First the smallest job, which also warms up; then one that takes long enough to be measured."""
-        if job.stage == "data" and not job.can_be_small:  # opened as it is: that reads no image
+    def _measure_job(self, job: Job) -> Cost | None:
+        """Run the smallest job, which also warms up, and then one that takes long enough to be measured."""
+        if job.stage == "data" and not job.can_be_small:  # opening the whole set reads no images
             opened = self._seconds(job)
             return None if opened is None else Cost(opened, 0.0, job.amount)
         few, most = _SIZES.get(job.stage) or (2, max(2, min(64, job.amount)))
         cheap = job.small(few, SMALL_PERTURBATIONS)
-        times = _times(job, cheap)
-        if times > 1:
-            part = self._warm(cheap)
-            if part is not None and part * times > 20 * _ENOUGH:  # all of them would take seconds
-                return Cost(0.0, part * times / few)
-        first = self._warm(job.small(few))
+        factor = _work_factor(job, cheap)
+        if factor > 1:
+            cheap_seconds = self._warm_seconds(cheap)
+            if (
+                cheap_seconds is not None and cheap_seconds * factor > 20 * _TARGET_SECONDS
+            ):  # the job would take seconds
+                return Cost(0.0, cheap_seconds * factor / few)
+        first = self._warm_seconds(job.small(few))
         if first is None:
             return None
-        more = max(few, min(most, round(few * _ENOUGH / max(first, 1e-4))))
-        again = self._seconds(job.small(more), fresh=more == few) if first < 10 * _ENOUGH else first
+        more = max(few, min(most, round(few * _TARGET_SECONDS / max(first, 1e-4))))
+        again = self._seconds(job.small(more), fresh=more == few) if first < 10 * _TARGET_SECONDS else first
         small, large = job.small(few), job.small(more)
         if again is None or large.amount == small.amount:
             return Cost(0.0, (again or first) / small.amount, small.amount)
         each = max(again - first, 0.3 * again) / (large.amount - small.amount)
         return Cost(max(0.0, again - each * large.amount), each, large.amount)
 
-    def _warm(self, job: Job) -> float | None:
-        """Seconds of the job once everything is loaded and compiled; where it takes long, that does not matter."""
+    def _warm_seconds(self, job: Job) -> float | None:
+        """Return the seconds of the job without loading and compiling, which only matter for short jobs."""
         first = self._seconds(job)
-        return self._seconds(job, fresh=True) if first is not None and first < _COLD else first
+        return self._seconds(job, fresh=True) if first is not None and first < _WARM_UP_SECONDS else first
 
     def _seconds(self, job: Job, fresh: bool = False) -> float | None:
-        """Run the job, and before it those it needs; None if it cannot be run."""
+        """Run the job after the jobs that it needs, and return its seconds; None if it fails."""
         if job in self._ran and not fresh:
             return self._ran[job]
         if job in self.errors:
             return None
-        for need in _needs_of_all(job):
+        for need in _all_needs(job):
             if self._seconds(need) is None:
                 return None
         outcome = run_job(job, self._store, self._device if job.uses_device else "cpu")
@@ -214,26 +216,26 @@ class _Calibration:
         return self._ran[job]
 
 
-def _times(job: Job, cheap: Job) -> float:
-    """How much more work a sample is for the job than for the cheaper one."""
+def _work_factor(job: Job, cheap: Job) -> float:
+    """Return the work per sample of ``job`` divided by that of ``cheap``."""
     if not job.passes:
         return job.perturbations / SMALL_PERTURBATIONS
     try:
         return job.passes / cheap.passes
-    except ValueError:  # its budget does not suffice
+    except ValueError:  # the budget is too small
         return 1.0
 
 
-def _needs_of_all(job: Job) -> list[Job]:
-    """What the job reads: its needs, and for a score also those of its maps."""
+def _all_needs(job: Job) -> list[Job]:
+    """Return the direct and indirect dependencies of a job, each after its own."""
     found: dict[Job, None] = {}
     for need in job.needs:
-        found.update(dict.fromkeys([*_needs_of_all(need), need]))
+        found.update(dict.fromkeys([*_all_needs(need), need]))
     return list(found)
 
 
 def _seconds(outcome: Outcome, device: str) -> float:
-    """Processor time, which other programs do not change; on a device, the time it took."""
+    """Return the processor time, which other programs do not affect; for jobs on a GPU, the wall time."""
     return outcome.seconds if outcome.job.uses_device and device != "cpu" else outcome.cpu_seconds
 
 
@@ -242,7 +244,7 @@ def _machine() -> str:
 
 
 def _cache_path() -> Path:
-    """The number in the name changes with what is kept."""
+    """Return the path of the cache. The number in the name is the version of the format."""
     return Path(os.environ.get("XAIBENCH_CACHE") or Path.home() / ".cache" / "xaibench") / "costs-2.json"
 
 

@@ -1,4 +1,4 @@
-"""What a run will cost, before anything starts: jobs, time, memory and disk by stage."""
+"""Estimate of jobs, time, memory and disk space per stage, before a run starts."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from xaibench.core.compute.device import devices_of
 from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.simulation import simulate
-from xaibench.runner.engines.local_engines import default_drivers
+from xaibench.runner.engines.local_engines import default_device_workers
 from xaibench.runner.plan.job_base import STAGES
 from xaibench.runner.request import OpenRequest, RunRequest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Seconds until the workers run, and from their last job to the page.
+#: Seconds to start the workers, and to write the tables and the page after the last job.
 START = 12.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost.
+    """Estimated cost of a run.
 
     Attributes:
-        suite: Its name.
-        stages: A row for each stage: ``jobs``, ``done`` (results that are there already), and of those to be run
-            ``work_seconds`` (of one worker, summed up), ``longest_seconds`` (of one job), ``memory_mb`` (of one worker
-            at most) and ``disk_mb``.
-        seconds: From start to end with ``workers``, in the order that the scheduler takes.
-        workers: Jobs that run at a time on CPUs.
-        device_workers: Jobs that run at a time on GPUs; 0 when there is none.
-        memory_mb: Of all workers, at most.
-        disk_mb: Of all results.
-        unmeasured: Jobs whose cost is not known, which count as nothing: the trial of them failed, or there was none.
+        suite: Name of the suite.
+        stages: One row per stage: ``jobs``, ``done`` (jobs with stored results), ``work_seconds`` (total work of the
+            remaining jobs on one worker), ``longest_seconds`` (of one remaining job), ``memory_mb`` (maximum of one
+            worker) and ``disk_mb`` (of all jobs).
+        seconds: Wall time of the run with ``workers``, in the order of the scheduler.
+        workers: Number of concurrent CPU jobs.
+        device_workers: Number of concurrent GPU jobs; 0 without a GPU.
+        memory_mb: Maximum memory of all workers together.
+        disk_mb: Disk space of all results.
+        unmeasured: Number of jobs with unknown cost, which count as 0: their measurement failed or was not requested.
     """
 
     suite: str
@@ -71,17 +71,17 @@ def estimate(
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Estimate:
-    """Estimate what :func:`xaibench.runner.run` would cost with the same arguments.
+    """Estimate the cost of :func:`xaibench.runner.run` with the same arguments.
 
-    The costs are those that earlier runs had on this machine; for kinds of jobs that were never run here, small ones
-    are tried (seconds at 8×8, a minute or two at 64×64) and remembered. Times are processor times: beside other heavy
-    programs a run takes longer. ``seconds`` has :data:`START` for starting the workers and writing tables and page.
+    Costs come from earlier runs on this machine. For kinds of jobs that were never run on it, small jobs are measured
+    (seconds at 8×8, a minute or two at 64×64) and cached. Times are processor times, so a run takes longer if other
+    programs use the CPUs. ``seconds`` includes :data:`START` for starting the workers and writing the tables and page.
 
     Args:
         suite: As in :func:`~xaibench.runner.run`.
-        out: The run folder; what is finished there is not counted.
+        out: The run folder; finished jobs in it are not counted.
         quick: As in :func:`~xaibench.runner.run`.
-        workers: As in :func:`~xaibench.runner.run`; give the number of a cluster to see what it would take.
+        workers: As in :func:`~xaibench.runner.run`; give a cluster's number of CPUs to estimate a run on it.
         device: As in :func:`~xaibench.runner.run`.
         store: As in :func:`~xaibench.runner.run`.
         device_workers: As in :func:`~xaibench.runner.run`.
@@ -94,18 +94,19 @@ def estimate(
         samples: As in :func:`~xaibench.runner.run`.
         finetune: As in :func:`~xaibench.runner.run`.
         protocol: As in :func:`~xaibench.runner.run`.
-        against: As in :func:`~xaibench.runner.run`; costs nothing.
-        measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
-        say: Called with a line when something is measured.
+        against: As in :func:`~xaibench.runner.run`; it adds no cost.
+        measure: Whether to measure unknown costs on small jobs. Otherwise such jobs count as 0, and ``unmeasured`` is
+            their number.
+        say: Called with a message when something is measured.
 
     Returns:
-        Jobs, seconds, memory and disk of each stage, and the whole in seconds of wall time.
+        The estimate.
 
     Raises:
-        UnknownNameError: If the suite, or a part that it names, is not known.
-        SuiteError: If the suite cannot be run as written.
+        UnknownNameError: If the suite, or a part that it names, is unknown.
+        SuiteError: If the suite is invalid.
     """
-    asked = RunRequest.of(
+    request = RunRequest.of(
         suite,
         out=out,
         quick=quick,
@@ -124,24 +125,24 @@ def estimate(
         protocol=protocol,
         against=against,
     )
-    with asked.opened() as opened:
-        return _estimate(asked, opened, measure, say)
+    with request.opened() as opened:
+        return _estimate(request, opened, measure, say)
 
 
-def _estimate(asked: RunRequest, opened: OpenRequest, measure: bool, say: Callable[[str], None]) -> Estimate:
+def _estimate(request: RunRequest, opened: OpenRequest, measure: bool, say: Callable[[str], None]) -> Estimate:
     import pandas as pd
 
     plan, results = opened.plan, opened.store
-    devices = devices_of(asked.device)
-    on = devices[0].partition(":")[0]
-    drivers = asked.device_workers if asked.device_workers is not None else default_drivers(devices)
-    costs = calibrate(plan, on, say) if measure else known_costs()
+    devices = devices_of(request.device)
+    device_type = devices[0].partition(":")[0]
+    device_workers = default_device_workers(devices) if request.device_workers is None else request.device_workers
+    costs = calibrate(plan, device_type, say) if measure else known_costs()
     keys = {stage: results.keys(stage) for stage in STAGES}
     done = {job for job in plan.jobs if all(key in keys[job.stage] for key in job.results)}
 
-    names = {job: job.kind(on) for job in plan.jobs}
+    names = {job: job.kind(device_type) for job in plan.jobs}
     seconds = {job: costs[name].of(job) if name in costs else 0.0 for job, name in names.items()}
-    workers = asked.workers or max(1, available_cpus() - drivers)
+    workers = request.workers or max(1, available_cpus() - device_workers)
     rows = []
     for stage in STAGES:
         jobs = [job for job in plan.jobs if job.stage == stage]
@@ -157,14 +158,15 @@ def _estimate(asked: RunRequest, opened: OpenRequest, measure: bool, say: Callab
             }
         )
     table = pd.DataFrame(rows, index=pd.Index(STAGES, name="stage"))
-    at_once = min(workers + drivers, len(plan.jobs) - len(done))
+    concurrent = min(workers + device_workers, len(plan.jobs) - len(done))
+    wall_seconds = simulate(plan.jobs, seconds, workers, device_workers=device_workers, done=done)
     return Estimate(
         suite=opened.suite.name,
         stages=table,
-        seconds=simulate(plan.jobs, seconds, workers, device_workers=drivers, done=done) + START * (at_once > 0),
+        seconds=wall_seconds + START * (concurrent > 0),
         workers=workers,
-        device_workers=drivers,
-        memory_mb=at_once * float(table["memory_mb"].max()),
+        device_workers=device_workers,
+        memory_mb=concurrent * float(table["memory_mb"].max()),
         disk_mb=float(table["disk_mb"].sum()),
         unmeasured=sum(name not in costs for job, name in names.items() if job not in done),
     )

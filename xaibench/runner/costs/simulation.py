@@ -1,4 +1,4 @@
-"""How long a plan takes on so many workers: the scheduler's own order, with a clock that only counts."""
+"""Simulation of the scheduler, to estimate the duration of a plan on a given number of workers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def simulate(
     dispatch: float = 0.0,
     done: Collection[Job] = (),
 ) -> float:
-    """Seconds from the first job to the last.
+    """Simulate the scheduler and return the seconds from the start to the end of the last job.
 
     Args:
-        jobs: Each after those it needs.
-        seconds: How long each takes on one worker.
-        workers: How many jobs run at a time.
-        device_workers: How many jobs that use the device run at a time, beside the others; 0 = ``workers`` run them.
-        dispatch: Seconds that handing over one job takes the run's own process, which does so one job after another.
-        done: Jobs whose results are there.
+        jobs: The jobs, each after the jobs that it needs.
+        seconds: Duration of each job on one worker.
+        workers: Number of concurrent jobs.
+        device_workers: Additional number of concurrent jobs that use the device; 0 = ``workers`` run them.
+        dispatch: Seconds that the scheduler needs to submit one job; jobs are submitted one after the other.
+        done: Jobs with stored results.
 
     Example:
         >>> from xaibench.core.frozen import Frozen
@@ -43,29 +43,29 @@ def simulate(
         for need in needs:
             dependents[need].append(job)
 
-    lines: dict[bool, list[tuple[int, int, Job]]] = {True: [], False: []}
+    queues: dict[bool, list[tuple[int, int, Job]]] = {True: [], False: []}
     free = {True: device_workers, False: workers}
     running: list[tuple[float, int, Job, bool]] = []
-    now = driver = 0.0
+    now = submitted = 0.0
 
-    def line_up(job: Job) -> None:
-        own = job.uses_device and device_workers > 0
-        heapq.heappush(lines[own], (STAGES.index(job.stage), order[job], job))
+    def enqueue(job: Job) -> None:
+        on_device = job.uses_device and device_workers > 0
+        heapq.heappush(queues[on_device], (STAGES.index(job.stage), order[job], job))
 
     for job in jobs:
         if not missing[job] and job not in done:
-            line_up(job)
-    while running or any(lines.values()):
-        for own, line in lines.items():
-            while line and free[own]:
-                _, number, job = heapq.heappop(line)
-                driver = max(driver, now) + dispatch
-                heapq.heappush(running, (driver + seconds[job], number, job, own))
-                free[own] -= 1
-        now, _, job, own = heapq.heappop(running)
-        free[own] += 1
+            enqueue(job)
+    while running or any(queues.values()):
+        for on_device, queue in queues.items():
+            while queue and free[on_device]:
+                _, number, job = heapq.heappop(queue)
+                submitted = max(submitted, now) + dispatch
+                heapq.heappush(running, (submitted + seconds[job], number, job, on_device))
+                free[on_device] -= 1
+        now, _, job, on_device = heapq.heappop(running)
+        free[on_device] += 1
         for dependent in dependents[job]:
             missing[dependent] -= 1
             if not missing[dependent]:
-                line_up(dependent)
+                enqueue(dependent)
     return now

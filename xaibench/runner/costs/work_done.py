@@ -1,4 +1,4 @@
-"""How much of a stage's work is done, while its jobs end: trainings of a minute and of an hour do not count alike."""
+"""Progress of each stage of a run, weighted by the estimated duration of its jobs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from xaibench.runner.plan.job_base import Job, Stage
 
 @dataclass
 class _Kind:
-    """The jobs of one kind: how many are open and their amount, and what those took that were run."""
+    """Progress of the jobs of one kind: number and amount of work of open and finished jobs, and the seconds spent."""
 
     stage: Stage
     known: Cost | None
-    passes: int  # for an image, where it has a budget
+    passes: int  # per image, for explainers with a pass budget; otherwise 0
     open_jobs: int = 0
     open_amount: int = 0
     ran_jobs: int = 0
@@ -25,7 +25,7 @@ class _Kind:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds of a worker; None as long as nothing is known of the kind."""
+        """Remaining seconds of work on one worker; None if the cost of the kind is unknown."""
         if self.ran_jobs:
             return self.seconds * (self.open_amount / self.ran_amount if self.ran_amount else self.open_jobs)
         if self.known is None:
@@ -34,12 +34,12 @@ class _Kind:
 
 
 class WorkDone:
-    """Which share of each stage's work is done: by what jobs of a kind took in this run, or else in earlier ones.
+    """Share of each stage's work that is done, based on the cost of jobs in this run, or otherwise in earlier runs.
 
     Args:
-        jobs: All of a run.
-        device: ``"cpu"`` or a GPU's name, on which the run computes.
-        known: What jobs of each kind cost in earlier runs.
+        jobs: All jobs of the run.
+        device: The device of the run: ``"cpu"`` or the name of a GPU.
+        known: Cost of each kind of job in earlier runs.
     """
 
     def __init__(self, jobs: Iterable[Job], device: str, known: Mapping[str, Cost]) -> None:
@@ -48,14 +48,14 @@ class WorkDone:
         for job in jobs:
             name = job.kind(device)
             if name not in self._kinds:
-                self._kinds[name] = _Kind(job.stage, known.get(name), _passes(job))
+                self._kinds[name] = _Kind(job.stage, known.get(name), _passes_per_image(job))
             kind = self._kinds[name]
             kind.open_jobs += 1
             kind.open_amount += job.amount
             self._open[job] = kind
 
     def ran(self, outcome: Outcome) -> None:
-        """A job was run; the time of one that failed says nothing of the others."""
+        """Record a job that was run. Failed jobs are ignored, because their duration is not representative."""
         kind = self._open.get(outcome.job)
         if kind is not None and not outcome.error:
             kind.ran_jobs += 1
@@ -63,36 +63,36 @@ class WorkDone:
             kind.seconds += outcome.seconds
 
     def ended(self, job: Job) -> None:
-        """Nothing more is to be done for the job, whether it was run or its result was there."""
+        """Record that a job is finished, because it was run or its result was stored already."""
         kind = self._open.pop(job, None)
         if kind is not None:
             kind.open_jobs -= 1
             kind.open_amount -= job.amount
 
     def share(self, stage: Stage) -> float:
-        """Of the work that a stage was at the start of the run, between 0 and 1.
+        """Return the finished share of a stage's work, between 0 and 1; jobs with stored results do not count.
 
-        Of what was there already nothing was to be done. Jobs of which nothing is known count by their passes, where
-        they state some, and else as long as the mean of those of which something is.
+        Jobs of unknown cost are estimated from their number of passes if they have a budget, and otherwise by the mean
+        duration of the jobs of known cost.
         """
         kinds = [kind for kind in self._kinds.values() if kind.stage == stage]
         done = sum(kind.seconds for kind in kinds)
         known = [(kind, seconds) for kind in kinds if (seconds := kind.seconds_left) is not None]
         left = sum(seconds for _, seconds in known)
         jobs = sum(kind.ran_jobs + kind.open_jobs for kind, _ in known)
-        of_a_job = (done + left) / max(1, jobs)
-        asked = [(kind, kind.seconds + seconds) for kind, seconds in known if kind.passes]
-        passes = sum(kind.passes * (kind.ran_amount + kind.open_amount) for kind, _ in asked)
-        of_a_pass = sum(seconds for _, seconds in asked) / max(1, passes)
+        seconds_per_job = (done + left) / max(1, jobs)
+        with_passes = [(kind, kind.seconds + seconds) for kind, seconds in known if kind.passes]
+        passes = sum(kind.passes * (kind.ran_amount + kind.open_amount) for kind, _ in with_passes)
+        seconds_per_pass = sum(seconds for _, seconds in with_passes) / max(1, passes)
         for kind in kinds:
             if kind.seconds_left is None:
-                by_passes = of_a_pass * kind.passes * kind.open_amount
-                left += by_passes or of_a_job * kind.open_jobs
+                by_passes = seconds_per_pass * kind.passes * kind.open_amount
+                left += by_passes or seconds_per_job * kind.open_jobs
         return done / (done + left) if done + left else 0.0
 
 
-def _passes(job: Job) -> int:
+def _passes_per_image(job: Job) -> int:
     try:
         return job.passes
-    except ValueError:  # its budget does not suffice: it will say so, and take no time
+    except ValueError:  # the budget is too small, so the job will fail immediately
         return 0

@@ -1,25 +1,25 @@
-"""How a worker process allocates memory."""
+"""Memory allocator settings of worker processes."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 
-#: Parameters of glibc's ``mallopt``, from its ``malloc.h``.
+#: Parameters of glibc's ``mallopt``, from ``malloc.h``.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-#: Free bytes at the top of the heap, of which a worker gives back those beyond.
+#: Number of free bytes at the top of the heap that a worker keeps; it returns more to the system.
 KEPT = 2**30
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Have this process keep the memory that it frees, for what it allocates next.
+    """Make this process reuse freed memory instead of returning it to the system.
 
-    By default glibc maps every tensor beyond 32 MB anew and gives it back when it is freed. Each of its pages then
-    costs a fault: nearly half the time of a training step of a CNN on 64×64 pixels. Results do not change.
+    By default, glibc maps new pages for every tensor larger than 32 MB and unmaps them when it is freed. The page
+    faults take nearly half of the time of a training step of a CNN on 64×64 pixels. Results do not change.
 
     Returns:
-        Whether it was done: only where the C library is glibc.
+        True if the settings were applied, which needs glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

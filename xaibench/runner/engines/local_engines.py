@@ -1,8 +1,7 @@
-"""Where jobs run: in this process, or in several beside it. The results are the same; only the time differs.
+"""Engines for one machine: in this process, or in worker processes. Results do not depend on the engine.
 
-An engine takes jobs that are ready and gives back outcomes as they come; which jobs are ready is the scheduler's
-business (:mod:`xaibench.runner.engines.scheduling`). The engine over many machines is
-:mod:`xaibench.runner.engines.ray_engine`.
+An engine receives jobs that are ready and returns their outcomes. The scheduler decides which jobs are ready
+(:mod:`xaibench.runner.engines.scheduling`). The engine for clusters is :mod:`xaibench.runner.engines.ray_engine`.
 """
 
 from __future__ import annotations
@@ -31,19 +30,20 @@ log = logging.getLogger("xaibench")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one job ended.
+    """Outcome of one job.
 
     Attributes:
         job: The job.
-        error: Empty when the result is in the store; else what went wrong.
-        fatal: True when no other job can succeed either (the disk is full).
-        inapplicable: True when the explainer said that it cannot treat this network: ``error`` is what it said, and no
-            fault.
-        died: True when the process died that ran this job or another beside it, so that it may be worth a second try.
-        seconds: How long it ran.
-        cpu_seconds: Processor time of its thread and those it started.
-        peak_mb: The most memory that its process has held so far, in MiB; 0 where the system does not say.
-        worker: Which machine and process ran it.
+        error: The error message; empty if the result is in the store.
+        fatal: True if no other job can succeed either, for example because the disk is full.
+        inapplicable: True if the explainer does not support the network; then ``error`` is its reason, and the job does
+            not count as failed.
+        died: True if the process that ran the job, or another job of the same pool, died; the job may succeed if it is
+            tried again.
+        seconds: Wall time.
+        cpu_seconds: Processor time of the job's process.
+        peak_mb: Peak memory of the process so far, in MiB; 0 if the system does not report it.
+        worker: Machine and process that ran the job.
     """
 
     job: Job
@@ -58,16 +58,16 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Runs jobs. Used as a context manager: leaving it stops what still runs."""
+    """Runs jobs. Used as a context manager that stops running jobs on exit."""
 
     def has_room(self, job: Job) -> bool:
-        """Whether it is worth handing over this job now."""
+        """Return whether the job should be submitted now."""
 
     def submit(self, job: Job) -> None:
-        """Take a job whose needs are in the store."""
+        """Submit a job whose inputs are in the store."""
 
     def wait(self) -> list[Outcome]:
-        """The outcomes that have come in; blocks until there is at least one."""
+        """Return the outcomes of finished jobs; blocks until there is at least one."""
 
     def __enter__(self) -> Engine: ...
 
@@ -77,19 +77,19 @@ class Engine(Protocol):
 
 
 def run_job(job: Job, store: Store, device: str) -> Outcome:
-    """Run one job here; an error becomes an outcome, so that one job cannot take the run down."""
-    start, busy = time.perf_counter(), time.process_time()
-    outcome = _outcome(job, store, device)
+    """Run one job in this process. An error becomes an outcome, so that one job cannot end the run."""
+    start, cpu_start = time.perf_counter(), time.process_time()
+    outcome = _execute(job, store, device)
     return replace(
         outcome,
         seconds=time.perf_counter() - start,
-        cpu_seconds=time.process_time() - busy,
+        cpu_seconds=time.process_time() - cpu_start,
         peak_mb=_peak_mb(),
         worker=f"{platform.node()}:{os.getpid()}",
     )
 
 
-def _outcome(job: Job, store: Store, device: str) -> Outcome:
+def _execute(job: Job, store: Store, device: str) -> Outcome:
     from xaibench.evaluation.apply import is_inapplicable
     from xaibench.runner.stages.execution import execute
 
@@ -111,27 +111,27 @@ def _peak_mb() -> float:
         import resource
     except ImportError:  # Windows
         return 0.0
-    # Linux counts in KiB, macOS in bytes.
+    # Linux reports KiB, macOS bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 class Serial:
-    """One job after the other, in this process."""
+    """Engine that runs one job after the other in this process."""
 
     def __init__(self, store: Store, device: str = "auto") -> None:
         self._store, self._device = store, device
         self._queue: deque[Job] = deque()
 
     def has_room(self, job: Job) -> bool:
-        """One at a time."""
+        """Return whether no job is queued."""
         return not self._queue
 
     def submit(self, job: Job) -> None:
-        """Put the job in line."""
+        """Queue the job."""
         self._queue.append(job)
 
     def wait(self) -> list[Outcome]:
-        """Run the next job in line."""
+        """Run the next job in the queue."""
         return [run_job(self._queue.popleft(), self._store, self._device)]
 
     def __enter__(self) -> Serial:
@@ -144,18 +144,18 @@ class Serial:
 
 
 class Processes:
-    """Jobs in worker processes on this machine, one thread each.
+    """Engine that runs jobs in worker processes on this machine, one thread each.
 
-    With a GPU there are two pools: a few processes for each GPU run the jobs that train or ask a network, the others
-    run the rest (data, controls, scores) on the CPU. Each pool has a line of its own, so that neither waits for the
-    other's jobs: maps are scored while others are still being made.
+    With a GPU there are two pools: a few processes per GPU run the jobs that train or evaluate a network, the others
+    run the rest (data, controls, scores) on the CPU. Each pool has its own queue, so neither waits for the other: maps
+    are scored while others are still being computed.
 
     Args:
-        store: Where results go.
+        store: The store for the results.
         device: As in :func:`xaibench.explain`.
-        workers: Number of processes for the CPU; default one for each CPU that this process may use, less those that
-            drive a GPU.
-        device_workers: Number of processes that run what uses the device; default as :func:`default_drivers` says.
+        workers: Number of CPU processes; by default the number of CPUs available to this process minus the number of
+            device processes.
+        device_workers: Number of processes for jobs that use the device; by default :func:`default_device_workers`.
     """
 
     def __init__(
@@ -163,27 +163,27 @@ class Processes:
     ) -> None:
         if str(store.root).startswith("memory://"):
             raise StoreError(
-                f"The store {store.root} lies in the memory of this process, which the worker processes do not share; "
+                f"The store {store.root} is in the memory of this process, which worker processes cannot access; "
                 "choose a folder or an object store, or engine 'serial'."
             )
         devices = devices_of(device)
-        drivers = device_workers if device_workers is not None else default_drivers(devices)
-        self._cpu = _Pool(store, ["cpu"], workers or max(1, available_cpus() - drivers))
-        self._device = _Pool(store, devices, drivers) if drivers else self._cpu
+        device_processes = device_workers if device_workers is not None else default_device_workers(devices)
+        self._cpu = _Pool(store, ["cpu"], workers or max(1, available_cpus() - device_processes))
+        self._device = _Pool(store, devices, device_processes) if device_processes else self._cpu
 
     def _pool(self, job: Job) -> _Pool:
         return self._device if job.uses_device else self._cpu
 
     def has_room(self, job: Job) -> bool:
-        """Whether the job's pool has fewer than two jobs for each of its workers."""
+        """Return whether the job's pool has fewer than two jobs per worker."""
         return self._pool(job).has_room()
 
     def submit(self, job: Job) -> None:
-        """Hand the job to its pool."""
+        """Submit the job to its pool."""
         self._pool(job).submit(job)
 
     def wait(self) -> list[Outcome]:
-        """Outcomes of the jobs that have ended, in either pool."""
+        """Return the outcomes of finished jobs of both pools."""
         pools = list(dict.fromkeys([self._cpu, self._device]))
         running = [future for pool in pools for future in pool.running]
         done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -199,12 +199,12 @@ class Processes:
             pool.close(interrupted=kind is not None)
 
 
-#: Seconds between the tries to start worker processes anew: a fork server takes a moment to be gone.
+#: Seconds to wait before each attempt to restart worker processes; a dead fork server takes a moment to disappear.
 _PAUSES = (0.0, 0.1, 1.0)
 
 
 class _Pool:
-    """Worker processes that share out some devices, and what they run."""
+    """Pool of worker processes on some devices, and the jobs that they run."""
 
     def __init__(self, store: Store, devices: list[str], workers: int) -> None:
         self._store, self._devices, self._workers = store, devices, workers
@@ -213,26 +213,26 @@ class _Pool:
 
     def _start(self) -> concurrent.futures.ProcessPoolExecutor:
         context = worker_context()
-        devices: Any = context.SimpleQueue()  # each worker takes one as it starts
+        devices: Any = context.SimpleQueue()  # each worker takes one when it starts
         for i in range(self._workers):
             devices.put(self._devices[i % len(self._devices)])
         return concurrent.futures.ProcessPoolExecutor(self._workers, context, _start_worker, (devices,))
 
     def has_room(self) -> bool:
-        # A second job in line for each worker, so that none waits for the scheduler between two small jobs.
+        # A second job per worker is queued, so that no worker waits for the scheduler between two small jobs.
         return len(self.running) < 2 * self._workers
 
     def submit(self, job: Job) -> None:
         for pause in _PAUSES:
             try:
-                self.running[self._executor.submit(_run_here, job, self._store)] = job
+                self.running[self._executor.submit(_run_in_worker, job, self._store)] = job
                 return
-            except (BrokenProcessPool, ConnectionError, EOFError):  # a worker died, or the fork server that starts them
-                log.debug("worker processes are started anew", exc_info=True)
+            except (BrokenProcessPool, ConnectionError, EOFError):  # a worker or the fork server died
+                log.debug("Worker processes are restarted.", exc_info=True)
             self._executor.shutdown(wait=False, cancel_futures=True)
             time.sleep(pause)
             self._executor = self._start()
-        self.running[self._executor.submit(_run_here, job, self._store)] = job
+        self.running[self._executor.submit(_run_in_worker, job, self._store)] = job
 
     def take(self, done: set[concurrent.futures.Future[Outcome]]) -> list[Outcome]:
         return [self._outcome(future, self.running.pop(future)) for future in done if future in self.running]
@@ -244,45 +244,45 @@ class _Pool:
             return Outcome(job, "a worker process died (killed, or out of memory)", died=True)
 
     def close(self, interrupted: bool) -> None:
-        end_workers(self._executor, at_once=interrupted)  # which does not wait for a training to end
+        end_workers(self._executor, at_once=interrupted)  # on interruption, do not wait for a training to end
 
 
-#: The most processes that share a GPU, and the GiB of its memory that each of them should find.
-_SHARING, _MEMORY = 4, 16
+#: Maximum number of processes per GPU, and GiB of GPU memory per process.
+_MAX_PER_GPU, _MEMORY_PER_PROCESS = 4, 16
 
 
-def default_drivers(devices: list[str]) -> int:
-    """How many processes share out some devices when nobody says.
+def default_device_workers(devices: list[str]) -> int:
+    """Return the default number of processes that use ``devices``.
 
-    More than one for each GPU where it has the memory and the machine the CPUs: while one of them fits a regression,
-    solves for imputed pixels, reads images or launches many small kernels, the passes of another keep the GPU busy.
+    Several processes share a GPU if its memory and the CPUs of the machine suffice. While one fits a regression, solves
+    for imputed pixels, reads images or launches many small kernels, the forward passes of another keep the GPU busy.
 
     Args:
-        devices: As :func:`xaibench.core.compute.device.devices_of` gives them.
+        devices: The devices, as returned by :func:`xaibench.core.compute.device.devices_of`.
 
     Returns:
-        0 for the CPU, whose processes all do the same; else as many for each GPU, at least one.
+        0 for the CPU, where all processes run all jobs; otherwise the same number for each GPU, at least one.
 
     Example:
-        >>> default_drivers(["cpu"])
+        >>> default_device_workers(["cpu"])
         0
     """
     if devices == ["cpu"]:
         return 0
-    each = min(_SHARING, available_cpus() // (2 * len(devices)), *(memory_of(device) // _MEMORY for device in devices))
-    return len(devices) * max(1, int(each))
+    by_memory = [memory_of(device) // _MEMORY_PER_PROCESS for device in devices]
+    per_gpu = min(_MAX_PER_GPU, available_cpus() // (2 * len(devices)), *by_memory)
+    return len(devices) * max(1, int(per_gpu))
 
 
 #: The device of this worker process.
-_my_device = "cpu"
+_worker_device = "cpu"
 
 
-def _run_here(job: Job, store: Store) -> Outcome:
-    return run_job(job, store, _my_device)
+def _run_in_worker(job: Job, store: Store) -> Outcome:
+    return run_job(job, store, _worker_device)
 
 
 def _start_worker(devices: Any) -> None:
-    """A worker keeps to one device, too."""
-    global _my_device
-    _my_device = devices.get()
+    global _worker_device
+    _worker_device = devices.get()
     become_worker()

@@ -1,4 +1,4 @@
-"""What the fork server imports once, so that every worker process starts with it."""
+"""Imports that the fork server does once, so that worker processes start with them."""
 
 import torch  # noqa: F401
 

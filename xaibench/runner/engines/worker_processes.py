@@ -1,4 +1,4 @@
-"""Worker processes of this machine: each keeps to one thread, and none outlives who started it."""
+"""Worker processes on this machine: each uses one thread, and exits when its parent process ends."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from xaibench.runner.engines.freed_memory import keep_freed_memory
 
 
 def worker_context() -> BaseContext:
-    """How worker processes are started.
+    """Return the multiprocessing context that starts worker processes.
 
-    The fork server imports torch once and forks a clean process for each worker; a plain fork of a process that already
-    runs torch's threads can hang. Where there is none, each is started anew.
+    The fork server imports torch once and forks a clean process for each worker. A plain fork of a process that already
+    runs torch's threads can hang. On systems without a fork server, every worker is spawned.
 
     Returns:
         A context of :mod:`multiprocessing`.
@@ -28,27 +28,27 @@ def worker_context() -> BaseContext:
 
 
 def become_worker() -> None:
-    """Keep this process to one thread, and end it with the one that started it, even when that is killed outright."""
+    """Limit this process to one thread, and make it exit when its parent process ends, even if that is killed."""
     import torch
 
     keep_freed_memory()
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
 
-    def follow() -> None:
+    def exit_with_parent() -> None:
         if parent is not None:
             parent.join()
         os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 def end_workers(executor: concurrent.futures.ProcessPoolExecutor, *, at_once: bool) -> None:
-    """Stop worker processes.
+    """Stop the worker processes of a pool.
 
     Args:
-        executor: Theirs.
-        at_once: Whether what they are at is broken off; else it is waited for.
+        executor: The process pool.
+        at_once: Kill running jobs instead of waiting for them.
     """
     processes = list((getattr(executor, "_processes", None) or {}).values())
     executor.shutdown(wait=not at_once, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""What jobs do, and what is gathered of them."""
+"""Execution of each kind of job, and collection of the results into the run folder."""

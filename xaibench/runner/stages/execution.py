@@ -1,7 +1,7 @@
-"""One job: read the results it needs from the store, compute, keep the result. Nothing else is touched.
+"""Execution of one job: read its inputs from the store, compute, and write its result to the store.
 
-Every job computes with one thread, so that its result is the same to the bit whatever engine runs it and however many
-run beside it; the engines use the cores by running several jobs at once.
+Every job computes with one thread, so its result is bit-identical in every engine and regardless of how many jobs run
+at the same time. The engines use several cores by running several jobs at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing, stated
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.evaluation.kept_maps import packed, unpacked
-from xaibench.evaluation.placed_networks import placed
+from xaibench.evaluation.kept_maps import decode_maps, encode_maps
+from xaibench.evaluation.placed_networks import to_device
 from xaibench.evaluation.protocol import Protocol
 from xaibench.evaluation.training_data import training_batches
 from xaibench.runner.plan.job_base import Job, Stage
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 
 def execute(job: Job, store: Store, device: str = "auto") -> None:
-    """Compute the result of ``job`` and keep it; the results it needs must be in the store.
+    """Compute the result of ``job`` and store it. The results that the job needs must be in the store.
 
     Raises:
-        Exception: Whatever the part raises; nothing is stored then.
+        Exception: Any error of the part; then nothing is stored.
     """
-    with _one_thread(), warnings.catch_warnings():
-        # A suite states its parameters, those of a paper too, and a run counts the maps that are zero.
+    with _single_thread(), warnings.catch_warnings():
+        # Warnings about unusual parameters are for interactive use. A suite sets its parameters on purpose.
         warnings.simplefilter("ignore", ParameterWarning)
-        _OF_STAGE[job.stage](job, store, device)
+        _EXECUTE[job.stage](job, store, device)
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     import torch
 
     threads = torch.get_num_threads()
@@ -72,31 +72,31 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     import torch
 
     split = read_test_split(store, job.data)
-    explainer = _explainer(job, store, device, functools.partial(_fitted, job, store))
-    start, stop = _span(job, split)
-    with _computing(job, device):
-        network = placed(read_network(store, job.network), device) if job.network else None
+    explainer = _make_explainer(job, store, device, functools.partial(_fit_explainer, job, store))
+    start, stop = _sample_range(job, split)
+    with _precision_context(job, device):
+        network = to_device(read_network(store, job.network), device) if job.network else None
         if network is not None and stated() is None:
-            # As explain would for every batch: moved and turned once, for all of them.
+            # explain converts the dtype for every batch; convert once here instead.
             network = network.to(getattr(network, "explain_dtype", None))
-        maps, marks = [], []
+        maps, hashes = [], []
         for images, _, targets in batches(split, start, stop):
-            marks.append(image_marks(images))  # before anyone is given them
+            hashes.append(image_marks(images))  # before an explainer can modify the images
             maps.append(explainer(network, images, targets))
-    found = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
-    tensors = packed(found) | {"images": torch.cat(marks) if marks else image_marks(split[:0][0])}
+    all_maps = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
+    tensors = encode_maps(all_maps) | {"images": torch.cat(hashes) if hashes else image_marks(split[:0][0])}
     store.save_tensors("explain", job.key, tensors, {"explainer": job.explainer.name})
 
 
-def _computing(job: ExplainJob, device: str) -> contextlib.AbstractContextManager[None]:
-    """The precision of the maps, and of the metrics that ask the model about them."""
+def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractContextManager[None]:
+    """Set the precision of the explainer, and of the metrics that call the model on its maps."""
     return computing(None if job.precision == "own" else cast("Precision", job.precision), resolve_device(device))
 
 
-def _fitted(job: ExplainJob, store: Store, part: Any, network: nn.Module, training: Callable[[], Any]) -> Any:
-    """The explainer of ``job`` with what another has learned of the network, where that lies there; else fitted.
+def _fit_explainer(job: ExplainJob, store: Store, part: Any, network: nn.Module, training: Callable[[], Any]) -> Any:
+    """Return the explainer fitted to ``network``: with the shared fit of another job if it is stored, otherwise fitted.
 
-    A fit lies in the store for as long as a job of the plan may take it.
+    A shared fit is removed from the store after the last job of the plan that uses it.
     """
     fitted, key = None, job.fit_key
     if job.fit_from and store.has("fit", key):
@@ -111,8 +111,8 @@ def _fitted(job: ExplainJob, store: Store, part: Any, network: nn.Module, traini
     return fitted
 
 
-def _explainer(job: ExplainJob, store: Store, device: str, fit: Any = None) -> AppliedExplainer:
-    """What makes the maps of ``job``: for its own stage, and for the metrics that ask it again."""
+def _make_explainer(job: ExplainJob, store: Store, device: str, fit: Any = None) -> AppliedExplainer:
+    """Build the explainer of ``job``, for making the maps and for metrics that call the explainer again."""
     return AppliedExplainer(
         job.explainer.use,
         job.explainer.parameters,
@@ -125,8 +125,8 @@ def _explainer(job: ExplainJob, store: Store, device: str, fit: Any = None) -> A
     )
 
 
-def _span(job: ExplainJob, split: Split) -> tuple[int, int]:
-    """Which test samples ``job`` explains: from the first number to before the second."""
+def _sample_range(job: ExplainJob, split: Split) -> tuple[int, int]:
+    """Return the test samples that ``job`` explains, as ``(start, stop)``."""
     start, stop = job.part or (0, len(split) if job.samples == "all" else job.samples)
     return min(start, len(split)), min(stop, len(split))
 
@@ -139,34 +139,34 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
     metric = AppliedMetric(job.metric.use, job.metric.parameters, protocol=protocol, device=device)
     split = read_test_split(store, job.explain.data)
     if job.raw is not None:
-        store.save_table("score", job.key, _against_chance(metric, store.load_table("score", job.raw.key), split))
+        store.save_table("score", job.key, _compute_skill(metric, store.load_table("score", job.raw.key), split))
         return
     maps = read_maps(store, job.explain)
-    explainer = _explainer(job.explain, store, device)
+    explainer = _make_explainer(job.explain, store, device)
     tables, start = [], 0
-    found, asked = _left_answers(job, store), list[torch.Tensor]()
-    with _computing(job.explain, device):
-        network = placed(read_network(store, job.network), device) if job.network and found is None else None
+    shared, computed = _load_shared_outputs(job, store), list[torch.Tensor]()
+    with _precision_context(job.explain, device):
+        network = to_device(read_network(store, job.network), device) if job.network and shared is None else None
         for images, masks, targets in batches(split, 0, len(maps)):
-            batch = (images, masks if job.blind is None else _visible(job.blind, images), targets)
+            batch = (images, masks if job.blind is None else _visible_mask(job.blind, images), targets)
             stop = start + len(targets)
-            answers = {} if found is None else {metric.identity: found[start:stop]}
-            table = metric(maps[start:stop], batch, network, explainer, answers=answers)
+            outputs = {} if shared is None else {metric.identity: shared[start:stop]}
+            table = metric(maps[start:stop], batch, network, explainer, answers=outputs)
             table["sample"] += start
             tables.append(table)
-            asked += answers.values()
+            computed += outputs.values()
             start = stop
     store.save_table("score", job.key, pd.concat(tables, ignore_index=True))
-    if job.leaves_answers and found is None and asked:
-        store.save_tensors("answers", job.answers_key, {"answers": torch.cat(asked)}, {})
+    if job.leaves_answers and shared is None and computed:
+        store.save_tensors("answers", job.answers_key, {"answers": torch.cat(computed)}, {})
     if job.answers_from and not job.leaves_answers and store.has("answers", job.answers_key):
         store.files.remove(store.name("answers", job.answers_key))
 
 
-def _left_answers(job: ScoreJob, store: Store) -> Tensor | None:
-    """What another job has asked the network about all samples, whatever the map, where that lies there.
+def _load_shared_outputs(job: ScoreJob, store: Store) -> Tensor | None:
+    """Load the map-independent model outputs that another job has stored, or None.
 
-    It lies in the store for as long as a job of the plan may take it.
+    They are removed from the store after the last job of the plan that uses them.
     """
     if job.answers_from and store.has("answers", job.answers_key):
         with contextlib.suppress(CorruptResultError, FileNotFoundError):
@@ -174,15 +174,15 @@ def _left_answers(job: ScoreJob, store: Store) -> Tensor | None:
     return None
 
 
-def _visible(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
-    """``[n, H, W]``: the pixels that a blind network reads, the same in every image."""
+def _visible_mask(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
+    """Return the mask ``[n, H, W]`` of the pixels that a blind network reads, the same for every image."""
     channels, height, width = images.shape[1:]
-    seen: Tensor = visible_pixels(blind[0], (channels, height, width), blind[1])
-    return seen.expand(len(images), height, width)
+    mask: Tensor = visible_pixels(blind[0], (channels, height, width), blind[1])
+    return mask.expand(len(images), height, width)
 
 
-def _against_chance(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd.DataFrame:
-    """Skills from scores and masks: no map is looked at again."""
+def _compute_skill(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> pd.DataFrame:
+    """Compute skill scores from the raw scores and the masks, without reading the maps again."""
     import pandas as pd
 
     first = int(raw["sample"].min()) if len(raw) else 0
@@ -193,8 +193,8 @@ def _against_chance(metric: AppliedMetric, raw: pd.DataFrame, split: Split) -> p
     return pd.concat(tables, ignore_index=True)
 
 
-#: What each stage does with a job of its own.
-_OF_STAGE: dict[Stage, Callable[[Any, Store, str], None]] = {
+#: The function that executes the jobs of each stage.
+_EXECUTE: dict[Stage, Callable[[Any, Store, str], None]] = {
     "data": make_data,
     "train": train,
     "explain": _explain,
@@ -202,31 +202,34 @@ _OF_STAGE: dict[Stage, Callable[[Any, Store, str], None]] = {
 }
 
 
-# What later stages read of earlier ones. Many small jobs in a row read the same data set and the same networks, so
-# the last few are kept in memory by key; a key never changes its meaning.
+# Results of earlier stages, as later stages read them. Many small jobs in a row read the same data set and networks, so
+# the last few are cached by key. The result of a key never changes.
 
 
 @functools.lru_cache(maxsize=1024)
 def read_training(store: Store, key: str) -> dict[str, Any]:
-    """The record of a training: seed, losses, accuracies."""
+    """Read the record of a training: seed, losses and accuracies."""
     return store.load_meta("train", key)
 
 
 def read_correct(store: Store, network: Network) -> Tensor:
-    """``[n_test]`` bool: the test samples that ``network`` classifies correctly."""
+    """Read which test samples ``network`` classifies correctly, as bool ``[n_test]``."""
     training, seed = chosen_training(store, network)
     return store.load_tensors("train", training.result(seed), "correct")[0]["correct"]
 
 
-def read_answers(store: Store, network: Network) -> tuple[Tensor, Tensor] | None:
-    """``[n_test]`` each: the class that ``network`` puts a test sample in, and its probability; None of old results."""
+def read_predictions(store: Store, network: Network) -> tuple[Tensor, Tensor] | None:
+    """Read the predicted class and its probability for each test sample, ``[n_test]`` each.
+
+    None for results of versions that did not store them.
+    """
     training, seed = chosen_training(store, network)
-    found = store.load_tensors("train", training.result(seed), "answer.")[0]
-    return (found["answer.class"], found["answer.share"]) if found else None
+    tensors = store.load_tensors("train", training.result(seed), "answer.")[0]
+    return (tensors["answer.class"], tensors["answer.share"]) if tensors else None
 
 
 def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
-    """The train job and seed of ``network``: the given seed, or the one of the lowest validation loss."""
+    """Return the train job and seed of ``network``: the given seed, or the one with the lowest validation loss."""
 
     def loss(candidate: tuple[TrainJob, int]) -> tuple[float, int]:
         training, seed = candidate
@@ -236,7 +239,7 @@ def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
 
 
 def read_network(store: Store, network: Network) -> nn.Module:
-    """The trained network, in evaluation mode."""
+    """Read the trained network, in evaluation mode."""
     training, seed = chosen_training(store, network)
     model = make_network(training, seed, store)
     tensors = store.load_tensors("train", training.result(seed), WEIGHTS)[0]
@@ -246,19 +249,19 @@ def read_network(store: Store, network: Network) -> nn.Module:
 
 
 def has_maps(store: Store, job: ExplainJob) -> bool:
-    """Whether all maps of ``job`` are there."""
+    """Return whether all maps of ``job`` are in the store."""
     return all(store.has("explain", part.key) for part in job.parts)
 
 
 def read_maps(store: Store, job: ExplainJob) -> Tensor:
-    """The maps ``[N, H, W]`` of ``job``, whatever jobs it was cut into."""
+    """Read the maps ``[N, H, W]`` of ``job``, joined if it was split into several jobs."""
     import torch
 
-    maps = [unpacked(store.load_tensors("explain", part.key)[0]) for part in job.parts]
+    maps = [decode_maps(store.load_tensors("explain", part.key)[0]) for part in job.parts]
     return maps[0] if len(maps) == 1 else torch.cat([part for part in maps if len(part)])
 
 
-def read_image_marks(store: Store, job: ExplainJob) -> list[int]:
-    """Of each explained sample, in order, the hash of its image (:func:`image_marks`); none of older results."""
+def read_image_hashes(store: Store, job: ExplainJob) -> list[int]:
+    """Read the hash of each explained image (:func:`image_marks`), in order; empty for results of older versions."""
     parts = [store.load_tensors("explain", part.key, "images")[0] for part in job.parts]
-    return [mark for part in parts for mark in part["images"].tolist()] if all(parts) else []
+    return [image_hash for part in parts for image_hash in part["images"].tolist()] if all(parts) else []

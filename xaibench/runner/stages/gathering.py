@@ -1,7 +1,7 @@
-"""The results of a run's jobs, gathered into the tables of the run folder.
+"""Collection of job results into the tables of the run folder.
 
-Everything here is read from the store in the order of the plan, so the same suite and seeds give the same files to the
-bit, however the run went.
+All results are read from the store in the order of the plan, so the same suite and seeds give bit-identical files,
+regardless of the order in which the jobs ran.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
 from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
-from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_marks, read_training
+from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_hashes, read_training
 from xaibench.runner.stages.mass_shares import write_shares
-from xaibench.runner.stages.merged_scores import cell_scores, place_of, set_name
+from xaibench.runner.stages.merged_scores import cell_scores, scenario_and_background, set_name
 from xaibench.runner.stages.sample_data import sample_rows
 from xaibench.runner.stages.sample_pictures import picture_cell, without_images
 from xaibench.runner.store.result_store import Store
@@ -30,25 +30,25 @@ from xaibench.runner.suites.suite_tables import NamedPart
 if TYPE_CHECKING:
     import torch
 
-#: Folder of the cells whose scores were merged before.
+#: Folder with the cached score rows of each cell.
 MERGED = ".merged"
-#: A network counts as having learned its task from this test accuracy (in percent) on (XAI-TRIS, section 4.1).
+#: Test accuracy in percent from which a network counts as having learned its task (XAI-TRIS, section 4.1).
 LEARNED = 80.0
 
 
 def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) -> None:
-    """Write the run folder's tables: scores, accuracies, trainings, failures, parts and maps to look at.
+    """Write the run folder's tables: scores, accuracies, trainings, failures, parts and example maps.
 
     Args:
         plan: The jobs of the suite.
-        store: Their results; those of failed jobs are missing, and so are their rows.
+        store: The results. Failed jobs have none, and no rows in the tables.
         out: The run folder.
-        failures: Jobs that failed, and why.
+        failures: Jobs that failed, with their error messages.
     """
     data, trained = store.keys("data"), store.keys("train")
-    cells = [cell for cell in plan.cells if _trained(cell, data, trained)]
-    unlearned = _unlearned(cells, store)
-    correct = _correct(cells, store, plan.suite.explaining.scored, unlearned)
+    cells = [cell for cell in plan.cells if _is_trained(cell, data, trained)]
+    unlearned = _find_unlearned(cells, store)
+    correct = _find_correct(cells, store, plan.suite.explaining.scored, unlearned)
     write_atomic(out / SCORES.name, functools.partial(_write_scores, cells, store, correct, unlearned, out / MERGED))
     write_shares(cells, store, correct, unlearned, out / SHARES.name)
     trainings = [row for cell in cells for row in _training_rows(cell, store)]
@@ -56,36 +56,38 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     write_atomic(out / TRAININGS.name, TRAININGS.to_csv(trainings))
     write_atomic(out / ACCURACY.name, ACCURACY.to_csv(_accuracy_rows(cells, trainings, store)))
     write_atomic(out / FAILURES.name, FAILURES.to_csv(failed))
-    write_atomic(out / PARTS, _parts(plan).to_json())
+    write_atomic(out / PARTS, _describe_parts(plan).to_json())
     _write_rows(IMAGES, _image_rows(cells, store), out)
-    pictures = list(_pictures(cells, store, correct, unlearned, out / MERGED))
+    sample_cells = list(_sample_cells(cells, store, correct, unlearned, out / MERGED))
     if not plan.suite.explaining.pictures:
         copies = [part.name for part in plan.suite.explainers if part.use == "input"]
-        pictures = [without_images(cell, copies) for cell in pictures]
-    write_atomic(out / PICTURES, to_safetensors(pictures))
+        sample_cells = [without_images(cell, copies) for cell in sample_cells]
+    write_atomic(out / PICTURES, to_safetensors(sample_cells))
     if samples := list(_sample_rows(cells, store)):
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))
     on_disk = (cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk"))
     _write_rows(CURVES, (row for cell in on_disk for row in _curve_rows(cell, store)), out)
 
 
-def _trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:
+def _is_trained(cell: CellPlan, data: Container[str], trained: Container[str]) -> bool:
     return cell.data.key in data and all(key in trained for job in cell.trainings for key in job.results)
 
 
-def _unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Network]:
-    """Networks of generated sets that have not learned their task, where others of the same cell of the paper have.
+def _find_unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Network]:
+    """Find the networks on generated data that did not learn their task although others of the same cell did.
 
-    Their scores are kept and count as none of the correctly classified: what a network explains that answers by chance
-    says nothing of the method. Where none has learned, the cell is what it is.
+    Their scores are written, but none of their samples counts as correctly classified, because explanations of a
+    network at chance level say nothing about the explainer. If no network of a cell has learned, all are kept.
     """
     reached: dict[tuple[str, str, str], dict[Network, float]] = {}
     for cell in cells:
-        if place_of(cell)[1] != "-":
+        if scenario_and_background(cell)[1] != "-":
             for network in cell.networks:
                 training, seed = chosen_training(store, network)
                 record = read_training(store, training.result(seed))
-                reached.setdefault((*place_of(cell), cell.model), {})[network] = 100 * record["test_accuracy"]
+                reached.setdefault((*scenario_and_background(cell), cell.model), {})[network] = (
+                    100 * record["test_accuracy"]
+                )
     return frozenset(
         network
         for networks in reached.values()
@@ -94,10 +96,13 @@ def _unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Network]:
     )
 
 
-def _correct(
+def _find_correct(
     cells: Iterable[CellPlan], store: Store, scored: str, unlearned: Container[Network]
 ) -> dict[DataJob, torch.Tensor]:
-    """For each data set ``[n_test]`` bool: the samples that every explained network classifies correctly, or all."""
+    """Return per data set which samples count, as bool ``[n_test]``.
+
+    A sample counts if every explained network classifies it correctly, or always if ``scored`` is ``"all"``.
+    """
     import torch
 
     none: dict[DataJob, torch.Tensor] = {}
@@ -121,19 +126,19 @@ def _write_scores(
     merged: Path,
     path: Path,
 ) -> None:
-    """One row group a cell, so that memory does not grow with the suite."""
+    # One row group per cell, so that memory does not grow with the suite.
     import pyarrow.parquet as pq
 
-    marks = store.keys("score")
+    fingerprints = store.keys("score")
     with pq.ParquetWriter(path, SCORES.arrow_schema(), write_page_checksum=True) as writer:
         for cell in cells:
-            table = cell_scores(cell, store, correct[cell.data].numpy(), unlearned, marks, merged)
+            table = cell_scores(cell, store, correct[cell.data].numpy(), unlearned, fingerprints, merged)
             if len(table):
                 writer.write_table(table)
 
 
 def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
-    scenario, background = place_of(cell)
+    scenario, background = scenario_and_background(cell)
     explained = {chosen_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
@@ -149,17 +154,17 @@ def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
 def _accuracy_rows(
     cells: Iterable[CellPlan], trainings: Iterable[Mapping[str, Any]], store: Store
 ) -> Iterator[dict[str, Any]]:
-    """One row for each scenario, background and model, over data seeds and training seeds; in percent."""
+    """Yield the accuracy in percent per scenario, background and model, over data set seeds and training seeds."""
     import statistics
 
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in trainings:
         groups.setdefault((row["scenario"], row["background"], row["model"]), []).append(row)
-    places = {(*place_of(cell), cell.model): cell for cell in cells}
+    places = {(*scenario_and_background(cell), cell.model): cell for cell in cells}
     for (scenario, background, model), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
         cell = places[scenario, background, model]
-        paper = _published(cell, store)
+        paper = _published_accuracy(cell, store)
         alpha = store.load_meta("data", cell.data.key)["parameters"].get("alpha")
         mean = statistics.fmean(reached)
         yield {
@@ -176,11 +181,11 @@ def _accuracy_rows(
         }
 
 
-def _published(cell: CellPlan, store: Store) -> float | None:
-    """The paper's accuracy for the cell, where it was run as the paper has it."""
+def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
+    """Return the published accuracy of the cell, or None if it was not run with the published settings."""
     from xaibench.data import paper_accuracy, paper_alpha
 
-    scenario, background = place_of(cell)
+    scenario, background = scenario_and_background(cell)
     meta = store.load_meta("data", cell.data.key)
     size = meta["image_shape"][-1]
     if meta["parameters"].get("alpha") != paper_alpha(scenario, background, size):
@@ -195,7 +200,7 @@ def _sample_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, 
 
 
 def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, Any]]:
-    """Which image each explained sample of a data set is, from the first of its explainers that is done."""
+    """Yield the image hash of each explained sample, from the first explainer of the data set that has maps."""
     made = store.keys("explain")
     seen: set[tuple[str, int]] = set()
     for cell in cells:
@@ -203,12 +208,12 @@ def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, A
         for explain in dict.fromkeys(score.explain for _, score in cell.scores):
             if tuple(place.values()) not in seen and all(part.key in made for part in explain.parts):
                 seen.add((set_name(cell), cell.data.seed))
-                for sample, mark in enumerate(read_image_marks(store, explain)):
-                    yield place | {"sample": sample, "image": mark}
+                for sample, image_hash in enumerate(read_image_hashes(store, explain)):
+                    yield place | {"sample": sample, "image": image_hash}
 
 
 def _write_rows(table: Table, rows: Iterable[Mapping[str, Any]], out: Path) -> None:
-    """A Parquet file; none where there is no row."""
+    """Write ``rows`` as a Parquet file; if there are none, write no file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -218,7 +223,7 @@ def _write_rows(table: Table, rows: Iterable[Mapping[str, Any]], out: Path) -> N
 
 
 def _curve_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
-    """Points of the mean curve of each score that has curves, and the middle half of the samples around it."""
+    """Yield the points of the mean curve, with the 25 % and 75 % quantiles, of each metric that returns curves."""
     import numpy as np
 
     for _, score in cell.scores:
@@ -237,45 +242,45 @@ def _curve_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
             yield names | point
 
 
-def _parts(plan: Plan) -> RunParts:
-    """What the report needs to know of the parts, so that a run folder can be reported on by itself."""
+def _describe_parts(plan: Plan) -> RunParts:
+    """Describe the parts of the suite, so that the report needs nothing but the run folder."""
     suite = plan.suite
     models = [NamedPart(name, name) for name in dict.fromkeys(cell.model for cell in plan.cells)]
     return RunParts(
         suite=suite.name,
         title=suite.title,
         citation=suite.citation,
-        explainers={part.name: _words(part, "explainer") for part in suite.explainers},
-        models={part.name: _words(part, "model") for part in models},
-        metrics={part.name: _words(part, "metric") for part in suite.metrics},
+        explainers={part.name: _describe(part, "explainer") for part in suite.explainers},
+        models={part.name: _describe(part, "model") for part in models},
+        metrics={part.name: _describe(part, "metric") for part in suite.metrics},
     )
 
 
-def _words(part: NamedPart, kind: Kind) -> PartWords:
+def _describe(part: NamedPart, kind: Kind) -> PartWords:
     info = part_info(kind, part.use)
-    # A part under a name of the suite's own is shown by that name: "lime-500" is not plain "LIME".
-    own_name = registry(kind).canonical(part.name) != part.use
+    # A part that the suite renames is shown under that name: "lime-500" is not the default "LIME".
+    is_renamed = registry(kind).canonical(part.name) != part.use
     known = dict(vars(info)) if info else {}
-    if kind != "model":  # a network's parameters are those of its training
+    if kind != "model":  # for networks, the suite states training parameters instead
         known |= {"parameters": run_with(kind, part.use, part.parameters), "own": is_own(kind, part.use)}
-    if own_name and kind == "explainer":
+    if is_renamed and kind == "explainer":
         known["method"] = known.get("label")
-    return PartWords.of(part.name, known, label=part.name if own_name else "")
+    return PartWords.of(part.name, known, label=part.name if is_renamed else "")
 
 
-def _pictures(
+def _sample_cells(
     cells: Iterable[CellPlan],
     store: Store,
     correct: Mapping[DataJob, torch.Tensor],
     unlearned: Container[Network],
     merged: Path,
 ) -> Iterator[SampleCell]:
-    """Of each scenario, background and model some samples of the first data set, with all their maps."""
-    marks = store.keys("score")
+    """Yield example samples with all their maps, from the first data set per scenario, background and model."""
+    fingerprints = store.keys("score")
     chosen: dict[tuple[str, str], DataJob] = {}
     for cell in cells:
-        if cell.scores and chosen.setdefault(place_of(cell), cell.data) == cell.data:
+        if cell.scores and chosen.setdefault(scenario_and_background(cell), cell.data) == cell.data:
             right = correct[cell.data].numpy()
-            scores = cell_scores(cell, store, right, unlearned, marks, merged).to_pandas()
-            if (found := picture_cell(cell, place_of(cell), scores, right, store)) is not None:
+            scores = cell_scores(cell, store, right, unlearned, fingerprints, merged).to_pandas()
+            if (found := picture_cell(cell, scenario_and_background(cell), scores, right, store)) is not None:
                 yield found

@@ -1,4 +1,4 @@
-"""Whose doing the mass of every map is, beside the reference that the suite has: the rows of ``shares.parquet``."""
+"""Split of each map's mass by the ground truth and by the suite's reference explainer (``shares.parquet``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
 from xaibench.runner.plan.part_facts import is_reference
 from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
-from xaibench.runner.stages.merged_scores import place_of, set_name
+from xaibench.runner.stages.merged_scores import scenario_and_background, set_name
 from xaibench.runner.stages.sample_data import batches, read_test_split
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
@@ -29,32 +29,32 @@ def write_shares(
     unlearned: Container[Network],
     path: Path,
 ) -> None:
-    """Write the shares of all maps of networks of which a reference has maps; no file where there is none.
+    """Write the mass shares of all maps of networks for which a reference has maps; if there are none, no file.
 
     Args:
-        cells: In the order of the rows.
-        store: Where the maps are; those of failed jobs are missing, and so are their rows.
-        correct: For each data set ``[n_test]`` bool.
+        cells: The cells, in the order of the rows.
+        store: The store with the maps. Failed jobs have none, and no rows.
+        correct: Which samples count, per data set: ``[n_test]`` bool.
         unlearned: Networks of which no sample counts as correct.
-        path: Of the file.
+        path: The file to write.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = [part for cell in cells for part in _of_cell(cell, store, correct[cell.data].numpy(), unlearned)]
+    found = [part for cell in cells for part in _cell_tables(cell, store, correct[cell.data].numpy(), unlearned)]
     if found:
         table = pa.concat_tables(found)
         write_atomic(path, lambda partial: pq.write_table(table, partial, write_page_checksum=True))
 
 
-def _of_cell(cell: CellPlan, store: Store, correct: Any, unlearned: Container[Network]) -> Iterator[pa.Table]:
+def _cell_tables(cell: CellPlan, store: Store, correct: Any, unlearned: Container[Network]) -> Iterator[pa.Table]:
     masks = None
     for network in cell.networks:
         jobs = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
         made = [job for job in jobs if has_maps(store, job)]
         for reference in (job for job in made if is_reference(job.explainer.use)):
             reliance = read_maps(store, reference)
-            if masks is None:  # every explainer has the first so many samples
+            if masks is None:  # every explainer has the same first samples
                 masks = _first_masks(cell, store, len(reliance))
             for job in made:
                 maps = read_maps(store, job)
@@ -73,7 +73,7 @@ def _first_masks(cell: CellPlan, store: Store, count: int) -> torch.Tensor:
 def _constants(
     cell: CellPlan, network: Network, store: Store, reference: ExplainJob, job: ExplainJob
 ) -> dict[str, object]:
-    scenario, background = place_of(cell)
+    scenario, background = scenario_and_background(cell)
     return {
         **{"dataset": set_name(cell), "scenario": scenario, "background": background, "model": cell.model},
         **{"seed": chosen_training(store, network)[1], "data_seed": cell.data.seed},

@@ -1,6 +1,6 @@
-"""The scores of a cell, merged from the store's shards into rows of ``scores.parquet``.
+"""Score rows of a cell (the rows of ``scores.parquet``), merged from the score jobs' results in the store.
 
-What was merged before, and whose shards are what they were, is not read again.
+Merged rows are cached on disk, and reused as long as the results that they come from have not changed.
 """
 
 from __future__ import annotations
@@ -28,63 +28,71 @@ if TYPE_CHECKING:
 
 
 def set_name(cell: CellPlan) -> str:
-    """The name of a cell's data set in all tables: the cell's label where it has one."""
+    """Return the name of a cell's data set in all tables: the cell's label if it has one."""
     return cell.label or cell.data.name
 
 
-def place_of(cell: CellPlan) -> tuple[str, str]:
-    """Scenario and background of a cell; a set without is its own scenario, under the cell's label where it has one."""
+def scenario_and_background(cell: CellPlan) -> tuple[str, str]:
+    """Return scenario and background of a cell.
+
+    For a data set without scenarios, the scenario is the cell's label or the data set's name, and the background "-".
+    """
     info = part_info("dataset", cell.data.name)
     scenario = cell.label or getattr(info, "scenario", "") or cell.data.name
     return scenario, getattr(info, "background", "") or "-"
 
 
 def score_truth(cell: CellPlan, score: ScoreJob) -> str:
-    """The kind of truth that the scores of a job of a cell are of (:mod:`xaibench.core.truths`)."""
+    """Return the kind of truth that the scores of a score job refer to (:mod:`xaibench.core.truths`)."""
     return truth_of(part_info("metric", score.metric.use), part_info("dataset", cell.data.name))
 
 
 def cell_scores(
-    cell: CellPlan, store: Store, correct: Any, unlearned: Container[Network], marks: Mapping[str, str], merged: Path
+    cell: CellPlan,
+    store: Store,
+    correct: Any,
+    unlearned: Container[Network],
+    fingerprints: Mapping[str, str],
+    merged: Path,
 ) -> pa.Table:
-    """All scores of one cell; those that were merged before, and whose files are what they were, are not read again.
+    """Return all score rows of one cell, from the cache if the stored results have not changed.
 
     Args:
         cell: The cell.
-        store: Where its scores are; those of failed jobs are missing.
-        correct: ``[n_test]`` bool.
+        store: The store with the scores. Failed jobs have none.
+        correct: Which test samples count, ``[n_test]`` bool.
         unlearned: Networks of which no sample counts as correct.
-        marks: ``store.keys("score")``.
-        merged: Folder of the cells that were merged before.
+        fingerprints: ``store.keys("score")``.
+        merged: The cache folder.
 
     Raises:
-        CorruptResultError: If one of them is damaged; it is set aside first.
+        CorruptResultError: If a stored result is damaged; it is set aside first.
     """
-    shards = [(network, score) for network, score in cell.scores if score.key in marks]
+    shards = [(network, score) for network, score in cell.scores if score.key in fingerprints]
     rows = [_constants(cell, network, score, store) for network, score in shards]
     keys = [score.key for _, score in shards]
     counts = [network not in unlearned for network, _ in shards]
     state = json.dumps(
-        [rows, [(key, marks[key]) for key in keys], correct.tobytes().hex(), *([counts] * (not all(counts)))]
+        [rows, [(key, fingerprints[key]) for key in keys], correct.tobytes().hex(), *([counts] * (not all(counts)))]
     )
     identity = hashlib.sha256(state.encode()).hexdigest()
     path = merged / f"{cell.data.key}-{re.sub(r'[^A-Za-z0-9_.+-]', '.', cell.model)}.parquet"
     table = _read_merged(path, identity)
     if table is None:
         table = _merge(rows, list(store.load_tables("score", keys)), correct, counts)
-        _keep_merged(path, identity, table)
+        _write_merged(path, identity, table)
     return table
 
 
-#: Columns of a shard that are columns of the scores; one of a metric with curves has these beside.
-_OWN = ("sample", "value", "reason")
-#: Columns that are the same for every row of a shard.
-_CONSTANT = tuple(name for name in SCORES.columns if name not in (*_OWN, "correct"))
+#: Columns that are copied from a score job's result. Results of metrics with curves have further columns.
+_COPIED = ("sample", "value", "reason")
+#: Columns that are constant within a score job's result.
+_CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "correct"))
 
 
 def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) -> list[Any]:
     info = part_info("metric", score.metric.use)
-    scenario, background = place_of(cell)
+    scenario, background = scenario_and_background(cell)
     constants = {
         "dataset": set_name(cell),
         "scenario": scenario,
@@ -101,7 +109,7 @@ def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) 
 
 
 def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any, counts: list[bool]) -> pa.Table:
-    """The rows of all shards, with their constants repeated."""
+    """Concatenate all shards and add the constant columns."""
     import numpy as np
     import pyarrow as pa
 
@@ -109,8 +117,8 @@ def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any, counts: 
     if not shards:
         return schema.empty_table()
     which = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
-    own = pa.concat_tables([shard.select(_OWN).replace_schema_metadata() for shard in shards])
-    columns = {name: own[name].cast(schema.field(name).type) for name in _OWN}
+    own = pa.concat_tables([shard.select(_COPIED).replace_schema_metadata() for shard in shards])
+    columns = {name: own[name].cast(schema.field(name).type) for name in _COPIED}
     columns["correct"] = pa.array(correct[own["sample"].to_numpy()] & np.array(counts)[which])
     for name, values in zip(_CONSTANT, zip(*rows, strict=True), strict=True):
         columns[name] = pa.array(values, schema.field(name).type).take(pa.array(which))
@@ -118,14 +126,14 @@ def _merge(rows: list[list[Any]], shards: list[pa.Table], correct: Any, counts: 
 
 
 def _read_merged(path: Path, identity: str) -> pa.Table | None:
-    """A cell that was merged before; None when it is another one, not there, or damaged."""
+    """Read the cached rows of a cell; None if they are missing, damaged or outdated."""
     try:
         table = from_parquet(path.read_bytes())
     except (OSError, ValueError):
         return None
-    same = (table.schema.metadata or {}).get(b"identity") == identity.encode()
-    return table.replace_schema_metadata() if same else None
+    is_current = (table.schema.metadata or {}).get(b"identity") == identity.encode()
+    return table.replace_schema_metadata() if is_current else None
 
 
-def _keep_merged(path: Path, identity: str, table: pa.Table) -> None:
+def _write_merged(path: Path, identity: str, table: pa.Table) -> None:
     write_atomic(path, to_parquet(table.replace_schema_metadata({"identity": identity})))

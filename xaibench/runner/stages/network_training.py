@@ -1,4 +1,4 @@
-"""A train job: networks from scratch, or a pretrained one with a new head, or as it is."""
+"""Execution of train jobs: networks from scratch, a pretrained network with a new head, or an unchanged network."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from xaibench.data import Split
 
 
-#: How the names of the kept weights begin.
+#: Prefix of the names of the stored weights.
 WEIGHTS = "weights."
 
 
 def train(job: TrainJob, store: Store, device: str) -> None:
-    """Train the networks of the job, and keep what the training changed, the course of it, and the test results.
+    """Train the networks of the job, and store the weights that changed, the losses and the test results.
 
-    Those that are there already are left alone, and one that diverges does not keep the others from being kept.
+    Networks whose results are already stored are not trained again. If one training diverges, the others are stored.
 
     Raises:
-        TrainingDivergedError: If one of them does.
+        TrainingDivergedError: If one of the trainings diverges.
     """
     from xaibench.models import TrainingDivergedError
 
@@ -54,27 +54,27 @@ def _train_together(job: TrainJob, store: Store, device: str) -> None:
 
     splits, _ = read_data(store, job.data)
     networks = [make_network(job, seed, store) for seed in job.seeds]
-    before = [_state(network) for network in networks]
-    courses = _trained(job, networks, splits, device)
-    for seed, network, start, course in zip(job.seeds, networks, before, courses, strict=True):
-        correct, predicted, probability = _asked(network, splits["test"], device)
+    before = [_copy_state(network) for network in networks]
+    histories = _train_networks(job, networks, splits, device)
+    for seed, network, start, history in zip(job.seeds, networks, before, histories, strict=True):
+        correct, predicted, probability = _predict(network, splits["test"], device)
         changed = {name: value for name, value in network.state_dict().items() if not value.equal(start[name])}
         tensors = {f"{WEIGHTS}{name}": value for name, value in changed.items()}
         tensors |= {"correct": correct, "answer.class": predicted, "answer.share": probability}
-        tensors |= {"train_loss": torch.tensor(course["train_loss"]), "val_loss": torch.tensor(course["val_losses"])}
+        tensors |= {"train_loss": torch.tensor(history["train_loss"]), "val_loss": torch.tensor(history["val_losses"])}
         record = {
             "seed": seed,
             "network_seed": network_seed(job.data, seed),
-            "best_epoch": course["best_epoch"],
-            "val_loss": course["val_loss"],
-            "val_accuracy": course["val_accuracy"],
+            "best_epoch": history["best_epoch"],
+            "val_loss": history["val_loss"],
+            "val_accuracy": history["val_accuracy"],
             "test_accuracy": float(correct.double().mean()),
         }
         store.save_tensors("train", job.result(seed), tensors, record)
 
 
 def make_network(job: TrainJob, seed: int, store: Store) -> nn.Module:
-    """The network before its training."""
+    """Build the network as it is before training."""
     from xaibench.models import build
 
     meta = store.load_meta("data", job.data.key)
@@ -83,10 +83,10 @@ def make_network(job: TrainJob, seed: int, store: Store) -> nn.Module:
 
 
 def network_seed(data: DataJob, seed: int) -> int:
-    """The seed that a network's weights and batches are drawn with: another one for every data set.
+    """Derive the seed of a network's initial weights and batches from the training seed and the data set.
 
-    With the plain seed the networks of all cells would start from the same few draws, and a bad one (a CNN with four
-    filters can start all but dead) would spoil every cell at once.
+    With the training seed alone, the networks of all cells would start from the same few initializations, and a bad one
+    (a CNN with four filters can start nearly dead) would affect every cell at once.
 
     Example:
         >>> from xaibench.core.frozen import Frozen
@@ -96,18 +96,20 @@ def network_seed(data: DataJob, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{data.name} {data.seed} {seed}".encode()).digest()[:4])
 
 
-def _state(network: nn.Module) -> dict[str, Tensor]:
+def _copy_state(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split], device: str) -> list[dict[str, Any]]:
+def _train_networks(
+    job: TrainJob, networks: list[nn.Module], splits: dict[str, Split], device: str
+) -> list[dict[str, Any]]:
     from xaibench.models import fit_head, fit_many
 
     parameters = dict(job.parameters)
     method = parameters.pop("method", "fit")
     seeds = [network_seed(job.data, seed) for seed in job.seeds]
     if method == "none":
-        return [_untrained(network, splits["val"], device) for network in networks]
+        return [_skip_training(network, splits["val"], device) for network in networks]
     if method == "fit":
         many = len(networks)
         train, val = [splits["train"]] * many, [splits["val"]] * many
@@ -139,15 +141,15 @@ def _trained(job: TrainJob, networks: list[nn.Module], splits: dict[str, Split],
     ]
 
 
-def _untrained(network: nn.Module, val: Split, device: str) -> dict[str, Any]:
-    accuracy = float(_asked(network, val, device)[0].double().mean()) if len(val) else math.nan
+def _skip_training(network: nn.Module, val: Split, device: str) -> dict[str, Any]:
+    accuracy = float(_predict(network, val, device)[0].double().mean()) if len(val) else math.nan
     return {"train_loss": [], "val_losses": [], "best_epoch": 0, "val_loss": 0.0, "val_accuracy": accuracy}
 
 
-def _asked(network: nn.Module, split: Split, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    """``[N]`` each: whether the network puts a sample in its class, in which it puts it, and with what probability.
+def _predict(network: nn.Module, split: Split, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return per sample whether the prediction is correct, the predicted class, and its probability, ``[N]`` each.
 
-    It is asked on the device, and goes home.
+    The network is evaluated on ``device`` and moved back to the CPU.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The samples of a data job: generated ones lie in the store, annotated ones are read from where they lie."""
+"""Samples of data jobs: generated samples are kept in the store, annotated sets are read from their own files."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 #: The splits of a data set, in the order they are stored.
 SPLITS = ("train", "val", "test")
 
-#: Samples of an annotated set that are in memory at a time.
+#: Number of samples of an annotated set that are in memory at a time.
 _BATCH = 32
 
 
 class DataChangedError(RuntimeError):
-    """A set on disk is not what it was when the run began; what was computed is kept."""
+    """A data set on disk has changed since the run began. Finished results are kept."""
 
 
 def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
-    """Make or open the data set, and keep its samples; of a set on disk, only which samples they are.
+    """Generate or open the data set and store its samples; for a set on disk, only the list of samples.
 
-    It is made on the CPU, whatever the device, so that it is the same everywhere.
+    Data sets are always generated on the CPU, so that they are the same everywhere.
     """
-    dataset = _few(_load(job), job.few)
+    dataset = _take_few(_load(job), job.few)
     import torch
 
     on_disk = not dataset.test.in_memory
@@ -54,7 +54,7 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
         "classes": list(dataset.info.classes),
         "parameters": dict(dataset.parameters),
         "image_shape": list(dataset.test[0][0].shape),
-        "on_disk": _identity(dataset) if on_disk else "",
+        "on_disk": _hash_samples(dataset) if on_disk else "",
         "grouped": dataset.test.groups is not None,
     } | {name: value for name, value in (("ids", ids), ("note", dataset.note)) if value}
     store.save_tensors("data", job.key, tensors, meta)
@@ -62,59 +62,59 @@ def make_data(job: DataJob, store: Store, device: str = "cpu") -> None:
 
 @functools.lru_cache(maxsize=1)
 def read_data(store: Store, job: DataJob) -> tuple[dict[str, Split], dict[str, Any]]:
-    """The splits of a data set, and what lies beside them (``classes``, ``parameters``, ``image_shape``)."""
+    """Read the splits of a data set and its metadata (``classes``, ``parameters``, ``image_shape``)."""
     meta = store.load_meta("data", job.key)
     if meta.get("on_disk"):
-        dataset = _open(job, meta["on_disk"])
+        dataset = _open_unchanged(job, meta["on_disk"])
         return {name: getattr(dataset, name) for name in SPLITS}, meta
     tensors, meta = store.load_tensors("data", job.key)
-    return {name: _split(tensors, name, meta) for name in SPLITS}, meta
+    return {name: _make_split(tensors, name, meta) for name in SPLITS}, meta
 
 
 @functools.lru_cache(maxsize=4)
 def read_test_split(store: Store, job: DataJob) -> Split:
-    """The test split alone, which is all that explaining and scoring read of a data set."""
+    """Read the test split only, which is all that explain and score jobs need."""
     meta = store.load_meta("data", job.key)
     if meta.get("on_disk"):
-        return _open(job, meta["on_disk"]).test
-    return _split(store.load_tensors("data", job.key, "test.")[0], "test", meta)
+        return _open_unchanged(job, meta["on_disk"]).test
+    return _make_split(store.load_tensors("data", job.key, "test.")[0], "test", meta)
 
 
 @functools.lru_cache(maxsize=4)
 def read_distribution(job: DataJob) -> Any:
-    """What the images of a generated set came from: it follows from the set's parameters, so nothing of it is kept."""
-    known = _load(job).distribution
-    return known() if known else None
+    """Return the distribution of the images of a generated set; it follows from the parameters and is not stored."""
+    make_distribution = _load(job).distribution
+    return make_distribution() if make_distribution else None
 
 
 def batches(split: Split, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The samples from ``start`` to before ``stop``: all at once where they are in memory already, else a few."""
+    """Yield the samples from ``start`` to ``stop``: in one batch if they are in memory, otherwise in small batches."""
     size = max(1, stop - start) if split.in_memory else _BATCH
     for first in range(start, stop, size):
         yield split[first : min(first + size, stop)]
 
 
 def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
-    """Id, group and file of each test sample; nothing of a set in memory whose samples all stand for themselves."""
+    """Return id, group and file of each test sample; empty for in-memory sets without groups."""
     meta = store.load_meta("data", job.key)
     if not (meta.get("on_disk") or meta.get("grouped")):
         return []
     split = read_test_split(store, job)
     groups = range(len(split)) if split.groups is None else split.groups.tolist()
     return [
-        {"sample": number, "id": known["id"], "group": group, "file": known.get("file", "")}
-        for number, (group, known) in enumerate(zip(groups, split.meta, strict=True))
+        {"sample": number, "id": meta["id"], "group": group, "file": meta.get("file", "")}
+        for number, (group, meta) in enumerate(zip(groups, split.meta, strict=True))
     ]
 
 
 def notes_of_sets(store: Store, sets: Mapping[str, DataJob]) -> dict[str, str]:
-    """What is to be known of the samples of sets, each under its name, of those that are made and say something."""
-    there = {name: job for name, job in sets.items() if store.has("data", job.key)}
-    return {name: note for name, job in there.items() if (note := store.load_meta("data", job.key).get("note", ""))}
+    """Return the notes of data sets about their samples, by name; data sets that are not in the store have none."""
+    made = {name: job for name, job in sets.items() if store.has("data", job.key)}
+    return {name: note for name, job in made.items() if (note := store.load_meta("data", job.key).get("note", ""))}
 
 
 def image_marks(images: Tensor) -> Tensor:
-    """``[N]`` int64: a hash of each image ``[C, H, W]`` as the network gets it, by which runs know it again.
+    """Return a hash of each image ``[C, H, W]`` as the network receives it, by which runs are paired: ``[N]`` int64.
 
     Example:
         >>> import torch
@@ -125,12 +125,13 @@ def image_marks(images: Tensor) -> Tensor:
     import torch
 
     start = f"{images.dtype} {tuple(images.shape[1:])}".encode()
-    found = [hashlib.blake2b(start + image.numpy().tobytes(), digest_size=8).digest() for image in images.contiguous()]
-    return torch.tensor([int.from_bytes(digest, signed=True) for digest in found], dtype=torch.int64)
+    contents = [start + image.numpy().tobytes() for image in images.contiguous()]
+    digests = [hashlib.blake2b(content, digest_size=8).digest() for content in contents]
+    return torch.tensor([int.from_bytes(digest, signed=True) for digest in digests], dtype=torch.int64)
 
 
-def _few(dataset: Dataset, count: int) -> Dataset:
-    """So many samples of each split (at least one of each class), the classes taking turns; 0 = the set itself."""
+def _take_few(dataset: Dataset, count: int) -> Dataset:
+    """Keep ``count`` samples of each split, balanced over the classes, at least one per class; 0 keeps all."""
     from xaibench.data import Split
 
     if not count:
@@ -151,12 +152,12 @@ def _few(dataset: Dataset, count: int) -> Dataset:
 def _load(job: DataJob) -> Dataset:
     from xaibench.data import load
 
-    asked = {} if job.network is None else {"network": _network(job)}
-    return load(job.name, seed=job.seed, **with_variables(dict(job.parameters)), **asked)
+    arguments = {} if job.network is None else {"network": _network(job)}
+    return load(job.name, seed=job.seed, **with_variables(dict(job.parameters)), **arguments)
 
 
 def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
-    """The network that a set is made for, on the CPU; built for images of the size that it is first asked about."""
+    """Return the network that a data set is made for, on the CPU; it is built at the first call for an image size."""
     from xaibench.models import build
 
     assert job.network is not None
@@ -164,30 +165,30 @@ def _network(job: DataJob) -> Callable[[Tensor], Tensor]:
     classes = len(part_info("dataset", job.name).classes)
 
     @functools.cache
-    def of_size(shape: tuple[int, int, int]) -> nn.Module:
+    def build_for(shape: tuple[int, int, int]) -> nn.Module:
         return build(name, shape, classes, **parameters).eval()
 
     def network(images: Tensor) -> Tensor:
         channels, height, width = images.shape[1:]
-        logits: Tensor = of_size((channels, height, width))(images)
+        logits: Tensor = build_for((channels, height, width))(images)
         return logits
 
     return network
 
 
-def _open(job: DataJob, identity: str) -> Dataset:
-    """The set as it was when the run began."""
+def _open_unchanged(job: DataJob, identity: str) -> Dataset:
+    """Load the data set and check that it has not changed since the run began."""
     dataset = _load(job)
-    if _identity(dataset) != identity:
+    if _hash_samples(dataset) != identity:
         raise DataChangedError(
-            f"{job.name} is not what it was when this run began: its samples have changed on disk. Start a new run "
-            "folder, or put the files back."
+            f"The samples of {job.name} have changed on disk since this run began. Start a new run folder, or restore "
+            "the files."
         )
     return dataset
 
 
-def _identity(dataset: Any) -> str:
-    """Of the samples and their order, not of their pixels."""
+def _hash_samples(dataset: Any) -> str:
+    """Hash the sample indices and targets; pixel values are not hashed."""
     digest = hashlib.sha256()
     for name in SPLITS:
         split = getattr(dataset, name)
@@ -195,7 +196,7 @@ def _identity(dataset: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _split(tensors: dict[str, Tensor], name: str, meta: dict[str, Any]) -> Split:
+def _make_split(tensors: dict[str, Tensor], name: str, meta: dict[str, Any]) -> Split:
     from xaibench.data import Split
 
     images, masks, targets = (tensors[f"{name}.{part}"] for part in ("images", "masks", "targets"))

@@ -1,7 +1,7 @@
-"""Samples to look at, and every explainer's map of them: which they are, and their pictures.
+"""Selection of the example samples that a run folder shows, with every explainer's maps.
 
-For the browser of samples: three on which some method fails most, then one that nothing was asked of, and so on. For
-the figures: of a generated set the first sample that counts, of photographs some of each class.
+The page's sample browser shows three samples on which some explainer scores worst, then one in the order of the test
+split, and so on. The figures show the first sample that counts of a generated set, or some photographs of each class.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xaibench.runfolder.sample_file import SIDE, SampleCell
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.part_facts import is_reference
 from xaibench.runner.plan.planning import CellPlan
-from xaibench.runner.stages.execution import chosen_training, has_maps, read_answers, read_maps
+from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps, read_predictions
 from xaibench.runner.stages.sample_data import read_test_split
 from xaibench.runner.store.result_store import Store
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xaibench.data import Split
 
-#: Samples of each cell for the browser, and photographs of each on the sheet.
+#: Number of samples per cell in the browser, and of photographs per cell on the sheet.
 BROWSED, ON_SHEET = 24, 6
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
@@ -35,14 +35,14 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 def picture_cell(
     cell: CellPlan, place: tuple[str, str], scores: pd.DataFrame, correct: NDArray[np.bool_], store: Store
 ) -> SampleCell | None:
-    """The samples of a cell to look at, as its first network and the explainers see them; None where there are none.
+    """Return the example samples of a cell, with the maps of its first network; None if there are none.
 
     Args:
         cell: The cell.
         place: Its scenario and background.
         scores: Its rows of ``scores.parquet``.
-        correct: ``[n_test]`` which samples count.
-        store: Where its maps are; explainers whose job failed are left out.
+        correct: Which test samples count, ``[n_test]`` bool.
+        store: The store with the maps; explainers whose job failed are left out.
     """
     network = cell.networks[0]
     explains = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
@@ -63,10 +63,10 @@ def picture_cell(
     samples = list(dict.fromkeys([*browsed, *sheet, *example]))
     if not samples:
         return None
-    images, masks, labels = _samples(split, samples, meta["classes"], photographs=photographs)
-    answers = read_answers(store, network)
+    images, masks, labels = _read_samples(split, samples, meta["classes"], photographs=photographs)
+    answers = read_predictions(store, network)
     predicted, probabilities = ([], []) if answers is None else (each[samples].tolist() for each in answers)
-    maps, means = _maps(kept, store, samples, [] if photographs else counting.tolist())
+    maps, means = _read_maps(kept, store, samples, [] if photographs else counting.tolist())
     return SampleCell(
         scenario=place[0],
         background=place[1],
@@ -92,11 +92,11 @@ def picture_cell(
 
 
 def without_images(cell: SampleCell, copies: Collection[str]) -> SampleCell:
-    """The cell with blank images and without the names of their files: maps alone can be passed on.
+    """Return the cell with blank images and without file names, for data whose images may not be passed on.
 
     Args:
         cell: The cell.
-        copies: Explainers whose map is the image itself, and is left blank too.
+        copies: Explainers whose map is the image itself; their maps are blanked too.
     """
     labels = tuple(f"Sample {sample}" for sample in cell.samples)
     blank = [number for number, name in enumerate(cell.explainers) if name in copies]
@@ -108,15 +108,15 @@ def without_images(cell: SampleCell, copies: Collection[str]) -> SampleCell:
 
 
 def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BROWSED) -> list[int]:
-    """Samples to browse, those to keep first in front.
+    """Choose samples for the browser, the most important first.
 
-    Three of four are failures: metric after metric the methods name, each in its turn, the sample of their worst score,
-    then that of their second worst, and so on. Each fourth is simply the next of the test split.
+    Three of four are failures: for each metric and each explainer in turn, the sample with the worst score, then the
+    one with the second worst, and so on. Every fourth is the next one of the test split.
 
     Args:
         scores: Rows of one network: ``sample, explainer, metric, value, higher_is_better``.
-        controls: Explainers that name none.
-        count: At most so many.
+        controls: Explainers whose failures are not considered.
+        count: Maximum number of samples.
 
     Example:
         >>> import pandas as pd
@@ -125,19 +125,19 @@ def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BR
         [1, 5, 3, 0, 4]
     """
     every = sorted(int(sample) for sample in scores["sample"].unique())
-    failures, plain = _failures(scores, controls), iter(every)
+    failures, plain = _worst_samples(scores, controls), iter(every)
     chosen: dict[int, None] = {}
     while len(chosen) < min(count, len(every)):
         source = plain if len(chosen) % 4 == 3 else failures
-        fresh = next((sample for sample in source if sample not in chosen), None)
-        if fresh is None:  # no method has another score
-            fresh = next(sample for sample in plain if sample not in chosen)
-        chosen[fresh] = None
+        unseen = next((sample for sample in source if sample not in chosen), None)
+        if unseen is None:  # no explainer has a score of another sample
+            unseen = next(sample for sample in plain if sample not in chosen)
+        chosen[unseen] = None
     return list(chosen)
 
 
-def _failures(scores: pd.DataFrame, controls: Collection[str]) -> Iterator[int]:
-    """The worst sample by each metric of each method, then the second worst, and so on; with repetitions."""
+def _worst_samples(scores: pd.DataFrame, controls: Collection[str]) -> Iterator[int]:
+    """Yield the worst sample per metric and explainer, then the second worst, and so on; samples may repeat."""
     rows = scores[scores["value"].notna() & ~scores["explainer"].isin(list(controls))]
     lists = []
     for _, of_metric in rows.groupby("metric", sort=False, observed=True):
@@ -149,7 +149,7 @@ def _failures(scores: pd.DataFrame, controls: Collection[str]) -> Iterator[int]:
 
 
 def spread(targets: Sequence[int], count: int = ON_SHEET) -> list[int]:
-    """Up to ``count`` samples, the classes taking turns, in their order.
+    """Choose up to ``count`` samples, balanced over the classes.
 
     Example:
         >>> spread([0, 0, 0, 1, 1], count=4)
@@ -163,61 +163,61 @@ def spread(targets: Sequence[int], count: int = ON_SHEET) -> list[int]:
     return [index for _, _, index in sorted(ranked)[:count]]
 
 
-def _samples(
+def _read_samples(
     split: Split, samples: Sequence[int], classes: Sequence[str], *, photographs: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[str]]:
-    """``[n, H, W, 3]``, ``[n, H, W]``, and a line of text for each: what the image is."""
+    """Return images ``[n, H, W, 3]``, masks ``[n, H, W]``, and a caption for each."""
     images, masks, labels = [], [], []
     for sample in samples:
         image, mask, target = split[sample]
         images.append(picture(image.numpy(), photograph=photographs))
-        masks.append(_reduced(mask.numpy()[None].astype(np.float32))[0] >= 0.5)
+        masks.append(_downscale(mask.numpy()[None].astype(np.float32))[0] >= 0.5)
         name = f"Sample {sample}" if split.in_memory else split.ids[sample]
         labels.append(f"{name}: {classes[int(target)]}")
     return np.stack(images), np.stack(masks).astype(np.uint8), labels
 
 
 def picture(image: Floats, *, photograph: bool) -> NDArray[np.uint8]:
-    """``[C, H, W]`` as ``[h, w, 3]``: photographs as they are; generated ones grey, zero in the middle."""
-    small = _reduced(image)
+    """Convert an image ``[C, H, W]`` to ``[h, w, 3]``: photographs in color, generated images in gray, zero at 0.5."""
+    small = _downscale(image)
     if not photograph or len(small) not in (1, 3):
         small = small.mean(0, keepdims=True)
         small = 0.5 + 0.5 * small / (np.abs(small).max() or 1.0)
-    colours = np.broadcast_to(small, (3, *small.shape[1:])).transpose(1, 2, 0)
-    return np.clip(np.rint(colours * 255), 0, 255).astype(np.uint8)
+    rgb = np.broadcast_to(small, (3, *small.shape[1:])).transpose(1, 2, 0)
+    return np.clip(np.rint(rgb * 255), 0, 255).astype(np.uint8)
 
 
-def _maps(
+def _read_maps(
     explains: Sequence[ExplainJob], store: Store, samples: Sequence[int], counting: Sequence[int]
 ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-    """``[n, M, h, w]`` magnitudes of the samples' maps, and ``[M, h, w]`` means over the counting samples (or none)."""
+    """Return map magnitudes ``[n, M, h, w]`` of ``samples``, and their means ``[M, h, w]`` over ``counting``."""
     maps, means = [], []
-    for explain in explains:  # all maps of one explainer are in memory at a time
+    for explain in explains:  # one explainer at a time, to bound the memory
         found = read_maps(store, explain).abs().float().numpy()
         maps.append(magnitudes(found[samples]))
-        means += [_reduced(mean_share(found[counting])[None])] if counting else []
+        means += [_downscale(mean_share(found[counting])[None])] if counting else []
     empty = np.zeros((0, *maps[0].shape[1:]))
     return np.stack(maps, axis=1), np.concatenate(means or [empty]).astype(np.float32)
 
 
 def magnitudes(maps: Floats) -> NDArray[np.float16]:
-    """``[n, h, w]``: the magnitude of each map ``[n, H, W]`` as a share of its largest; what is not finite is zero."""
-    small = _reduced(np.nan_to_num(np.abs(maps), posinf=0.0))
+    """Return the magnitudes of maps ``[n, H, W]``, each scaled to maximum 1: ``[n, h, w]``; non-finite values are 0."""
+    small = _downscale(np.nan_to_num(np.abs(maps), posinf=0.0))
     largest = small.max(axis=(1, 2), keepdims=True)
     shares: Floats = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
     return shares.astype(np.float16)
 
 
 def mean_share(maps: Floats) -> Floats:
-    """``[H, W]``: the mean of magnitudes ``[n, H, W]``, each map scaled to sum one; a map of zeros counts as zeros."""
+    """Return the mean ``[H, W]`` of magnitudes ``[n, H, W]``, each map scaled to sum 1; zero maps stay zero."""
     sums = maps.sum(axis=(1, 2), keepdims=True)
     shares = np.divide(maps, sums, out=np.zeros_like(maps), where=sums > 0)
     mean: Floats = np.nan_to_num(shares).mean(0)
     return mean
 
 
-def _reduced(array: Floats) -> Floats:
-    """``[C, H, W]`` with no side longer than :data:`SIDE`, by the means of areas."""
+def _downscale(array: Floats) -> Floats:
+    """Downscale ``[C, H, W]`` by area averaging, so that no side is longer than :data:`SIDE`."""
     scale = SIDE / max(array.shape[1:])
     if scale >= 1:
         return array

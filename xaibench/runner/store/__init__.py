@@ -1,1 +1,1 @@
-"""Where the results of jobs are kept."""
+"""Storage of job results."""

@@ -1,4 +1,4 @@
-"""What each job cost, written down as it ends: ``jobs.csv`` of the run folder."""
+"""Log of finished jobs with their cost: ``jobs.csv`` of the run folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from xaibench.runner.store.store_files import StoreError, writing
 
 
 class Records:
-    """Appends a line for each outcome; used as a context manager.
+    """Writer that appends one line per finished job. Used as a context manager.
 
     Args:
         folder: The run folder.
 
     Attributes:
-        outcomes: Those of this run.
+        outcomes: The outcomes of this run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class Records:
         self._file: TextIO
 
     def add(self, outcome: Outcome) -> None:
-        """Write one line, at once: what comes after may be a crash.
+        """Append one line and flush it, so that a later crash does not lose it.
 
         Raises:
             StoreError: If the disk is full.
@@ -47,9 +47,9 @@ class Records:
             "worker": outcome.worker,
             "failed": int(bool(outcome.error) and not outcome.inapplicable),
         }
-        self._line([line[name] for name in JOBS.columns])
+        self._write_line([line[name] for name in JOBS.columns])
 
-    def _line(self, values: Iterable[object]) -> None:
+    def _write_line(self, values: Iterable[object]) -> None:
         with writing(self._path):
             csv.writer(self._file, lineterminator="\n").writerow(values)
             self._file.flush()
@@ -59,8 +59,8 @@ class Records:
             self._file = self._path.open("a", encoding="utf-8", newline="")
             last = self._last_byte()
         if not last:
-            self._line(JOBS.columns)
-        elif last != b"\n":  # a run was killed within a line
+            self._write_line(JOBS.columns)
+        elif last != b"\n":  # an earlier run was killed while it wrote a line
             self._file.write("\n")
         return self
 
@@ -78,5 +78,5 @@ class Records:
             with writing(self._path):
                 self._file.close()
         except StoreError:
-            if value is None:  # else what is said already came first
+            if value is None:  # otherwise the earlier error is the one to report
                 raise

@@ -1,9 +1,8 @@
-"""The store: where the result of every job lies under its key, there or not there, never half.
+"""Store of job results by key. A result is either complete or absent.
 
-Tensors (data, weights, maps) are safetensors files (:mod:`.sealed_tensors`), scores are Parquet files
-(:mod:`.sealed_tables`); both are sealed, so that no bit of them changes unseen. What is not as it was written is set
-aside under another name and counts as not there, so that it is computed again. Where the files lie is the business of
-:mod:`.store_files`.
+Tensors (data, weights, maps) are stored as safetensors files (:mod:`.sealed_tensors`), scores as Parquet files
+(:mod:`.sealed_tables`). Both carry checksums that detect any changed bit. A damaged file is set aside under another
+name and counts as absent, so that its job runs again. :mod:`.store_files` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -32,15 +31,16 @@ log = logging.getLogger("xaibench")
 
 
 class CorruptResultError(RuntimeError):
-    """A stored result that is not what was written; it has been set aside and will be computed again."""
+    """A stored result is damaged; it has been set aside and will be computed again."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Results by stage and key, in one folder.
+    """Store of results by stage and key, in one folder.
 
     Args:
-        root: A folder, made when the first result is written; or a URL that fsspec knows, such as ``"s3://bucket/run"``.
+        root: A folder, created when the first result is written; or a URL that fsspec supports, such as
+            ``"s3://bucket/run"``.
 
     Example:
         >>> import tempfile, torch
@@ -55,77 +55,78 @@ class Store:
 
     @functools.cached_property
     def files(self) -> Files:
-        """The files below the root."""
+        """Access to the files below the root."""
         return files_at(self.root)
 
     def name(self, stage: str, key: str) -> str:
-        """Where the result lies below the root, or would lie.
+        """Return the file name of a result, whether or not it exists.
 
         Args:
-            stage: Of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``.
-            key: Of the job.
+            stage: Stage of the job: ``"data"``, ``"train"``, ``"explain"``, ``"score"``.
+            key: Key of the job.
 
         Returns:
-            A relative path with ``/``.
+            The path relative to the root, with ``/``.
         """
         return f"{stage}/{key}.{_suffix(stage)}"
 
     def has(self, stage: str, key: str) -> bool:
-        """Whether the result is there (not whether it is sound: that shows when it is read).
+        """Return whether a result is stored. Damage is detected only when it is read.
 
         Args:
             stage: Of the job.
             key: Of the job.
 
         Returns:
-            True if it is.
+            True if the file exists.
         """
         return self.files.exists(self.name(stage, key))
 
     def keys(self, stage: str) -> dict[str, str]:
-        """All results of a stage, in one listing.
+        """List all results of a stage.
 
         Args:
             stage: Of the jobs.
 
         Returns:
-            ``{key: fingerprint}``; a fingerprint changes with its file.
+            ``{key: fingerprint}``; the fingerprint changes when the file changes.
         """
         end = f".{_suffix(stage)}"
-        return {name.removesuffix(end): mark for name, mark in self.files.listing(stage).items() if name.endswith(end)}
+        files = self.files.listing(stage)
+        return {name.removesuffix(end): fingerprint for name, fingerprint in files.items() if name.endswith(end)}
 
     def save_tensors(self, stage: str, key: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Keep named tensors, and ``meta`` as JSON beside them in the same file.
+        """Store named tensors, and ``meta`` as JSON in the same file.
 
         Args:
             stage: Of the job.
             key: Of the job.
-            tensors: By name; kept bit by bit, on whatever device they are.
-            meta: Anything that JSON can hold.
+            tensors: The tensors by name, on any device.
+            meta: JSON-serializable metadata.
         """
         self.files.write(self.name(stage, key), to_safetensors(tensors, meta))
 
     def load_tensors(self, stage: str, key: str, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Read back what :meth:`save_tensors` kept.
+        """Read tensors and metadata written by :meth:`save_tensors`.
 
         Args:
             stage: Of the job.
             key: Of the job.
-            prefix: Only the tensors whose names begin so; no others are read from the disk.
+            prefix: Read only the tensors whose names begin with it.
 
         Returns:
             The tensors by name, on the CPU, and ``meta``.
 
         Raises:
-            CorruptResultError: If what is read is damaged; the file is set aside first.
-            FileNotFoundError: If there is no such result.
+            CorruptResultError: If the part that is read is damaged; the file is set aside first.
+            FileNotFoundError: If the result is not stored.
         """
         name = self.name(stage, key)
         with self._set_aside_if_corrupt(name):
             return read_tensors(functools.partial(self.files.read, name), prefix)
 
     def load_meta(self, stage: str, key: str) -> dict[str, Any]:
-        """Only what lies beside the tensors; raises as :meth:`load_tensors` does.
+        """Read only the metadata written by :meth:`save_tensors`. Raises the same errors as :meth:`load_tensors`.
 
         Args:
             stage: Of the job.
@@ -139,17 +140,17 @@ class Store:
             return read_meta(functools.partial(self.files.read, name))
 
     def save_table(self, stage: str, key: str, table: pd.DataFrame) -> None:
-        """Keep a table as Parquet, sealed.
+        """Store a table as Parquet with a checksum.
 
         Args:
             stage: Of the job.
             key: Of the job.
-            table: Its index is not kept.
+            table: The table; its index is dropped.
         """
         self.files.write(self.name(stage, key), to_parquet(table))
 
     def load_table(self, stage: str, key: str) -> pd.DataFrame:
-        """Read back what :meth:`save_table` kept; raises as :meth:`load_tensors` does.
+        """Read a table written by :meth:`save_table`. Raises the same errors as :meth:`load_tensors`.
 
         Args:
             stage: Of the job.
@@ -163,7 +164,7 @@ class Store:
         return frame
 
     def load_tables(self, stage: str, keys: Sequence[str]) -> Iterator[pa.Table]:
-        """Read back many tables.
+        """Read several tables.
 
         Args:
             stage: Of the jobs.
@@ -173,8 +174,8 @@ class Store:
             The tables, in the order of the keys.
 
         Raises:
-            CorruptResultError: At the first that is damaged; it is set aside.
-            FileNotFoundError: If there is no such result.
+            CorruptResultError: At the first damaged table; it is set aside first.
+            FileNotFoundError: If the result is not stored.
         """
         names = [self.name(stage, key) for key in keys]
         for name, data in zip(names, self.files.read_many(names), strict=True):
@@ -184,63 +185,63 @@ class Store:
                 table = from_parquet(data)
             yield table
 
-    # A job that failed leaves its error here; a later success, or a new try, takes it away.
+    # Errors of failed jobs. An error is removed when the job is tried again, and ignored once its result is stored.
 
     def fail(self, stage: str, key: str, error: str) -> None:
-        """Write down that a job failed.
+        """Record that a job failed.
 
         Args:
             stage: Of the job.
             key: Of the job.
-            error: Why.
+            error: The error message.
         """
-        self.files.write(_failure(stage, key), error.encode())
+        self.files.write(_failure_name(stage, key), error.encode())
 
     def failure(self, stage: str, key: str) -> str | None:
-        """Whether a job failed and has not succeeded since.
+        """Return the recorded error of a job that has not succeeded since.
 
         Args:
             stage: Of the job.
             key: Of the job.
 
         Returns:
-            Its error; None if there is none.
+            The error message, or None.
         """
-        name = _failure(stage, key)
+        name = _failure_name(stage, key)
         return self.files.read(name).decode() if self.files.exists(name) and not self.has(stage, key) else None
 
     def failed(self) -> set[tuple[str, str]]:
-        """Every failure that is written down.
+        """List all recorded failures.
 
         Returns:
-            Stage and key of each.
+            The stage and key of each failed job.
         """
         names = (name.removesuffix(".txt").partition("-") for name in self.files.listing("failed"))
         return {(stage, key) for stage, _, key in names}
 
     def forgive(self, stage: str, key: str) -> None:
-        """Forget an earlier failure, before a job is tried again.
+        """Remove the recorded failure of a job, before it is tried again.
 
         Args:
             stage: Of the job.
             key: Of the job.
         """
-        self.files.remove(_failure(stage, key))
+        self.files.remove(_failure_name(stage, key))
 
     @contextlib.contextmanager
     def _set_aside_if_corrupt(self, name: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, MemoryError):  # not there, not to be reached, too large for now: no sign of damage
+        except (OSError, MemoryError):  # missing, unreachable, or too large for the memory: not damaged
             raise
         except Exception as error:
             aside = f"{name}.corrupt-{secrets.token_hex(4)}"
             with contextlib.suppress(OSError):
                 self.files.rename(name, aside)
             where = f"{self.root}/{name}"
-            log.warning("%s is damaged (%s); it is kept as %s and will be computed again.", where, error, aside)
+            log.warning("%s is damaged (%s). It was renamed to %s and will be computed again.", where, error, aside)
             raise CorruptResultError(
-                f"{where} is damaged ({error}); it is set aside, and the same command computes it again."
+                f"{where} is damaged ({error}). It was set aside; run the same command again to recompute it."
             ) from error
 
 
@@ -248,5 +249,5 @@ def _suffix(stage: str) -> str:
     return "parquet" if stage == "score" else "safetensors"
 
 
-def _failure(stage: str, key: str) -> str:
+def _failure_name(stage: str, key: str) -> str:
     return f"failed/{stage}-{key}.txt"

@@ -1,7 +1,7 @@
-"""Tensors as files: safetensors, with a sealed header that holds the checksum of every tensor.
+"""Safetensors files with checksums: one per tensor, stored in the header, and one of the header itself.
 
-So a single tensor can be read and trusted without the rest: the layout is eight bytes of length, a JSON header, the
-bodies of the tensors.
+A single tensor can thus be read and verified without the others. The file layout is eight bytes with the header's
+length, the JSON header, and the data of the tensors.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xaibench.runner.store.seals import BLANK, is_whole, sealed
+from xaibench.runner.store.seals import PLACEHOLDER, has_valid_checksum, insert_checksum
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-#: Bytes that are read first: the header, and all of a small file.
-_FIRST = 1 << 16
+#: Number of bytes read first: usually the whole header, and all of a small file.
+_FIRST_READ = 1 << 16
 
-#: A header longer than this is none.
-_LONGEST_HEADER = 1 << 26
+#: Longest possible header in bytes; a larger length means that the file is damaged.
+_MAX_HEADER = 1 << 26
 
-#: Gives the bytes of the file from the first number to before the second (None = the end), fewer where it ends.
+#: Function ``(start, stop) -> bytes`` that reads a part of the file. ``stop`` None reads to the end.
 Read = Callable[[int, int | None], bytes]
 
 
 def to_safetensors(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> bytes:
-    """Named tensors, and anything that JSON can hold, as the bytes of a file."""
+    """Serialize named tensors and JSON-serializable metadata as a safetensors file with checksums."""
     from safetensors.torch import save
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     digests = {name: _digest(tensor) for name, tensor in kept.items()}
-    data: bytes = save(kept, metadata={"meta": json.dumps(meta), "sha256": json.dumps(digests), "seal": BLANK})
-    return sealed(data, _body(data))
+    data: bytes = save(kept, metadata={"meta": json.dumps(meta), "sha256": json.dumps(digests), "seal": PLACEHOLDER})
+    return insert_checksum(data, _body_offset(data))
 
 
 def read_meta(read: Read) -> dict[str, Any]:
-    """What lies beside the tensors; raises as :func:`read_tensors` does."""
+    """Read the metadata. Raises the same errors as :func:`read_tensors`."""
     return _read_header(read).meta
 
 
 def read_tensors(read: Read, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors whose names begin with ``prefix``, and what lies beside them; no other tensor is read.
+    """Read the tensors whose names begin with ``prefix``, and the metadata; other tensors are not read.
 
     Raises:
-        ValueError: If what is read is not what was written.
+        ValueError: If the bytes that are read have changed.
     """
     import torch
 
@@ -59,18 +59,26 @@ def read_tensors(read: Read, prefix: str = "") -> tuple[dict[str, Tensor], dict[
         start, stop = (header.body + offset for offset in entry["data_offsets"])
         data = bytearray(header.head[start:stop] if stop <= len(header.head) else read(start, stop))
         if len(data) != stop - start:
-            raise ValueError(f"it ends before {name}")
+            raise ValueError(f"the file ends before {name}")
         shape, dtype = entry["shape"], _dtype(entry["dtype"])
         tensor = torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
         if _digest(tensor) != header.digests[name]:
-            raise ValueError(f"its checksum does not match ({name})")
+            raise ValueError(f"the checksum of {name} does not match")
         tensors[name] = tensor
     return tensors, header.meta
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What is where, what it must hash to, the values beside the tensors, and the bytes that are read already."""
+    """Header of a file.
+
+    Attributes:
+        entries: Type, shape and offsets per tensor.
+        digests: SHA-256 per tensor.
+        meta: The metadata.
+        body: Offset of the tensor data.
+        head: The bytes that have been read already.
+    """
 
     entries: dict[str, dict[str, Any]]
     digests: dict[str, str]
@@ -80,26 +88,25 @@ class _Header:
 
 
 def _read_header(read: Read) -> _Header:
-    head = read(0, _FIRST)
-    body = _body(head)
-    if len(head) < 8 or body > _LONGEST_HEADER:
-        raise ValueError("it is no tensor file")
+    head = read(0, _FIRST_READ)
+    body = _body_offset(head)
+    if len(head) < 8 or body > _MAX_HEADER:
+        raise ValueError("it is not a tensor file")
     if body > len(head):
         head += read(len(head), body)
-    if len(head) < body or not is_whole(head[:body]):
-        raise ValueError("its checksum does not match")
+    if len(head) < body or not has_valid_checksum(head[:body]):
+        raise ValueError("the checksum of the header does not match")
     entries = json.loads(head[8:body])
-    own = entries.pop("__metadata__")
-    return _Header(entries, json.loads(own["sha256"]), json.loads(own["meta"]), body, head)
+    metadata = entries.pop("__metadata__")
+    return _Header(entries, json.loads(metadata["sha256"]), json.loads(metadata["meta"]), body, head)
 
 
-def _body(head: bytes) -> int:
-    """Where the header ends."""
+def _body_offset(head: bytes) -> int:
     return 8 + int.from_bytes(head[:8], "little")
 
 
 def _dtype(name: str) -> torch.dtype:
-    """The torch type behind the format's name for it: F64, BF16, I8, U8, BOOL, ..."""
+    """Return the torch dtype for a safetensors dtype name: F64, BF16, I8, U8, BOOL, ..."""
     import torch
 
     words = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint"}

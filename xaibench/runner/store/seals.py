@@ -1,40 +1,41 @@
-"""A seal: the checksum of a file, within the file, so that a change of any bit of it is seen before any of it is used.
+"""Checksum of a file stored inside the file, which detects any changed bit.
 
-The file is written with a seal of zeros; the checksum of all its bytes then takes the place of the zeros. Where the
-format has a place for notes in plain text, a sealed file is still a sound file of its format.
+The file is first written with a placeholder of zeros in its text metadata; then the zeros are replaced by the SHA-256
+of all its bytes. The file remains valid in its format (safetensors, Parquet), and needs no second file that an
+interrupted write could separate from it.
 """
 
 from __future__ import annotations
 
 import hashlib
 
-_WORD = "sha256 of this file with zeros here: "
+_PREFIX = "sha256 of this file with zeros here: "
 _DIGITS = 64
 
-#: What a writer puts among the notes of a file that is to be sealed.
-BLANK = _WORD + "0" * _DIGITS
+#: Text that a writer puts into the metadata of the file.
+PLACEHOLDER = _PREFIX + "0" * _DIGITS
 
 
-def sealed(data: bytes, stop: int | None = None) -> bytes:
-    """``data`` with its checksum in the place of :data:`BLANK`.
+def insert_checksum(data: bytes, stop: int | None = None) -> bytes:
+    """Return ``data`` with its checksum in the place of :data:`PLACEHOLDER`.
 
     Args:
-        data: A file that holds :data:`BLANK` once.
-        stop: Where the sealed part ends; None = all of it.
+        data: Content of a file that contains :data:`PLACEHOLDER` once.
+        stop: End of the part that the checksum covers; None = all of it.
 
     Example:
-        >>> whole = sealed(b"one two " + BLANK.encode() + b" three")
-        >>> is_whole(whole), is_whole(whole.replace(b"two", b"twp")), is_whole(b"one two three")
+        >>> data = insert_checksum(b"one two " + PLACEHOLDER.encode() + b" three")
+        >>> has_valid_checksum(data), has_valid_checksum(data.replace(b"two", b"twp")), has_valid_checksum(b"one two")
         (True, False, False)
     """
-    start, end = _place(data[:stop])
+    start, end = _find_checksum(data[:stop])
     return data[:start] + hashlib.sha256(data[:stop]).hexdigest().encode() + data[end:]
 
 
-def is_whole(data: bytes) -> bool:
-    """Whether the bytes carry a seal that is theirs."""
+def has_valid_checksum(data: bytes) -> bool:
+    """Return whether ``data`` contains its correct checksum."""
     try:
-        start, end = _place(data)
+        start, end = _find_checksum(data)
     except ValueError:
         return False
     digest = hashlib.sha256(data[:start])
@@ -43,6 +44,6 @@ def is_whole(data: bytes) -> bool:
     return digest.hexdigest().encode() == data[start:end]
 
 
-def _place(data: bytes) -> tuple[int, int]:
-    start = data.rindex(_WORD.encode()) + len(_WORD)
+def _find_checksum(data: bytes) -> tuple[int, int]:
+    start = data.rindex(_PREFIX.encode()) + len(_PREFIX)
     return start, start + _DIGITS

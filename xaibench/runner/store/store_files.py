@@ -1,7 +1,7 @@
-"""Where the store's files lie: in a folder of this machine, or wherever fsspec reaches (``s3://bucket/run``).
+"""File access of the store: a local folder, or a URL that fsspec supports (``s3://bucket/run``).
 
-Both write a file as a whole or not at all: the folder by writing under a temporary name and renaming, the object store
-by its nature (an upload is seen when it is complete).
+Both write a file completely or not at all: locally by writing to a temporary name and renaming, in object stores
+because an upload becomes visible only when it is complete.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from xaibench.core.atomic_files import whole_path
 
 
 class StoreError(RuntimeError):
-    """The disk refused to keep a result (full, read-only, no permission); what was there before is untouched."""
+    """The store cannot be read or written (disk full, read-only, no permission). Existing results are unchanged."""
 
 
 class Files(Protocol):
-    """Whole files by name (``"score/1f3a.parquet"``), below one root."""
+    """Files below one root, by name (``"score/1f3a.parquet"``)."""
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
+        """Return whether the file exists."""
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """The bytes from ``start`` to ``stop`` (fewer where the file ends).
+        """Read the bytes from ``start`` to ``stop``, or to the end of the file if it is shorter.
 
         Raises:
-            FileNotFoundError: If there is no such file.
+            FileNotFoundError: If the file does not exist.
         """
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
-        """All of each file, in order; an exception in place of one that cannot be read."""
+        """Yield the content of each file in order, or the exception if a file cannot be read."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Write the file, whole or not at all; raises :class:`StoreError`."""
+        """Write the file completely or not at all; raises :class:`StoreError`."""
 
     def rename(self, name: str, other: str) -> None:
-        """Give the file another name."""
+        """Rename the file."""
 
     def remove(self, name: str) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file if it exists."""
 
     def listing(self, folder: str) -> dict[str, str]:
-        """``{file name: fingerprint}`` of a folder, without its name; the fingerprint changes when the file does."""
+        """Return ``{file name: fingerprint}`` of a folder; the fingerprint changes when the file changes."""
 
 
 def files_at(root: Path | str) -> Files:
-    """The files below a local path, or below a URL that fsspec knows.
+    """Return access to the files below a local path, or below a URL that fsspec supports.
 
     Example:
         >>> files_at("runs/store"), files_at("s3://bucket/store")
@@ -63,28 +63,28 @@ def files_at(root: Path | str) -> Files:
 
 
 def is_remote(root: Path | str) -> bool:
-    """Whether fsspec is needed to reach it: a URL, but not ``file://``."""
+    """Return whether ``root`` needs fsspec: a URL other than ``file://``."""
     return "://" in str(root) and not str(root).startswith("file://")
 
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """Files in a folder, which is made when the first one is written."""
+    """Files in a local folder, which is created when the first file is written."""
 
     root: Path
 
     def exists(self, name: str) -> bool:
-        """See :class:`Files`."""
+        """Implement :class:`Files`."""
         return (self.root / name).exists()
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """See :class:`Files`."""
+        """Implement :class:`Files`."""
         with (self.root / name).open("rb") as file:
             file.seek(start)
             return file.read(-1 if stop is None else stop - start)
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
-        """See :class:`Files`."""
+        """Implement :class:`Files`."""
         for name in names:
             try:
                 yield self.read(name)
@@ -92,20 +92,20 @@ class LocalFiles:
                 yield error
 
     def write(self, name: str, data: bytes) -> None:
-        """See :class:`Files`."""
-        # A result that a power cut leaves damaged is found by its seal and computed again: no need to sync each.
+        """Implement :class:`Files`."""
+        # No fsync: a result damaged by a power failure is detected by its checksum and computed again.
         write_atomic(self.root / name, data, durable=False)
 
     def rename(self, name: str, other: str) -> None:
-        """See :class:`Files`."""
+        """Implement :class:`Files`."""
         (self.root / name).rename(self.root / other)
 
     def remove(self, name: str) -> None:
-        """See :class:`Files`."""
+        """Implement :class:`Files`."""
         (self.root / name).unlink(missing_ok=True)
 
     def listing(self, folder: str) -> dict[str, str]:
-        """See :class:`Files`."""
+        """Implement :class:`Files`."""
         found = {}
         try:
             with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
@@ -120,77 +120,77 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """Files below a URL; credentials and endpoints are those that fsspec finds in its configuration and environment."""
+    """Files below a URL. fsspec takes credentials and endpoints from its configuration and environment."""
 
     root: str
 
-    def _at(self, name: str) -> tuple[Any, str]:
+    def _resolve(self, name: str) -> tuple[Any, str]:
         import fsspec
 
         try:
-            # Without the cache of listings: other machines write here too.
+            # No listings cache, because other machines write here too.
             return fsspec.core.url_to_fs(f"{self.root}/{name}", use_listings_cache=False)  # type: ignore[no-any-return]
-        except (ValueError, ImportError) as error:  # no such protocol; a package that it needs
+        except (ValueError, ImportError) as error:  # unknown protocol, or a missing package
             raise StoreError(
-                f"Cannot reach the store {self.root}: {error}. Expected a folder, or a URL that fsspec knows."
+                f"Cannot reach the store {self.root}: {error}. Expected a folder, or a URL that fsspec supports."
             ) from error
 
     def exists(self, name: str) -> bool:
-        """See :class:`Files`."""
-        system, path = self._at(name)
+        """Implement :class:`Files`."""
+        system, path = self._resolve(name)
         return bool(system.exists(path))
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """See :class:`Files`."""
-        system, path = self._at(name)
+        """Implement :class:`Files`."""
+        system, path = self._resolve(name)
         try:
             return bytes(system.cat_file(path, start=start or None, end=stop))
         except OSError:
             raise
-        except Exception as error:  # every object store has errors of its own
+        except Exception as error:  # every object store has its own exception types
             raise OSError(f"Cannot read {self.root}/{name}: {type(error).__name__}: {error}") from error
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes | Exception]:
-        """See :class:`Files`; many at a time, as each takes its time to answer."""
+        """Implement :class:`Files`; requests are sent in groups, to hide the latency of each."""
         for i in range(0, len(names), 256):
-            paths = [self._at(name) for name in names[i : i + 256]]
+            paths = [self._resolve(name) for name in names[i : i + 256]]
             found = paths[0][0].cat([path for _, path in paths], on_error="return")
-            found = found if isinstance(found, dict) else {paths[0][1]: found}  # a single path gives its bytes alone
+            found = found if isinstance(found, dict) else {paths[0][1]: found}  # fsspec returns bytes for one path
             yield from (found[path] for _, path in paths)
 
     def write(self, name: str, data: bytes) -> None:
-        """See :class:`Files`."""
-        system, path = self._at(name)
+        """Implement :class:`Files`."""
+        system, path = self._resolve(name)
         try:
             system.pipe_file(path, data)
         except Exception as error:
             raise StoreError(
-                f"Cannot write {self.root}/{name}: {type(error).__name__}: {error}. What is finished is kept; run "
+                f"Cannot write {self.root}/{name}: {type(error).__name__}: {error}. Finished results are kept; run "
                 "the same command again when the store can be reached."
             ) from error
 
     def rename(self, name: str, other: str) -> None:
-        """See :class:`Files`."""
-        system, path = self._at(name)
-        system.mv(path, self._at(other)[1])
+        """Implement :class:`Files`."""
+        system, path = self._resolve(name)
+        system.mv(path, self._resolve(other)[1])
 
     def remove(self, name: str) -> None:
-        """See :class:`Files`."""
-        system, path = self._at(name)
+        """Implement :class:`Files`."""
+        system, path = self._resolve(name)
         with contextlib.suppress(FileNotFoundError):
             system.rm_file(path)
 
     def listing(self, folder: str) -> dict[str, str]:
-        """See :class:`Files`."""
-        system, path = self._at(folder)
+        """Implement :class:`Files`."""
+        system, path = self._resolve(folder)
         try:
             found = system.find(path, detail=True)
         except Exception as error:
             raise StoreError(
-                f"Cannot read the store {self.root}: {type(error).__name__}: {error}. Look at the address, and at the "
-                "credentials and endpoint that fsspec finds in its configuration and environment."
+                f"Cannot read the store {self.root}: {type(error).__name__}: {error}. Check the address, and the "
+                "credentials and endpoint in fsspec's configuration and environment."
             ) from error
-        # An object store names the content (ETag); where one does not, size and time must do.
+        # Object stores report a content hash (ETag); otherwise use size and time.
         return {
             name.rsplit("/", 1)[1]: str(
                 info.get("ETag") or (info.get("size"), info.get("LastModified", info.get("created")))
@@ -200,10 +200,15 @@ class RemoteFiles:
 
 
 def write_atomic(path: Path, data: bytes | Callable[[Path], None], *, durable: bool = True) -> None:
-    """Write ``data`` (or let it write itself to the path it is given) so that ``path`` is whole or not there.
+    """Write a file completely or not at all.
+
+    Args:
+        path: The file.
+        data: The content, or a function that writes it to the temporary path that it receives.
+        durable: Whether to sync the file to disk.
 
     Raises:
-        StoreError: If the disk is full, read-only or not permitted; nothing is left behind.
+        StoreError: If the disk is full, read-only or not permitted; no partial file remains.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +221,7 @@ def write_atomic(path: Path, data: bytes | Callable[[Path], None], *, durable: b
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What goes wrong inside the block went wrong in writing ``path``; says what to do.
+    """Convert an :class:`OSError` inside the block, which writes ``path``, to a :class:`StoreError` with advice.
 
     Raises:
         StoreError: If the disk is full, read-only or not permitted.
@@ -229,7 +234,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def _advice(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"No space is left to write {path}; free some and run the same command again: what is finished is kept."
+        return f"No space is left to write {path}; free some and run the same command again. Finished results are kept."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"Cannot write {path}: {error.strerror}; choose another folder with --out, or change its permissions."
     return f"Cannot write {path}: {error.strerror or error}; choose another folder with --out."
