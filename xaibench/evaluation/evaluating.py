@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.core.checks import check_choice
-from xaibench.core.progress import Progress
+from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
@@ -80,9 +80,9 @@ def evaluate(
             ``"auto"``: the GPU when there is one.
         precision: How explainers and the metrics that ask the model multiply float32, as in :func:`xaibench.explain`;
             None: exactly, and in the model's own dtype.
-        progress: Show how far it has come, where it takes longer than half a second: a bar on a terminal or in a
-            notebook, else a line now and then (``TQDM_DISABLE=1`` turns off all bars); at more than five minutes a
-            warning says how long it takes. Or what is called with the samples done and their number.
+        progress: Show a progress bar in terminals and notebooks if evaluating takes longer than half a second
+            (``TQDM_DISABLE=1`` turns off all bars), and a warning with an estimate beyond five minutes. Or a function
+            that is called with the number of samples done and their total.
 
     Returns:
         The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``; printed, it says
@@ -129,7 +129,7 @@ def evaluate(
     found = Found(count)
     steps = len(makers) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
-    bar = Progress("evaluate", count * steps, "score", shown=progress is True, advice=advice)
+    bar = ProgressBar("evaluate", count * steps, "score", shown=progress is True, advice=advice)
     with computing(precision, resolve_device(device)), bar:
         if model is not None:
             check_module(model)

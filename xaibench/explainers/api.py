@@ -17,7 +17,7 @@ from xaibench.core.compute.model_probe import check_classes, check_module, probe
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.precision import computing, kept_dtype, stated
 from xaibench.core.compute.sample_draws import drawing_as
-from xaibench.core.progress import Progress
+from xaibench.core.progress import ProgressBar
 from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.budgets import explained_within, shares
 from xaibench.explainers.explainer_building import build, configured, name_of
@@ -90,9 +90,8 @@ def explain(
             drawn depends on the seed and the image alone: not on its place in the batch, the device or the precision.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
             explainer's own default. A single channel is only squeezed.
-        progress: Show how far it has come, where it takes longer than half a second: a bar on a terminal or in a
-            notebook, else a line now and then (``TQDM_DISABLE=1`` turns off all bars). At more than five minutes a
-            warning says how long it takes and what would take less.
+        progress: Show a progress bar in terminals and notebooks if explaining takes longer than half a second
+            (``TQDM_DISABLE=1`` turns off all bars). A warning estimates the time if it exceeds five minutes.
         **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
 
     Returns:
@@ -159,7 +158,7 @@ class _Explaining:
         targets: Tensor,
         output: Output,
         budget: int | None,
-        progress: Progress,
+        progress: ProgressBar,
     ) -> None:
         self._model, self._samples, self._output, self._progress = model, (images, targets), output, progress
         self._budget = budget
@@ -195,10 +194,10 @@ class _Explaining:
                 self.largest = max(self.largest, explained.largest)
 
 
-def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> Progress:
+def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> ProgressBar:
     """In rows that go through the network; how many come, the explainers know that ask it often."""
     if not isinstance(part, Countable):
-        return Progress(name_of(part), None, "row", shown=shown)
+        return ProgressBar(name_of(part), None, "row", shown=shown)
     advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
 
     def passes() -> int:
@@ -207,7 +206,7 @@ def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) 
         own = [(some, images[which]) for which, some in shares(part, budget, images)]
         return sum(some.passes(x) for some, x in own if isinstance(some, Countable))
 
-    return Progress(name_of(part), passes, "row", shown=shown, advice=advice)
+    return ProgressBar(name_of(part), passes, "row", shown=shown, advice=advice)
 
 
 def _without_gradient(error: RuntimeError) -> bool:
