@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compiled_loops import kernels_enabled
 from xaibench.core.compute.row_memory import Rows
 from xaibench.explainers.forward.network_stages import LANES, Stage, stages_of
 from xaibench.explainers.forward.stage_tables import Floats, Ints, Tables
@@ -82,6 +83,8 @@ class IncrementalPasses:
         That is a network of other layers, or large, or on a GPU, or in another precision than single and double; and
         steps that change so much that whole passes are as fast.
         """
+        if not kernels_enabled():
+            return None
         there = images.device.type == "cpu" and images.dtype in _TOLERANCE and not torch.is_autocast_enabled("cpu")
         parameters = list(model.parameters())
         # What is made in inference mode does not say whether it was written to.

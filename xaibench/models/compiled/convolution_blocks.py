@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from xaibench.core.compiled_loops import kernels_enabled
 from xaibench.models.compiled import lane_loops as lanes
 from xaibench.models.compiled.dense_blocks import convolution_and_pooling, pair
 from xaibench.models.compiled.lane_loops import Bytes, Floats, Ints
@@ -138,7 +139,7 @@ class Convolutions:
     @staticmethod
     def of(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> Convolutions | None:
         """The blocks that the model begins with, for weights ``like``; None where there is none, or no loop for it."""
-        if like.device.type != "cpu" or like.dtype != torch.float32 or len(in_shape) != 3:
+        if like.device.type != "cpu" or like.dtype != torch.float32 or len(in_shape) != 3 or not kernels_enabled():
             return None
         names, layers = [name for name, _ in model.named_children()], list(model.children())
         blocks: list[Block] = []

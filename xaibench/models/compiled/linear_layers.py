@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from xaibench.core.compiled_loops import kernels_enabled
+
 #: Weights of a member from which its product is computed by oneDNN, which is then faster than the compiled loops.
 LARGE = 2**14
 
@@ -25,7 +27,7 @@ def linear(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # Samples along the last axis, where small layers are fast.
         columns = rows.mT
         return (weight @ columns if bias is None else torch.baddbmm(bias[:, :, None], weight, columns)).mT
-    if weight.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+    if weight.dtype != torch.float32 or torch.is_autocast_enabled("cpu") or not kernels_enabled():
         # Copies: where in memory a matrix begins decides how a library multiplies it.
         biases = [None] * len(weight) if bias is None else list(bias)
         single = [F.linear(x.clone(), w.clone(), b) for x, w, b in zip(rows, weight, biases, strict=True)]
@@ -50,6 +52,7 @@ def perceptron(images: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]) -
     """
     weight = layers[0][0]
     small = all(each[0].numel() < LARGE for each, _ in layers) and not torch.is_autocast_enabled("cpu")
+    small = small and kernels_enabled()
     if small and weight.device.type == "cpu" and weight.dtype == torch.float32:
         out: Tensor = _Small.apply(images.flatten(2), *itertools.chain(*layers))
         return out

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from xaibench.core.compiled_loops import kernels_enabled
 from xaibench.models.compiled.dense_blocks import DenseBlock
 from xaibench.models.compiled.linear_layers import perceptron
 from xaibench.models.networks.xai_tris_networks import Network
@@ -141,7 +142,7 @@ class Adam:
     def step(self, gradient: Tensor) -> None:
         """Change the weights in place."""
         self.steps += 1
-        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32:
+        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32 and kernels_enabled():
             from xaibench.models.compiled.dense_loops import adam  # loads numba
 
             root = torch.full_like(self.lr, (1 - 0.999**self.steps) ** 0.5)
@@ -215,6 +216,8 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
     """What to do to the images once, and the steps from there to the logits."""
     if not isinstance(model, Network):
         return _unchanged, [_mapped(model, like)]
+    if not kernels_enabled():
+        return _unchanged, _plain_steps(model, like)
     prepare: Callable[[Tensor], Tensor] = _unchanged
     steps: list[Step] = []
     names, layers = [name for name, _ in model.named_children()], list(model.children())
@@ -246,6 +249,14 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
             return prepare, [*steps, _mapped(rest, like)]
         names, layers = names[done:], layers[done:]
     return prepare, steps
+
+
+def _plain_steps(model: Network, like: Tensor) -> list[Step]:
+    """Return one step per layer, without any of the faster forms."""
+    return [
+        layer if type(layer) is nn.Dropout else _mapped(Network(OrderedDict({name: layer})), like)
+        for name, layer in model.named_children()
+    ]
 
 
 def _unchanged(images: Tensor) -> Tensor:
