@@ -60,7 +60,7 @@ def kernel(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
 def part(function: _F, freedom: frozenset[str] = MINIMA, *, inline: bool = False) -> _F:
     """Compile a function that only kernels call; it is cached as a part of them.
 
-    With ``inline`` there is no call, which would count references to each array and take longer than a short loop.
+    ``inline`` avoids a call, which would count references to each array and take longer than a short loop.
     """
     if not kernels_enabled():
         return function
