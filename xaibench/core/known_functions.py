@@ -110,39 +110,39 @@ def _zigzag_units(pixel: int) -> tuple[Unit, ...]:
 FUNCTIONS = {
     "additive": CellFunction(
         "Additive",
-        "The first pixel counts for the class, the second half as much against it.",
+        "The first pixel is evidence for the class, the second is evidence against it with half the weight.",
         (True, True, False, False),
         _linear_units((1, -0.5, 0, 0)),
         linear=(1, -0.5, 0, 0),
     ),
     "and": CellFunction(
         "Interaction (AND)",
-        "Counts only where the first two pixels are both 1; either alone says nothing.",
+        "Evidence only if the first two pixels are both 1; one alone has no effect.",
         (True, True, False, False),
         (Unit(1, (1, 1, 0, 0), -1),),
     ),
     "xor": CellFunction(
         "Interaction (XOR)",
-        "Counts where the first two pixels differ. Where they agree, each has the Shapley value 0.",
+        "Evidence if the first two pixels differ. If they agree, both have the Shapley value 0.",
         (True, True, False, False),
         (Unit(0.5, (1, -1, 0, 0)), Unit(0.5, (-1, 1, 0, 0))),
     ),
     "or": CellFunction(
         "Redundancy (OR)",
-        "Counts where either of the first two pixels is 1. Where both are, neither is missed.",
+        "Evidence if at least one of the first two pixels is 1. If both are, removing one has no effect.",
         (True, True, False, False),
         (Unit(1, (1, 0, 0, 0)), Unit(1, (0, 1, 0, 0)), Unit(-1, (1, 1, 0, 0), -1)),
     ),
     "saturation": CellFunction(
         "Saturation",
-        "The sum of the first three pixels, but at least 0 and at most 1: flat on either side.",
+        "The sum of the first three pixels, clipped to [0, 1]: constant below and above.",
         (True, True, True, False),
         (Unit(1, (1, 1, 1, 0)), Unit(-1, (1, 1, 1, 0), -1)),
     ),
     "cancellation": CellFunction(
         "Cancellation",
-        "The third pixel minus the fourth, beside the first. The second goes through two neurons that cancel exactly: "
-        "it is connected, and has no effect.",
+        "The first pixel plus the third minus the fourth. The second is connected to two neurons that cancel exactly, "
+        "so it has no effect.",
         (True, False, True, True),
         (
             *_linear_units((1, 0, 0, 0)),
@@ -153,13 +153,13 @@ FUNCTIONS = {
     ),
     "absence": CellFunction(
         "Pertinent negatives",
-        "Counts where the first two pixels are both -1: what speaks for the class is that something is not there.",
+        "Evidence if the first two pixels are both -1: the absence of something is evidence for the class.",
         (True, True, False, False),
         (Unit(1, (-1, -1, 0, 0), -1),),
     ),
     "shattered": CellFunction(
         "Shattered gradients",
-        "The first and the fourth pixel, each along a zigzag: it rises on the whole, and falls at -1 and 1.",
+        "A zigzag function of the first pixel and of the fourth: increasing overall, but decreasing at -1 and 1.",
         (True, False, False, True),
         (*_zigzag_units(0), *_zigzag_units(3)),
     ),
