@@ -1,9 +1,9 @@
-"""How long the leaderboard site takes: results of many simulated methods, read and made into pages.
+"""Time and memory to build the leaderboard site from results of many simulated methods.
 
     python benchmarks/board.py [--methods 200] [--samples 100] [--out FOLDER]
 
-Prints the seconds, the peak memory of all processes together, the bytes of the first view (what a browser loads before
-the reader has chosen anything), and the size of the site.
+Prints the seconds, the peak memory of all processes together, the bytes of the first view (all files that a browser
+loads for the first page), and the size of the site.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _of_method(cell: SampleCell, name: str, maps: np.ndarray) -> SampleCell:
 
 
 def first_view(site: Path) -> int:
-    """Bytes of what a browser loads with the first page."""
+    """Return the bytes that a browser loads for the first page."""
     page = site / "index.html"
     files = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', page.read_text(encoding="utf-8"))
     return page.stat().st_size + sum((site / name).stat().st_size for name in files if not name.startswith("data:"))
@@ -120,7 +120,7 @@ def main() -> None:
     """Simulate, build, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--methods", type=int, default=200)
-    parser.add_argument("--samples", type=int, default=100, help="of each cell")
+    parser.add_argument("--samples", type=int, default=100, help="samples per cell")
     parser.add_argument("--out", type=Path, help="keep results and site here")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -128,7 +128,7 @@ def main() -> None:
         if not (folder / "results").exists():
             simulate(folder / "results", asked.methods, asked.samples)
         begun = time.monotonic()
-        # In a process of its own, which has not simulated anything.
+        # In a new process, whose memory does not include the simulation.
         build = [sys.executable, "-m", "xaibench", "board", str(folder / "results"), "--out", str(folder / "site")]
         subprocess.run(build, check=True)
         seconds = time.monotonic() - begun

@@ -1,12 +1,12 @@
-"""How many workers buy what: measured here on one and two, and a model of the rest fitted to that.
+"""Speed-up of a run by the number of workers: measured for one and two workers, modeled for more.
 
     OMP_NUM_THREADS=1 python benchmarks/cluster.py                 # about five minutes
     OMP_NUM_THREADS=1 python benchmarks/cluster.py --suites xai-tris-8x8 --no-ray
 
-Three things bound a run on many workers: the work itself and how it is cut into jobs, the run's own process, which
-hands over one job after another, and the store, through which all results pass. The first comes from the measured costs
-of the jobs (``xaibench.runner.estimate``) and the scheduler's own order (``xaibench.runner.costs.simulation``); the
-second is the processor time that the run's own process spends on a job; the third is counted in bytes.
+Three things limit a run on many workers: the work itself and its division into jobs, the run's main process, which
+dispatches the jobs one by one, and the store, through which all results pass. The first is computed from the measured
+costs of the jobs (``xaibench.runner.estimate``) in the scheduler's order (``xaibench.runner.costs.simulation``). The
+second is the processor time of the main process per job. The third is measured in bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def measure(engine: str) -> None:
         store = Store(Path(folder))
         traffic = _count_bytes() if engine == "serial" else {}
         with _engine(engine, store) as runner:
-            # The workers load their libraries with the first jobs; they are not what is measured.
+            # The first jobs include the loading of libraries, which is not measured.
             assert not Schedule([job for job in plan.jobs if job.stage in ("data", "train")], store).run(runner)
             explain = [job for job in plan.jobs if job.stage == "explain"][:: len(plan.jobs) // 60]
             Schedule([*_before(explain), *explain], store).run(runner)
@@ -72,7 +72,7 @@ def _engine(name: str, store: Store) -> Serial | Processes:
 
 
 def _count_bytes() -> Counter[str]:
-    """Count what passes through the store, by stage of the file and direction."""
+    """Count the bytes read from and written to the store, by stage and direction."""
     counted: Counter[str] = Counter()
     read, write = LocalFiles.read, LocalFiles.write
 
@@ -90,7 +90,7 @@ def _count_bytes() -> Counter[str]:
 
 
 def traffic_mb(job: Job) -> float:
-    """MiB that a job reads and writes, by what it needs (a worker keeps the last few data sets in memory)."""
+    """Return the MiB that a job reads and writes (a worker keeps the last few data sets in memory)."""
     if job.stage == "data":
         return job.disk_mb
     if job.stage == "train":
@@ -102,7 +102,7 @@ def traffic_mb(job: Job) -> float:
 
 
 def model(name: str, dispatch: float) -> None:
-    """The table of one suite."""
+    """Print the table of one suite."""
     plan = make_plan(load_suite(name)[0])
     costs = calibrate(plan)
     seconds = {job: costs[job.kind()].of(job) if job.kind() in costs else 0.0 for job in plan.jobs}
@@ -142,7 +142,7 @@ def main() -> None:
         found = json.loads(
             subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
         )
-        # In "serial" the run's own process does the work too.
+        # With the serial engine, the main process also does the work.
         own = found["driver"] - (found["work"] if engine == "serial" else 0.0)
         label = {"serial": "serial", "ray": "ray, 2 CPUs"}.get(engine, f"processes, {engine}")
         print(

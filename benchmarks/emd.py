@@ -1,14 +1,14 @@
-"""Earth mover's distance: ours against the plain call that the released code makes, paired in one run.
+"""Earth mover's distance: time and accuracy compared with the call of the released code, in alternation.
 
     OMP_NUM_THREADS=1 python benchmarks/emd.py            # 64×64, 8×8, memory, two workers: a minute
     OMP_NUM_THREADS=1 python benchmarks/emd.py --large    # 224×224, bounds and exact: some minutes
 
-Exits with 1 where the distance is less than 5 times as fast as the plain call at 8×8, or 20 times at 64×64.
+Exits with 1 if the distance is less than 5 times as fast as the plain call at 8×8, or 20 times at 64×64.
 
 The plain call is ``ot.lp.emd(mask, map, costs, numItermax=200000, log=True)`` on all pixels, with the cost matrix of
-the image built once and not timed. Both are timed in turns on the same few maps, in processor time, so that a busy
-machine slows both; each has solved one before, so that neither pays for loading and compiling. The masks are XAI-TRIS's
-own (862 of 64×64 pixels). The gap is between the distance and the lower bound that proves it, relative to the distance.
+the image built once and not timed. Both are timed in alternation on the same few maps, in processor time, after one
+call each that loads and compiles. The masks are those of XAI-TRIS (862 of 64×64 pixels). The gap is the relative
+difference between the distance and the lower bound that proves it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from xaibench.metrics.truth.earth_mover import TransportProgress
 Floats = NDArray[np.float64]
 Masks = NDArray[np.bool_]
 KINDS = ("uniform", "smooth blobs", "90 % zeros", "heavy-tailed", "good")
-#: Times as fast as the plain call, at least.
+#: Required speed-up over the plain call.
 BARS = {64: 20, 8: 5}
 _T = TypeVar("_T")
 

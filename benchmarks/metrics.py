@@ -4,23 +4,23 @@
     OMP_NUM_THREADS=1 python benchmarks/metrics.py --steps 56 --images 4 --clock cpu
     python benchmarks/metrics.py --device cuda --images 16 --rounds 5
 
-ResNet-18 with random weights: the time does not depend on them. Four things are set beside ``insertion`` and
-``deletion``:
+ResNet-18 with random weights, since the time does not depend on them. ``insertion`` and ``deletion`` are compared with:
 
-- *passes*: as many rows as the curves have points, that are there already, through the model in inference mode, in the
-  best layout (model and rows channels last) and with the batch size that the metric takes;
+- *passes*: as many precomputed rows as the curves have points, through the model in inference mode, in the best layout
+  (model and rows channels last) and with the batch size of the metric;
 - *loop*: the reference, as RISE's released code is written: one image at a time, a forward pass for each step, pixels
   replaced in numpy, softmax;
-- *Quantus* ``PixelFlipping``, where it is installed.
+- *Quantus* ``PixelFlipping``, if it is installed.
 
-They are timed in turn, round by round, so that a busy machine slows all of them; printed are the median seconds and the
-median of the ratios within the rounds. On a shared machine ``--clock cpu`` times the processor instead of the wall.
+They are timed in alternation, so that other load on the machine slows all of them. Printed are the median seconds and
+the median ratio within a round. On a shared machine, ``--clock cpu`` measures processor time instead of wall time.
 
-The other metrics that ask the model or the explainer follow, each beside its own bare passes or explanations and beside
-what Quantus or pytorch-grad-cam have like it (``benchmarks/metrics_faithfulness.py``).
+The other metrics that call the model or the explainer follow, each compared with bare passes or explanations and with
+similar metrics of Quantus or pytorch-grad-cam (``benchmarks/metrics_faithfulness.py``).
 
-The metrics with a ground truth and of the map alone are last: scikit-learn, and Quantus' ``PointingGame``,
-``RelevanceRankAccuracy``, ``AttributionLocalisation`` and their kin (``benchmarks/metrics_ground_truth.py``).
+The metrics with a ground truth and those of the map alone are last, compared with scikit-learn and with Quantus'
+``PointingGame``, ``RelevanceRankAccuracy``, ``AttributionLocalisation`` and similar ones
+(``benchmarks/metrics_ground_truth.py``).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def quantus(case: Case, steps: int) -> Callable[[], object] | None:
     module: Any = importlib.import_module("quantus")
     model, images, maps, targets = case
     arrays = [images.cpu().numpy(), targets.cpu().numpy(), maps[:, None].cpu().numpy()]
-    # It flips numbers, not pixels, three of them a pixel, and wants their count to divide that of the pixels: it gets
-    # a few steps less than we do.
+    # Quantus flips single values (three per pixel), and the number of steps must divide their number, so it gets
+    # slightly fewer steps.
     pixels = maps[0].numel()
     each = next(count for count in range(images[0].numel() // steps, pixels + 1) if pixels % count == 0)
     metric = module.PixelFlipping(features_in_step=each, disable_warnings=True)

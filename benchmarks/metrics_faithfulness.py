@@ -1,12 +1,12 @@
-"""Metrics of faithfulness beside the bare passes or explanations that they need, and beside their like elsewhere.
+"""Faithfulness metrics, compared with the bare passes or explanations that they need and with other libraries.
 
     OMP_NUM_THREADS=1 python benchmarks/metrics_faithfulness.py --clock cpu
     OMP_NUM_THREADS=1 python benchmarks/metrics_faithfulness.py --clock cpu --no-peers --only saco f_fidelity
 
-ResNet-18 with random weights at 224×224, as in ``benchmarks/metrics.py``, or ``--network``. *bare* is what the metric
-asks for, given everything: as many rows forward, in the best layout, or as many calls of the explainer (saliency). Few
-steps, samples and draws are taken, so that it ends: more of them cost a metric no more for each pass. Peers get the
-same images, maps and classes. Where a peer does other work than the metric, its name says what.
+ResNet-18 with random weights at 224×224, as in ``benchmarks/metrics.py``, or ``--network``. *bare* is the time of as
+many forward rows in the best layout, or of as many calls of the explainer (saliency). Numbers of steps, samples and
+draws are small; the time per pass does not depend on them. Peers get the same images, maps and classes. If a peer does
+something other than the metric, its name says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import xaibench as xb
 from xaibench import metrics
 from xaibench.metrics.shared.forgotten_layers import learned_layers
 
-#: Of each metric that asks the model its parameters, and the rows it asks for an image.
+#: Parameters of each metric that calls the model, and its rows per image.
 ASKING: dict[str, tuple[dict[str, Any], int]] = {
     "srg": ({"steps": 14}, 26),
     "idsds": ({}, 17),
@@ -38,13 +38,13 @@ ASKING: dict[str, tuple[dict[str, Any], int]] = {
     "completeness_error": ({}, 2),
     "road": ({"order": "both"}, 18),
 }
-#: Of each that asks the explainer its parameters, and the explanations of an image given the network's layers.
+#: Parameters of each metric that calls the explainer, and its explanations per image, given the network's layers.
 EXPLAINING: dict[str, tuple[dict[str, Any], Callable[[int], int]]] = {
     "smooth_mprt": ({"n_samples": 2}, lambda layers: 2 * (layers + 1)),
     "efficient_mprt": ({}, lambda _: 2),
     "random_logit": ({}, lambda _: 2),
 }
-#: The class of Quantus that is like a metric, and its parameters.
+#: The most similar class of Quantus for each metric, and its parameters.
 QUANTUS: dict[str, tuple[str, dict[str, Any]]] = {
     "completeness_error": ("Completeness", {}),
     "smooth_mprt": ("SmoothMPRT", {"nr_samples": 2}),
@@ -94,7 +94,7 @@ def grad_cam_road(case: Case) -> Callable[[], object] | None:
 
 
 def contenders(name: str, case: Case, peers: bool) -> Calls:
-    """What is timed for a metric: what it needs, itself, and its like."""
+    """Return the timed functions of a metric: its bare passes, the metric and its peers."""
     model, images, _, targets = case
     metric: Any = getattr(metrics, name)
     if name in ASKING:
@@ -125,7 +125,7 @@ def compare_faithfulness(
     only: tuple[str, ...] = (*ASKING, *EXPLAINING),
     network: str = "resnet18",
 ) -> None:
-    """Print a table for each metric: seconds, and how many times the bare ones that is."""
+    """Print a table for each metric: seconds, and the ratio to the bare passes."""
     case = make_case(images, size, torch.device(device), network)
     threads = torch.get_num_threads()
     print(f"\n{network}, {images} images of {size}×{size}, {threads} threads, median of {rounds} rounds")

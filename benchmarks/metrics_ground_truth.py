@@ -1,10 +1,10 @@
-"""Metrics with a ground truth: ours against scikit-learn and (where installed) Quantus, in turns in one run.
+"""Metrics with a ground truth, compared with scikit-learn and (if installed) Quantus, timed in alternation.
 
     OMP_NUM_THREADS=1 python benchmarks/metrics_ground_truth.py              # 32 maps of 224×224
     OMP_NUM_THREADS=1 python benchmarks/metrics_ground_truth.py --count 200
 
-Maps are float32, uniform and without ties, masks mark a fifth of the pixels; every contender gets the same arrays in
-memory, with all normalising switched off, and must give the same scores. The time is the best of the rounds.
+Maps are float32, uniform and without ties; masks contain a fifth of the pixels. All libraries get the same arrays in
+memory, with normalization switched off, and must give the same scores. The time is the best of the rounds.
 `benchmarks/metrics.py` prints these lines too.
 """
 
@@ -26,7 +26,7 @@ Scores = Callable[[], Any]
 
 
 def contenders(count: int, size: int) -> list[tuple[str, str, Scores, Scores]]:
-    """``(metric, peer, ours, theirs)``, each a call that gives the ``[N]`` scores."""
+    """Yield ``(metric, peer, ours, theirs)``; the last two are functions that return the scores ``[N]``."""
     rng = np.random.default_rng(0)
     maps, masks = rng.random((count, size, size), dtype=np.float32), rng.random((count, size, size)) < 0.2
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=32, help="number of maps (default 32)")
     parser.add_argument("--size", type=int, default=224, help="side of a map in pixels (default 224)")
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many is printed (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, the best of which is printed (default 3)")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     compare_scores(options.count, options.size, options.rounds)

@@ -1,4 +1,4 @@
-"""Every explainer on convolutional networks and transformers: whether it runs, how long it takes, in how much memory.
+"""Support, time and memory of every explainer on convolutional networks and transformers.
 
     OMP_NUM_THREADS=1 python benchmarks/networks.py
 
@@ -94,7 +94,7 @@ class TooLongError(Exception):
 
 @dataclass
 class Cell:
-    """What was found of one explainer on one network: milliseconds and MiB of each call, or why there are none."""
+    """Result of one explainer on one network: milliseconds and MiB of each call, or the reason for none."""
 
     milliseconds: list[float] = field(default_factory=list)
     mebibytes: list[float] = field(default_factory=list)
@@ -157,7 +157,7 @@ def measured(call: Callable[[], object], images: int = 1) -> Cell:
 
 
 def cell(name: str, model: nn.Module) -> Cell:
-    """What an explainer takes, or why it does not run."""
+    """Measure an explainer, or return why it does not run."""
     explainer: Any = EXPLAINERS.resolve(name)(**FEW.get(name, {}))
     images = torch.rand(2 if name == "pfi" else 1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
     targets = torch.zeros(len(images), dtype=torch.int64)
@@ -171,7 +171,7 @@ def cell(name: str, model: nn.Module) -> Cell:
 
 
 def column(each: str, names: Sequence[str]) -> dict[str, Cell]:
-    """Of one network: what one pass costs, one with its gradient, and every explainer."""
+    """Measure one network: a forward pass, a pass with gradient, and every explainer."""
     model = network(each)
     image = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
 
@@ -229,7 +229,7 @@ def page(columns: dict[str, dict[str, Cell]]) -> str:
 
 
 def stop(signal_number: int, frame: object) -> None:
-    """What the timer calls."""
+    """Handle the timer's signal."""
     raise TooLongError
 
 

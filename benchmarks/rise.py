@@ -1,14 +1,14 @@
-"""RISE on ResNet-18 at 224×224: ours against the bare forward passes and against the reference loop, in one run.
+"""RISE on ResNet-18 at 224×224, compared with bare forward passes and with the loop of the released code.
 
     OMP_NUM_THREADS=1 python benchmarks/rise.py
     OMP_NUM_THREADS=1 python benchmarks/rise.py --clock cpu
     python benchmarks/rise.py --device cuda --masks 4000 --rounds 5
 
-Random weights: the time does not depend on them. The bare passes are as many rows as there are masks, in inference
-mode, with model and images channels last, at the batch size that RISE takes. The reference loop is that of the released
-code: all masks made beforehand (not timed), all masked images in memory, batches of 100. They are timed in turn, round
-by round, so that a busy machine slows all of them; printed are the median of each and of the ratios within the rounds.
-On a shared machine ``--clock cpu`` times the processor instead of the wall.
+Weights are random, since the time does not depend on them. The bare passes are as many rows as there are masks, in
+inference mode, with model and images channels last, in the batch size of RISE. The loop of the released code has all
+masks precomputed (not timed), all masked images in memory, and batches of 100. They are timed in alternation, so that
+other load on the machine slows all of them. Printed are the median times and the median ratio within a round. On a
+shared machine, ``--clock cpu`` measures processor time instead of wall time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The store at scale: a run of a million score rows, merged, merged again, damaged, and read into a table.
+"""The result store at scale: a million score rows that are merged, merged again, damaged, and read into a table.
 
     OMP_NUM_THREADS=1 python benchmarks/store.py            # a million rows in 5,000 results
     OMP_NUM_THREADS=1 python benchmarks/store.py --rows 100000
 
-Writes score results as a run of the suite ``xai-tris-8x8`` with 200 samples an explainer would, under other names so
-that there are as many as asked for, and measures each step in processor time and peak memory, in a process of its own.
+Writes score results as in a run of the suite ``xai-tris-8x8`` with 200 samples per explainer, copied under other names
+up to the requested number. Measures processor time and peak memory of each step in a separate process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def write(folder: Path, rows: int) -> None:
 
 
 def merge(folder: Path, rows: int) -> None:
-    """What the runner does at the end of a run, less what it asks of the trained networks."""
+    """Merge the results as the runner does at the end of a run, without evaluating the networks."""
     store, correct = Store(folder / "store"), np.ones(SAMPLES, dtype=bool)
     with (
         mock.patch("xaibench.runner.stages.merged_scores.chosen_training", return_value=(None, 0)),

@@ -1,11 +1,11 @@
-"""Where the time of the visual benchmark goes: seconds a sample, and the share outside the network's passes.
+"""Time per sample of the photograph benchmark, and its share outside of the network's passes.
 
     OMP_NUM_THREADS=1 python benchmarks/suite.py
     python benchmarks/suite.py --device cuda --images 32 --masks 4000 --steps 224
 
 ResNet-18 at 224×224 with random weights (the time does not depend on them), the explainers and metrics of the suite
-``saliency-bench`` on a few images. What counts as a pass is the time inside the network's forward and inside autograd;
-everything else (masks, sorting, replacing pixels, blurring, moving) is the library's own, and should stay under 20 %.
+``saliency-bench`` on a few images. The time of passes is that inside the network's forward and inside autograd. The
+rest (masks, sorting, replacing pixels, blurring, copying) is the library's, and should be below 20 %.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watch:
         self._depth = 0
 
     def now(self) -> float:
-        """The clock, once the device has done what it was given."""
+        """Return the time after synchronizing the device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
@@ -73,7 +73,7 @@ class Watch:
 
 
 def measure(watch: Watch, call: Callable[[], Any], images: int) -> tuple[float, float]:
-    """Seconds a sample, and the share of them outside the passes; the better of two runs after one that warms up."""
+    """Return seconds per sample and their share outside the passes: the better of two runs after a warm-up."""
     call()
     found = []
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""How well and how fast the XAI-TRIS networks train.
+"""Accuracy and speed of training the XAI-TRIS networks.
 
-python benchmarks/training.py --accuracy             every 8x8 cell beside the paper's Table 3, under both losses
+python benchmarks/training.py --accuracy             every 8x8 cell compared with the paper's Table 3, with both losses
 python benchmarks/training.py --accuracy --cells xor-white-8x8/cnn rigid-corr-8x8     only these
 python benchmarks/training.py --accuracy --cells 64x64/mlp --samples 40000 --epochs 300 --seeds 0     Table 1's
 python benchmarks/training.py --speed                stacks of several sizes against one after another, at 8x8
@@ -37,7 +37,7 @@ LOSSES = ("logits", "probabilities")
 
 
 def learning_rate(dataset: str, model: str) -> float:
-    """The suites': the paper's, but for RIGID's CNN, which at the paper's 0.0004 is far from done after 500 epochs."""
+    """Return the suites' learning rate: the paper's, except for RIGID's CNN, which needs more than 0.0004."""
     if dataset.endswith("64x64"):
         return 0.0005
     return 0.0004 if (dataset.split("-")[0], model) == ("rigid", "mlp") else 0.004
@@ -52,7 +52,7 @@ def cells() -> Iterator[tuple[str, str, float]]:
 
 
 def train_cell(job: tuple[str, str, str, int, tuple[int, ...], int, float | None, int | None]) -> dict[str, object]:
-    """Train one cell in one stack, on one thread, from the very seeds that the suite takes; accuracies in percent."""
+    """Train one cell in one stack, on one thread, with the seeds of the suite; accuracies in percent."""
     torch.set_num_threads(1)
     dataset, name, loss, data_seed, numbers, epochs, lr, samples = job
     data = xb.load(f"xai-tris/{dataset}", seed=data_seed, **({"n_samples": samples} if samples else {}))
@@ -93,7 +93,7 @@ def study(
     workers: int,
     out: Path,
 ) -> None:
-    """Train the wanted cells, and print and store each result as it comes, then the table."""
+    """Train the requested cells; print and store each result, then the table."""
     chosen = [cell for cell in cells() if any(part in f"{cell[0]}/{cell[1]}" for part in wanted)]
     if not chosen:
         raise SystemExit(f"no cell contains one of {wanted}; cells are {[f'{d}/{m}' for d, m, _ in cells()]}")
@@ -112,7 +112,7 @@ def study(
 
 
 def table(rows: list[dict[str, object]], losses: list[str]) -> str:
-    """Markdown: one line a cell, mean over the seeds (and each seed), and last the distance to the paper."""
+    """Return a Markdown table: one line per cell, mean over seeds and each seed, and the difference to the paper."""
     found = {(row["dataset"], row["model"], row["loss"]): row["test"] for row in rows}
     head = ["cell", "paper", *losses]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
@@ -136,7 +136,7 @@ def table(rows: list[dict[str, object]], losses: list[str]) -> str:
 
 
 def alone(model: nn.Module, data: xb.data.Dataset, seed: int, epochs: int, lr: float) -> None:
-    """What a user would write: a loop over tensors in memory, with torch's own Adam; the best weights are kept."""
+    """Train with a plain loop over tensors in memory and torch's Adam; the best weights are kept."""
     images, targets = data.train.images, data.train.targets
     order = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)  # dropout
@@ -157,14 +157,14 @@ def alone(model: nn.Module, data: xb.data.Dataset, seed: int, epochs: int, lr: f
 
 
 def stacked(models: list[nn.Module], data: xb.data.Dataset, stack: int, epochs: int, lr: float) -> None:
-    """Ours, in stacks of so many; model i has seed i."""
+    """Train in stacks of the given size; model i has seed i."""
     count = len(models)
     fit_many(models, [data.train] * count, [data.val] * count, epochs=epochs, lr=lr, stack=stack, device="cpu",
              progress=False)  # fmt: skip
 
 
 def best_times(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Least processor time of each; they take turns, so that what else the machine does meets all."""
+    """Return the smallest processor time of each function; they are timed in alternation."""
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(repeats):
         for name, run in runs.items():
@@ -175,7 +175,7 @@ def best_times(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str,
 
 
 def speed(members: int) -> None:
-    """Stacks of several sizes against one after another at 8x8: milliseconds a step (512 samples) and model."""
+    """Compare stacks of several sizes with single training at 8x8: milliseconds per step (512 samples) and model."""
     epochs, sizes = 5, (1, 3, 5, 12)
     data = xb.load("xai-tris/lin-white-8x8", seed=0)
     steps = epochs * -(-len(data.train) // 512) * members
@@ -201,7 +201,7 @@ def speed(members: int) -> None:
 
 
 def five(repeats: int) -> None:
-    """Five trainings of a cell together against five alone: time and mean test accuracy."""
+    """Compare five trainings of a cell in a stack with five single ones: time and mean test accuracy."""
     print("| model | epochs | five alone, s | together, s | share of the time | accuracy alone, % | together, % |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     data = {
@@ -232,7 +232,7 @@ def five(repeats: int) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--accuracy", action="store_true", help="test accuracy beside the paper's")
+    parser.add_argument("--accuracy", action="store_true", help="test accuracy compared with the paper's")
     parser.add_argument("--speed", action="store_true", help="stacks of several sizes against one after another")
     parser.add_argument("--five", action="store_true", help="five trainings together against five alone")
     parser.add_argument("--repeats", type=int, default=3, help="of --five")

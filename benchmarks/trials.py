@@ -1,4 +1,4 @@
-"""Trials of what `docs/reliability.md` promises: bits flipped, files mangled, runs killed. Minutes each, not in CI.
+"""Stress tests of `docs/reliability.md`: flipped bits, damaged files, killed runs. Each takes minutes; not in CI.
 
 python benchmarks/trials.py flips            every bit of a stored score, of maps, of weights and of a merged cell
 python benchmarks/trials.py files            mangled pickles, archives, scans, photographs, lists and maps, all read
@@ -6,7 +6,7 @@ python benchmarks/trials.py metrics          10,000 inputs for each metric (the 
 python benchmarks/trials.py kills            a run killed outright, time and again, at random moments
 python benchmarks/trials.py ... --seed 7 --count 500
 
-Each prints its seed, what it tried and what it found, and exits with 1 if a promise was broken.
+Each prints its seed, its tests and their results, and exits with 1 if one failed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv")
 
 
 def flips(seed: int, count: int | None, folder: Path) -> bool:
-    """Each bit in turn (or ``count`` of them a file): the reader gives what was stored, or sets the file aside."""
+    """Flip each bit (or ``count`` per file): the reader must return the stored values or reject the file."""
     done = run(_suite(folder), folder / "run", engine="serial").folder
     store = Store(done / "store")
     broken = False
@@ -134,7 +134,7 @@ def _bits(size: int, seed: int, count: int | None) -> list[int]:
 
 
 def _plain(found: object) -> str:
-    """What was read, as a text that tells any two results apart."""
+    """Return a text that differs for any two different results."""
     if isinstance(found, tuple):
         tensors, meta = found
         return repr([(n, t.dtype, tuple(t.shape), t.numpy().tobytes()) for n, t in tensors.items()]) + json.dumps(meta)
@@ -142,7 +142,7 @@ def _plain(found: object) -> str:
 
 
 def files(seed: int, count: int | None, folder: Path) -> bool:
-    """Files with bits flipped, cut, doubled and filled: read, or ended in the one documented error."""
+    """Damage files in several ways: they must be readable or raise the documented error."""
     rng = random.Random(seed)
     broken = False
     for name, (sound, read, error) in _readers(folder).items():
@@ -285,7 +285,7 @@ def metrics(seed: int, count: int | None, folder: Path) -> bool:
 
 
 def kills(seed: int, count: int | None, folder: Path) -> bool:
-    """SIGKILL at random moments; in the end the tables of a quiet run, no file set aside, no process left."""
+    """Kill a run at random moments: it must end with the same tables, no rejected file and no leftover process."""
     rng, suite = random.Random(seed), _suite(folder)
     quiet = run(suite, folder / "quiet", engine="serial").folder
     command = [sys.executable, "-m", "xaibench", "run", str(suite), "--out", str(folder / "run"), "--workers", "2"]

@@ -1,9 +1,9 @@
-"""Where the variance of a run's scores comes from, and how much of the methods' order another training keeps.
+"""Components of the variance of a run's scores, and stability of the methods' order under retraining.
 
     python benchmarks/variance.py RUN [--metric emd_perf]
 
-RUN is the folder of a run of several data sets with several trainings each, all of them explained, as ``xai-tris-8x8``
-has them.
+RUN is the folder of a run over several data sets with several trainings each, all of them explained, such as
+``xai-tris-8x8``.
 """
 
 import argparse

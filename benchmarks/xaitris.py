@@ -1,13 +1,13 @@
-"""XAI-TRIS from beginning to end: generation, training, explaining, scoring, each beside a literal loop, in one run.
+"""XAI-TRIS end to end: generation, training, explaining and scoring, each compared with a literal loop.
 
     OMP_NUM_THREADS=1 python benchmarks/xaitris.py            # some minutes
     OMP_NUM_THREADS=1 python benchmarks/xaitris.py --quick    # under a minute, coarser
 
-The literal side does what the papers describe in the plainest way that is usual: samples generated one by one, batches
-drawn from a ``DataLoader`` of single samples, networks trained one after another, Captum called as it is (LIME and
-Kernel SHAP a sample at a time, as they must be), the earth mover's distance by one call to POT with the full cost
-matrix, built once. Both sides use one thread, and processor time is counted, so that other programs do not matter.
-Small measurements are scaled to the sizes named.
+The literal loop does what the papers describe in the usual simple way: samples are generated one by one, batches come
+from a ``DataLoader`` of single samples, networks are trained one after another, Captum is called with its defaults
+(LIME and Kernel SHAP per sample, as they require), and the earth mover's distance is one call of POT with the full cost
+matrix, built once. Both sides use one thread, and processor time is measured. Small measurements are scaled to the
+given sizes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from xaibench.models import build, fit, fit_many
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from oracles import tetromino as oracle
 
-#: What the suite ``xai-tris-8x8`` does for a data set: samples, epochs, trainings, explained samples.
+#: Sizes of the suite ``xai-tris-8x8`` per data set: samples, epochs, trainings, explained samples.
 SAMPLES, EPOCHS, TRAININGS, EXPLAINED = 10_000, 500, 3, 200
 
 METHODS: dict[str, dict[str, Any]] = {

@@ -38,13 +38,13 @@ def test_ci_runs_on_the_pythons_that_are_promised():
                 assert set(listed.split(",")) <= extras
 
 
-@pytest.mark.parametrize("name", ["ci", "release"])
+@pytest.mark.parametrize("name", ["ci", "docs", "release"])
 def test_actions_are_pinned_and_rights_are_least(name):
     workflow = yaml_of(f".github/workflows/{name}.yml")
     assert workflow["permissions"] in ({}, {"contents": "read"})
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] <= 60
-        assert "id-token" not in job.get("permissions", {}) or job["environment"] == "pypi"
+        assert "id-token" not in job.get("permissions", {}) or job["environment"] in ("pypi", "github-pages")
         for step in job["steps"]:
             if "uses" in step:
                 assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are asked for."""
+"""Public names of a package that are loaded on first use."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""What results say of themselves, in a terminal and in a notebook. Evaluations: tests/evaluation."""
+"""Representations of results in a terminal and in a notebook. Evaluations: tests/evaluation."""
 
 from pathlib import Path
 

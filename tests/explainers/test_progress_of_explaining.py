@@ -38,28 +38,28 @@ def test_the_slow_ones_are_among_them():
     assert {"rise", "shapley_sampling", "kernel_shap", "lime", "pfi", "occlusion"} <= set(COUNTABLE)
 
 
-def test_a_long_explanation_says_so(monkeypatch):
-    monkeypatch.setattr(module, "SOON", 0.0)
-    monkeypatch.setattr(module, "LONG", 0.0)
-    message = r"RISE takes about .* \(1500 rows\)\. To reduce it: n_masks below 500, fewer images than 3"
+def test_a_long_explanation_warns(monkeypatch):
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr(module, "WARN_BEYOND", 0.0)
+    message = r"RISE takes about .* \(1500 rows\)\. Fewer rows: n_masks below 500, fewer images than 3"
     with pytest.warns(UserWarning, match=message):
         xb.explain("rise", network(), IMAGES, TARGETS, n_masks=500, batch_size=50, device="cpu")
 
 
-def test_it_is_quiet_where_asked(monkeypatch, capsys):
-    for name in ("SOON", "LONG", "FIRST_LINE"):
-        monkeypatch.setattr(module, name, 0.0)
+def test_progress_false_turns_the_warning_off(monkeypatch, capsys):
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr(module, "WARN_BEYOND", 0.0)
     xb.explain("rise", network(), IMAGES, TARGETS, n_masks=50, device="cpu", progress=False)
     assert capsys.readouterr().err == ""
 
 
-def test_evaluating_says_how_far_it_has_come(monkeypatch, capsys):
-    for name in ("SOON", "FIRST_LINE", "LINES"):
-        monkeypatch.setattr(module, name, 0.0)
+def test_evaluate_shows_a_bar_of_scores(monkeypatch, capsys):
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr(module, "shows_bars", lambda: True)
     data = xb.load("xai-tris/lin-white-8x8", n_samples=100)
     xb.evaluate("input", data, metrics=["iou", "f1"], controls=["sobel"], samples=4, batch_size=2)
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("evaluate:")]
-    assert said[0].startswith("evaluate: 2 of 16 scores, about ")
-    assert said[-1].startswith("evaluate: 16 scores in")
+    bar = capsys.readouterr().err
+    assert "evaluate:" in bar
+    assert "/16 " in bar
     xb.evaluate("input", data, metrics="iou", controls=False, samples=2, progress=False)
     assert capsys.readouterr().err == ""

@@ -25,7 +25,7 @@ from xaibench.cli.terminal import (
 )
 from xaibench.core.atomic_files import written_to
 from xaibench.core.messages import listed
-from xaibench.core.progress import duration
+from xaibench.core.progress import format_duration
 from xaibench.core.truths import question_of
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def run(
         for why in dict.fromkeys(result.inapplicable.values()):
             jobs = [job for job, said in result.inapplicable.items() if said == why]
             typer.echo(f"{hint('Not applicable:')} {listed(jobs, 3)}: {why}")
-        typer.echo(f"{result.jobs} jobs, {duration(result.seconds)}; writing the report")
+        typer.echo(f"{result.jobs} jobs, {format_duration(result.seconds)}; writing the report")
     _finish(result.folder)
     if result.failures:
         typer.echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
@@ -210,13 +210,13 @@ def compare(
 
 def _say_cost(found: Estimate) -> None:
     table = found.stages.assign(
-        **{name: found.stages[name].map(duration) for name in ("work_seconds", "longest_seconds")}
+        **{name: found.stages[name].map(format_duration) for name in ("work_seconds", "longest_seconds")}
     )
     typer.echo(table.rename(columns={"work_seconds": "work", "longest_seconds": "longest job"}).round(1).to_string())
     beyond = f", and what {found.unmeasured} jobs of unknown cost take" if found.unmeasured else ""
     typer.echo(
-        f"{duration(found.seconds)}{beyond}; on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of memory at "
-        f"most, {found.disk_mb / 1024:.1f} GiB of disk"
+        f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of "
+        f"memory at most, {found.disk_mb / 1024:.1f} GiB of disk"
     )
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xaibench.core.progress import Progress
+from xaibench.core.progress import ProgressBar, shows_bars
 
 if TYPE_CHECKING:
     import pandas as pd
+    from tqdm import tqdm
 
 
 #: The option ``--root`` of all commands that read annotated sets.
@@ -59,21 +60,36 @@ def print_table(table: pd.DataFrame) -> None:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
-    """One bar a stage, on a terminal; a line now and then elsewhere. Called as :func:`xaibench.runner.run` does.
+    """One progress bar per stage of a run, for the ``progress`` argument of :func:`xaibench.runner.run`.
 
-    A stage's time runs from when the stage before it had its first result, which its own first job needs, to its last.
+    A bar shows the share of the stage's work; its label counts the jobs. The time of a stage starts with the first
+    result of the stage before it.
     """
-    bars: dict[str, Progress] = {}
-    begun = time.monotonic()
+    bars: dict[str, tqdm[Any]] = {}
+    start = time.time()
 
     def show(stage: str, done: int, total: int, share: float) -> None:
-        nonlocal begun
+        nonlocal start
+        if not shows_bars():
+            return
         if stage not in bars:
-            bars[stage] = Progress(f"{stage:>8}", total, "job", since=begun, line=len(bars), stays=True)
-            begun = time.monotonic()
-        bars[stage].advance(done - bars[stage].done, share)
+            from tqdm.auto import tqdm
+
+            layout = "{desc}: {percentage:3.0f}%{postfix} |{bar}| [{elapsed}<{remaining}]"
+            bars[stage] = tqdm(
+                total=1.0,
+                desc=f"{stage:>8}",
+                position=len(bars),
+                bar_format=layout,
+                postfix=f"{done}/{total} jobs",
+            )
+            bars[stage].start_t, start = start, time.time()
+        bar = bars[stage]
+        bar.set_postfix_str(f"{done}/{total} jobs", refresh=False)
+        bar.update(share - bar.n)
+        bar.refresh()
         if done == total:
-            bars[stage].close()
+            bar.close()
 
     try:
         yield show
@@ -83,13 +99,13 @@ def progress_bars() -> Iterator[Callable[[str, int, int, float], None]]:
 
 
 @contextlib.contextmanager
-def count_bar(what: str, unit: str = "file", **options: Any) -> Iterator[Callable[[int, int], None]]:
-    """One bar for ``progress(done, total)``, shown from its first call on; ``options`` are tqdm's."""
-    bar: Progress | None = None
+def count_bar(description: str, unit: str = "file", **options: Any) -> Iterator[Callable[[int, int], None]]:
+    """Progress bar for a ``progress(done, total)`` callback; ``options`` are tqdm's."""
+    bar: ProgressBar | None = None
 
     def show(done: int, total: int) -> None:
         nonlocal bar
-        bar = bar or Progress(what, total, unit, stays=True, options=options)
+        bar = bar or ProgressBar(description, total, unit, keep=True, options=options)
         bar.advance(done - bar.done)
 
     try:

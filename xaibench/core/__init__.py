@@ -1,1 +1,1 @@
-"""What all parts stand on: vocabulary, registry, messages, checks, files, and where and how things are computed."""
+"""Foundations shared by all parts: vocabulary, registry, messages, checks, files and the computing environment."""

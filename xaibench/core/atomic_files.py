@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing of files, and clear errors when a disk is full."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import BinaryIO
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A binary stream that becomes the file ``path`` when the block ends well, and leaves nothing when it does not.
+    """Open a binary stream whose content becomes the file ``path`` if the block succeeds; otherwise nothing is left.
 
-    The stream writes under a temporary name beside it; the last step renames, which replaces an older file at once.
+    The stream writes to a temporary file in the same folder, which is renamed at the end and replaces an older file.
 
     Args:
         path: The file.
-        durable: File and folder are on the disk when the block has ended, so that a power cut leaves the old file or
-            the new one. That takes some milliseconds a file; False leaves it to the system, for many small files that
-            are checked when they are read and can be made again.
+        durable: Whether file and folder are flushed to disk before the block ends, so that after a power cut either the
+            old or the new file exists. This takes some milliseconds per file. False is for many small files that are
+            verified when they are read and can be computed again.
 
     Raises:
-        OSError: If the disk is full, the folder cannot be written, or it does not exist.
+        OSError: If the disk is full, or the folder does not exist or is not writable.
     """
     with whole_path(path, durable=durable) as temporary, open(temporary, "xb") as stream:
         yield stream
@@ -32,10 +32,10 @@ def whole_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
 
 @contextmanager
 def whole_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
-    """As :func:`whole_file`, for what writes to a path: the temporary one, which does not exist yet.
+    """Like :func:`whole_file`, but yield the temporary path, for code that writes to a path. It does not exist yet.
 
     Raises:
-        OSError: If the disk is full, the folder cannot be written, or it does not exist.
+        OSError: If the disk is full, or the folder does not exist or is not writable.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
@@ -43,18 +43,18 @@ def whole_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
         with written_to(target):
             yield temporary
             if durable:
-                _to_disk(temporary, os.O_RDWR)
+                _flush_to_disk(temporary, os.O_RDWR)
             os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
     if durable:
-        with suppress(OSError):  # Windows opens no folder, and some network disks sync none: then the rename must do
-            _to_disk(target.parent, os.O_RDONLY)
+        with suppress(OSError):  # Windows cannot open folders and some network file systems cannot sync them
+            _flush_to_disk(target.parent, os.O_RDONLY)
 
 
-def _to_disk(path: Path, how: int) -> None:
+def _flush_to_disk(path: Path, how: int) -> None:
     handle = os.open(path, how)
     try:
         os.fsync(handle)
@@ -62,31 +62,31 @@ def _to_disk(path: Path, how: int) -> None:
         os.close(handle)
 
 
-#: Errors of writing. The system names the file only where it cannot be opened.
-_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+#: Errors of writing. The system does not name the file in these.
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 @contextmanager
 def written_to(path: str | os.PathLike[str]) -> Iterator[None]:
-    """A disk that fills up, or fails, inside the block is said to have done so as ``path`` was written.
+    """Add ``path`` as the file name to errors of writing (disk full, disk failure) that are raised inside the block.
 
     Raises:
-        OSError: If there is one.
+        OSError: If writing fails.
     """
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in _OF_WRITING:
+        if error.filename is None and error.errno in _WRITE_ERRORS:
             error.filename = os.fspath(path)
         raise
 
 
 @contextmanager
 def disk_of(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """A disk that fills up inside the block is said to be that of the folder.
+    """Turn a disk-full error inside the block into one whose message names the folder.
 
     Raises:
-        OSError: If it does.
+        OSError: If the disk is full.
     """
     try:
         yield

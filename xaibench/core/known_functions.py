@@ -1,14 +1,15 @@
-"""Functions of an image of which all is known: which pixels they use, and the exact Shapley value of each pixel.
+"""Synthetic functions of an image whose used pixels and exact Shapley values are known.
 
-The networks that compute them (:mod:`xaibench.models.certified`) and the images that are labelled by them
-(:mod:`xaibench.data.certified`) both build on this.
+The networks that compute them (:mod:`xaibench.models.certified`) and the images that are labeled by them
+(:mod:`xaibench.data.certified`) are both built on this module.
 
-An image is cut into cells of 2×2 pixels, of which every other one counts, as on a chessboard. Each of those adds what
-a :class:`CellFunction` makes of its four pixels, those in odd rows minus half of it. So the Shapley values are those of
-four players in each cell by itself: they are summed up over all 16 coalitions, a pixel that is left out being 0.
+An image is divided into cells of 2×2 pixels, and every other cell is active, as on a chessboard. Each active cell adds
+the value of a :class:`CellFunction` of its four pixels, with weight 1 in even rows of cells and -1/2 in odd rows. So
+Shapley values can be computed for the four pixels of each cell separately, as sums over all 16 coalitions. Absent
+pixels are set to 0.
 
-All weights are sums of a few powers of two, and so are the outputs for pixels of -1, 0 and 1: they are exact, and what
-cancels, cancels exactly.
+All weights, and the outputs for pixels of -1, 0 and 1, are sums of few powers of two. They are exact in floating point,
+and so are cancellations.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-#: Pixels along the side of a cell, and in it.
+#: Side length of a cell, and its number of pixels.
 SIDE, PIXELS = 2, 4
 
-#: Added to the evidence, which else would be 0 for many images: then they would have no class.
+#: Added to the evidence, which would otherwise be 0 for many images, so that they had no class.
 OFFSET = 0.125
 
 _T = TypeVar("_T", bound=np.generic)
@@ -33,7 +34,7 @@ _Four = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Unit:
-    """``out · max(0, weights · pixels + bias)``: one hidden neuron of a network that computes the function."""
+    """One hidden neuron of a network that computes the function: ``out · max(0, weights · pixels + bias)``."""
 
     out: float
     weights: _Four
@@ -42,14 +43,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class CellFunction:
-    """What a cell makes of its four pixels (row by row): the sum of some units.
+    """Function of the four pixels of a cell (row by row), as a sum of units.
 
     Attributes:
-        label: Name as printed in tables and figures.
-        meaning: In words, which pixels do what.
-        used: Which of the pixels ever make a difference.
-        units: The sum of these it is, but for what ``linear`` adds.
-        linear: Where the function is linear: its weights. The units are then pairs that make the same of them.
+        label: Name in tables and figures.
+        meaning: Effect of the pixels, in words.
+        used: Whether each pixel ever makes a difference.
+        units: The function is the sum of these, minus their value at zero.
+        linear: Weights of the function if it is linear. The units are then pairs that compute the same.
     """
 
     label: str
@@ -59,21 +60,21 @@ class CellFunction:
     linear: _Four | None = None
 
     def __call__(self, pixels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Its values ``[...]``.
+        """Return the values ``[...]`` of the function.
 
         Args:
             pixels: ``[..., 4]``.
         """
         weights = np.array([unit.weights for unit in self.units])
         inputs = pixels @ weights.T + [unit.bias for unit in self.units]
-        start = np.maximum([unit.bias for unit in self.units], 0)  # at pixels of 0 the function is 0
+        start = np.maximum([unit.bias for unit in self.units], 0)  # the function is 0 if all pixels are 0
         values: NDArray[np.float64] = (np.maximum(inputs, 0) - start) @ [unit.out for unit in self.units]
         return values
 
     def shapley(self, pixels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The exact Shapley values ``[..., 4]`` of the pixels ``[..., 4]``, left out as 0 (Shapley 1953).
+        """Return the exact Shapley values ``[..., 4]`` of the pixels ``[..., 4]``; absent pixels are 0 (Shapley 1953).
 
-        They sum to the function's value, and are exactly 0 where a pixel makes no difference to any coalition.
+        They sum to the function's value, and are exactly 0 for a pixel that makes no difference to any coalition.
         """
         values = np.zeros(pixels.shape)
         for player in range(PIXELS):
@@ -87,20 +88,20 @@ class CellFunction:
         return values
 
 
-def _both_ways(weights: _Four) -> tuple[Unit, Unit]:
-    """A linear function as two units: max(0, w·p) - max(0, -w·p)."""
+def _linear_units(weights: _Four) -> tuple[Unit, Unit]:
+    """Return a linear function as two units: max(0, w·p) - max(0, -w·p)."""
     a, b, c, d = weights
     return Unit(1, weights), Unit(-1, (-a, -b, -c, -d))
 
 
-def _zigzag(pixel: int) -> tuple[Unit, ...]:
-    """A function of one pixel that rises from -1 to 1 in the slopes -3, 5, -3, 5, 5, -3, 5, -3, a quarter each."""
+def _zigzag_units(pixel: int) -> tuple[Unit, ...]:
+    """Return a function of one pixel, with slopes -3, 5, -3, 5, 5, -3, 5, -3 on intervals of 1/4 from -1 to 1."""
     slopes = (-3, 5, -3, 5, 5, -3, 5, -3)
     along: list[float] = [0.0] * PIXELS
     along[pixel] = 1.0
     weights = (along[0], along[1], along[2], along[3])
     changes = [slopes[0], *(after - before for before, after in itertools.pairwise(slopes))]
-    # The first hinge lies far below, so that the slope at -1 is the first one's.
+    # The first hinge is far below -1, so that the slope at -1 is the first one.
     hinges = [-2.0, *(-1 + number / 4 for number in range(1, 8))]
     return tuple(Unit(change, weights, -hinge) for change, hinge in zip(changes, hinges, strict=True) if change)
 
@@ -109,67 +110,67 @@ def _zigzag(pixel: int) -> tuple[Unit, ...]:
 FUNCTIONS = {
     "additive": CellFunction(
         "Additive",
-        "The first pixel counts for the class, the second half as much against it.",
+        "The first pixel is evidence for the class, the second is evidence against it with half the weight.",
         (True, True, False, False),
-        _both_ways((1, -0.5, 0, 0)),
+        _linear_units((1, -0.5, 0, 0)),
         linear=(1, -0.5, 0, 0),
     ),
     "and": CellFunction(
         "Interaction (AND)",
-        "Counts only where the first two pixels are both 1; either alone says nothing.",
+        "Evidence only if the first two pixels are both 1; one alone has no effect.",
         (True, True, False, False),
         (Unit(1, (1, 1, 0, 0), -1),),
     ),
     "xor": CellFunction(
         "Interaction (XOR)",
-        "Counts where the first two pixels differ. Where they agree, each has the Shapley value 0.",
+        "Evidence if the first two pixels differ. If they agree, both have the Shapley value 0.",
         (True, True, False, False),
         (Unit(0.5, (1, -1, 0, 0)), Unit(0.5, (-1, 1, 0, 0))),
     ),
     "or": CellFunction(
         "Redundancy (OR)",
-        "Counts where either of the first two pixels is 1. Where both are, neither is missed.",
+        "Evidence if at least one of the first two pixels is 1. If both are, removing one has no effect.",
         (True, True, False, False),
         (Unit(1, (1, 0, 0, 0)), Unit(1, (0, 1, 0, 0)), Unit(-1, (1, 1, 0, 0), -1)),
     ),
     "saturation": CellFunction(
         "Saturation",
-        "The sum of the first three pixels, but at least 0 and at most 1: flat on either side.",
+        "The sum of the first three pixels, clipped to [0, 1]: constant below and above.",
         (True, True, True, False),
         (Unit(1, (1, 1, 1, 0)), Unit(-1, (1, 1, 1, 0), -1)),
     ),
     "cancellation": CellFunction(
         "Cancellation",
-        "The third pixel minus the fourth, beside the first. The second goes through two neurons that cancel exactly: "
-        "it is connected, and has no effect.",
+        "The first pixel plus the third minus the fourth. The second is connected to two neurons that cancel exactly, "
+        "so it has no effect.",
         (True, False, True, True),
         (
-            *_both_ways((1, 0, 0, 0)),
-            *_both_ways((0, 0, 1, -1)),
+            *_linear_units((1, 0, 0, 0)),
+            *_linear_units((0, 0, 1, -1)),
             Unit(1, (0, 1, 0, 0), 0.5),
             Unit(-1, (0, 1, 0, 0), 0.5),
         ),
     ),
     "absence": CellFunction(
         "Pertinent negatives",
-        "Counts where the first two pixels are both -1: what speaks for the class is that something is not there.",
+        "Evidence if the first two pixels are both -1: the absence of something is evidence for the class.",
         (True, True, False, False),
         (Unit(1, (-1, -1, 0, 0), -1),),
     ),
     "shattered": CellFunction(
         "Shattered gradients",
-        "The first and the fourth pixel, each along a zigzag: it rises on the whole, and falls at -1 and 1.",
+        "A zigzag function of the first pixel and of the fourth: increasing overall, but decreasing at -1 and 1.",
         (True, False, False, True),
-        (*_zigzag(0), *_zigzag(3)),
+        (*_zigzag_units(0), *_zigzag_units(3)),
     ),
 }
 
 
 def counting_cells(height: int, width: int) -> NDArray[np.float64]:
-    """What each cell counts, ``[height / 2, width / 2]``: 1 in even rows, -1/2 in odd ones, 0 where it does not.
+    """Return the weight of each cell, ``[height / 2, width / 2]``: 1 in even rows, -1/2 in odd rows, 0 if inactive.
 
     Raises:
-        ValueError: If the image cannot be cut into cells, or is smaller than 4×4.
+        ValueError: If the image cannot be divided into cells, or is smaller than 4×4.
     """
     if height % SIDE or width % SIDE or min(height, width) < 2 * SIDE:
         raise ValueError(f"images are {height}×{width}, expected even sides of at least {2 * SIDE} pixels.")
@@ -178,24 +179,24 @@ def counting_cells(height: int, width: int) -> NDArray[np.float64]:
 
 
 def used_pixels(function: CellFunction, height: int, width: int) -> NDArray[np.bool_]:
-    """``[H, W]``: the pixels that make a difference to the evidence of some image."""
+    """Return ``[H, W]``: the pixels that change the evidence of at least one image."""
     cells = counting_cells(height, width)[..., None] != 0
-    found: NDArray[np.bool_] = _as_image((cells & np.array(function.used))[None])[0]
+    found: NDArray[np.bool_] = _join_cells((cells & np.array(function.used))[None])[0]
     return found
 
 
 def evidence(function: CellFunction, images: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``[N]``: how much speaks for class 1 rather than for class 0 in the images ``[N, H, W]``."""
+    """Return the evidence ``[N]`` for class 1, as opposed to class 0, of the images ``[N, H, W]``."""
     scales = counting_cells(*images.shape[1:])
-    found: NDArray[np.float64] = (scales * function(_as_cells(images))).sum((1, 2)) + OFFSET
+    found: NDArray[np.float64] = (scales * function(_split_into_cells(images))).sum((1, 2)) + OFFSET
     return found
 
 
 def shapley_values(function: CellFunction, images: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``[N, H, W]``: the exact Shapley values of the evidence; they sum to it, less its offset.
+    """Return the exact Shapley values ``[N, H, W]`` of the evidence; they sum to the evidence without its offset.
 
     Args:
-        function: What each cell computes.
+        function: Function of each cell.
         images: ``[N, H, W]``, any values.
 
     Example:
@@ -205,18 +206,18 @@ def shapley_values(function: CellFunction, images: NDArray[np.float64]) -> NDArr
         [0.5, 0.5, 0.0, 0.0]
     """
     scales = counting_cells(*images.shape[1:])
-    return _as_image(scales[..., None] * function.shapley(_as_cells(images)))
+    return _join_cells(scales[..., None] * function.shapley(_split_into_cells(images)))
 
 
-def _as_cells(images: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``[N, H, W]`` as ``[N, H / 2, W / 2, 4]``."""
+def _split_into_cells(images: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Reshape ``[N, H, W]`` to ``[N, H / 2, W / 2, 4]``."""
     count, height, width = images.shape
     cut = images.reshape(count, height // SIDE, SIDE, width // SIDE, SIDE)
     return cut.transpose(0, 1, 3, 2, 4).reshape(count, height // SIDE, width // SIDE, PIXELS)
 
 
-def _as_image(cells: NDArray[_T]) -> NDArray[_T]:
-    """The other way."""
+def _join_cells(cells: NDArray[_T]) -> NDArray[_T]:
+    """Reshape ``[N, H / 2, W / 2, 4]`` to ``[N, H, W]``."""
     count, rows, columns, _ = cells.shape
     laid = cells.reshape(count, rows, columns, SIDE, SIDE).transpose(0, 1, 3, 2, 4)
     return laid.reshape(count, rows * SIDE, columns * SIDE)

@@ -1,4 +1,4 @@
-"""What is known of a part: one frozen record for each data set, explainer, metric and model.
+"""Metadata records of data sets, explainers, metrics and models.
 
 This module imports neither torch nor anything else that is slow to load.
 """
@@ -17,29 +17,29 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is fixed about a data set, whatever its seed.
+    """Metadata of a data set that do not depend on its seed.
 
     Attributes:
         name: Registered name, such as ``"xai-tris/lin-white-8x8"``.
         classes: Class names in the order of their index.
         image_shape: ``(C, H, W)``.
         citation: The publication to cite.
-        licence: Licence of the data.
-        how_to_get: What a user must do to have the data; empty when it is generated.
-        address: Where it is fetched from, as Markdown; empty likewise, as are the next two.
-        download_size: How much that is, and who says so, as Markdown.
-        by_hand: What no program can do, such as a form to sign.
-        scenario: First key by which tables group sets, such as ``"lin"``; empty for a set that stands alone.
-        background: Second key, such as ``"white"``; empty likewise.
-        known_distribution: Whether its ``distribution`` is known, from which pixels can be drawn again.
-        published: What its publication counts, ``(("cat", 2371), ("dog", 4978))``; empty when it is generated.
-        benchmark_size: Images in today's table of Saliency-Bench (April 2025); 0 for what is not in it.
-        truth: What its masks are the truth of (:data:`xaibench.types.Truth`): ``"human"``, what people marked, unless
-            it says that they are of the ``"data"`` or of what a network has in ``"use"``.
-        revision: Bumped whenever the same parameters give other samples.
+        licence: License of the data.
+        how_to_get: What a user must do to obtain the data; empty for generated data.
+        address: Download address, as Markdown; empty for generated data, as are the next two.
+        download_size: Size of the download and its source, as Markdown.
+        by_hand: Steps that cannot be automated, such as a form to sign.
+        scenario: First key for grouping in tables, such as ``"lin"``; empty if the set is not part of a group.
+        background: Second key for grouping, such as ``"white"``; empty as above.
+        known_distribution: Whether its ``distribution`` is known, so that pixels can be resampled from it.
+        published: Published counts, ``(("cat", 2371), ("dog", 4978))``; empty for generated data.
+        benchmark_size: Number of images in the table of Saliency-Bench (April 2025); 0 if it is not listed there.
+        truth: Kind of truth of its masks (:data:`xaibench.types.Truth`): ``"human"`` annotations by default, or
+            ``"data"`` or ``"use"``.
+        revision: Increased whenever the same parameters give other samples.
 
     Raises:
-        ValueError: If there is no such kind of truth (did you mean).
+        ValueError: If the kind of truth is unknown (did you mean).
     """
 
     name: str
@@ -65,19 +65,19 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class ExplainerInfo:
-    """What the runner and the report need to know of an explainer.
+    """Metadata of an explainer.
 
     Attributes:
-        label: Name as printed in tables and figures.
-        family: What it has in common with others, and below which the documentation lists it: ``"Gradients"``.
-        control: True for the baselines that know no model (Sobel, Laplace, uniform, input).
-        needs_convolution: True when only networks with a convolution can be explained.
-        reference: True for what says what a map should show, beside which methods are read: it is ranked with none of
-            them, and needs to know what the images were drawn from.
+        label: Name in tables and figures.
+        family: Family under which the documentation lists it, such as ``"Gradients"``.
+        control: True for the baseline methods that do not use the model (Sobel, Laplace, uniform, input).
+        needs_convolution: True if only networks with a convolution can be explained.
+        reference: True for a reference map that is shown with the methods but not ranked. It needs to know the
+            distribution of the images.
         citation: The publication to cite.
-        revision: Bumped whenever the same parameters give other maps.
-        passes: How often it asks the network for an image: rows that go forward, and rows that a gradient takes back.
-            None where that is not one number: then ``passes`` of the explainer tells, or nobody.
+        revision: Increased whenever the same parameters give other maps.
+        passes: Passes through the network per image: rows of forward passes plus rows of backward passes. None if it is
+            not a constant; the method ``passes`` of the explainer may then return it.
     """
 
     label: str
@@ -91,12 +91,12 @@ class ExplainerInfo:
 
 
 class AskedOnce(NamedTuple):
-    """A metric in two steps, of which the first asks the model and is the same for all maps.
+    """A metric in two steps, the first of which calls the model and is the same for all maps.
 
     Attributes:
         ask: ``(model, images, targets, **parameters) -> answers [N, P]``, a tensor.
-        score: ``(answers, maps, **parameters, reduction) -> scores``. Each takes those of the metric's parameters that
-            it names.
+        score: ``(answers, maps, **parameters, reduction) -> scores``. Each function gets those parameters of the metric
+            that it names.
     """
 
     ask: Callable[..., Any]
@@ -105,36 +105,36 @@ class AskedOnce(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """What the runner and the report need to know of a metric.
+    """Metadata of a metric.
 
     Attributes:
-        label: Name as printed in tables and figures.
-        kind: What the metric is called with: ``"ground-truth"`` ``(maps, masks)``, ``"model"``
-            ``(model, images, maps, targets)``, ``"explainer"`` ``(explainer, model, images, targets)`` or ``"map"``
-            ``(maps)``.
+        label: Name in tables and figures.
+        kind: Call signature: ``"ground-truth"`` ``(maps, masks)``, ``"model"`` ``(model, images, maps, targets)``,
+            ``"explainer"`` ``(explainer, model, images, targets)`` or ``"map"`` ``(maps)``.
         higher_is_better: Direction.
         range: Smallest and largest possible value.
-        meaning: What a score means, in a sentence or two of plain words.
-        pitfalls: What to mind when reading it, as Markdown; links are those of a page of the documentation.
-        thresholded: True when it cuts the map at a ``threshold``, so that the protocol of an evaluation decides which
-            map it sees.
-        undefined: Why a score is ``nan``, of the causes that map and mask show
-            (:mod:`xaibench.metrics.shared.undefined_scores`); None = those that its kind usually has.
-        chance: What noise scores, in a sentence; for a metric with a ground truth.
-        chance_level: The same in numbers: ``(masks [N, H, W], **parameters) -> [N]``, the expected score of a map of
-            independent uniform noise for each mask, from those of the metric's parameters that decide it.
-        skill_of: Name of the metric that it reads against chance: its scores follow from that one's and the masks.
-        asked_once: Of a metric that asks the model the same whatever the map: its two steps, so that an evaluation of
-            many methods asks once for all of them.
-        picture: The drawing that shows what it measures, by its name in ``docs/generate``; empty: the one of its kind.
-        class_name: Its class in :mod:`xaibench.metrics.torchmetrics`; empty: its name in capitals, ``MassAccuracy``.
+        meaning: What a score means, in one or two sentences.
+        pitfalls: Caveats for interpretation, as Markdown; links are relative to a page of the documentation.
+        thresholded: True if the map is binarized at a ``threshold``, which an evaluation protocol sets.
+        undefined: Reasons for ``nan`` that follow from map and mask (:mod:`xaibench.metrics.shared.undefined_scores`);
+            None = the usual ones of its kind.
+        chance: Score of a random map, in a sentence; for metrics with a ground truth.
+        chance_level: Score of a random map as a function ``(masks [N, H, W], **parameters) -> [N]``: the expected score
+            of a map of independent uniform noise for each mask. It gets the parameters that matter for it.
+        skill_of: Name of the metric that it rescales against chance; its scores follow from that metric's scores and
+            the masks.
+        asked_once: The two steps of a metric whose model calls do not depend on the map, so that an evaluation of
+            several methods calls the model once.
+        picture: Name of its drawing in ``docs/generate``; empty = the one of its kind.
+        class_name: Name of its class in :mod:`xaibench.metrics.torchmetrics`; empty = its name in CamelCase, such as
+            ``MassAccuracy``.
         citation: The publication to cite.
-        truth: The kind of truth that its scores are of on whatever data set, as ``"use"`` of one that reads masks of
-            what a network uses. None: as its kind has it (:attr:`own_truth`).
-        revision: Bumped whenever the same input gives another score.
+        truth: Kind of truth of its scores on all data sets, such as ``"use"`` for a metric that reads masks of what a
+            network uses. None = that of its kind (:attr:`own_truth`).
+        revision: Increased whenever the same input gives another score.
 
     Raises:
-        ValueError: If there is no such kind of truth (did you mean).
+        ValueError: If the kind of truth is unknown (did you mean).
     """
 
     label: str
@@ -161,29 +161,29 @@ class MetricInfo:
 
     @property
     def own_truth(self) -> Truth | Literal["none"] | None:
-        """The kind of truth, as far as the metric decides it; None for one that takes that of the masks it is given.
+        """The kind of truth if the metric decides it; None if the masks decide it.
 
-        A metric that asks the model or the explainer tries something (``"intervention"``); one of the map alone asks
-        for no truth (``"none"``).
+        Metrics that call the model or the explainer test an ``"intervention"``; metrics of the map alone have
+        ``"none"``.
         """
-        return self.truth or _OF_KIND[self.kind]
+        return self.truth or _TRUTH_OF_KIND[self.kind]
 
 
-_OF_KIND: Mapping[str, Truth | Literal["none"] | None] = {
+_TRUTH_OF_KIND: Mapping[str, Truth | Literal["none"] | None] = {
     **{"ground-truth": None, "map": NO_TRUTH},
     **{"model": "intervention", "explainer": "intervention"},
 }
 
 
 def truth_of(metric: MetricInfo | None, dataset: DatasetInfo | None) -> Truth | Literal["none"]:
-    """The kind of truth that the scores of a metric on a data set are of: the metric's own, else that of the masks.
+    """Return the kind of truth of a metric's scores on a data set: the metric's own, otherwise that of the masks.
 
     Args:
-        metric: What is known of the metric; None for one that says nothing of itself, and is of maps and masks.
-        dataset: What is known of the data set; None for one that says nothing of itself, whose masks are people's.
+        metric: Metadata of the metric; None for a metric without metadata, which compares maps and masks.
+        dataset: Metadata of the data set; None for one without metadata, whose masks are human annotations.
 
     Returns:
-        The kind; ``"none"`` for a metric that describes the map and asks for no truth.
+        The kind; ``"none"`` for a metric that describes the map alone.
 
     Example:
         >>> pets = DatasetInfo("pets", ("cat", "dog"), (3, 224, 224), truth="human")
@@ -198,12 +198,12 @@ def truth_of(metric: MetricInfo | None, dataset: DatasetInfo | None) -> Truth | 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the runner and the report need to know of a model.
+    """Metadata of a model.
 
     Attributes:
-        label: Name as printed in tables and figures.
+        label: Name in tables and figures.
         citation: The publication to cite.
-        revision: Bumped whenever the same seed gives another network.
+        revision: Increased whenever the same seed gives another network.
     """
 
     label: str
@@ -212,13 +212,13 @@ class ModelInfo:
 
 
 def described(info: DatasetInfo | ExplainerInfo | MetricInfo | ModelInfo) -> Callable[[_F], _F]:
-    """Attach ``info`` to a function or class, where the registries, the runner and the report read it.
+    """Attach ``info`` to a function or class, where registries, runner and report read it.
 
     Args:
-        info: What is known of the part.
+        info: Metadata of the part.
 
     Returns:
-        A decorator, which returns the part itself.
+        A decorator that returns the part itself.
 
     Example:
         >>> @described(MetricInfo("Zero", "map", higher_is_better=True, range=(0.0, 0.0)))

@@ -1,4 +1,4 @@
-"""Arrays that hold nothing but numbers: what a user hands in as numpy, before anything is computed with it."""
+"""Checks of NumPy arrays given by a user, before anything is computed with them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 
 def plain_array(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """The array without what would be lost on the way to torch or to a sum.
+    """Check that an array can be converted to torch without loss.
 
     Args:
         values: Any array.
-        name: What it is called in errors.
+        name: Name of the array in errors.
 
     Returns:
-        The array itself; numbers wider than float64 as float64.
+        The array itself; numbers wider than float64 are converted to float64.
 
     Raises:
-        TypeError: For a masked array, whose hidden values would count as any others.
+        TypeError: For a masked array, whose hidden values would be used like any others.
         ValueError: For numbers beyond the range of float64.
 
     Example:

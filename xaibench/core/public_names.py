@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded on first use (PEP 562), so that to import the package costs little."""
+"""Lazy loading of a package's public names (PEP 562), so that importing the package is fast."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 
 def public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
-    """What a package's ``__getattr__`` returns.
+    """Return a public name of a package; the implementation of its ``__getattr__``.
 
     Args:
-        package: Its ``__name__``.
-        name: What is asked for.
-        home: Public name -> the module of the package that has it.
+        package: ``__name__`` of the package.
+        name: Requested attribute.
+        home: Public name -> module of the package that defines it.
 
     Returns:
-        What the module calls so.
+        The attribute of that module.
 
     Raises:
-        AttributeError: If it is no public name; Python says which may be meant.
+        AttributeError: If it is not a public name; Python suggests a similar one.
 
     Example:
         >>> public_name("xaibench.data", "checkerboard", {"checkerboard": "certified.planted_triggers"}).__name__
@@ -28,5 +28,5 @@ def public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
     """
     if name in home:
         return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
-    # With name and obj, Python says what may be meant.
+    # With name and obj, Python suggests similar names.
     raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])

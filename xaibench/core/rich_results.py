@@ -1,4 +1,4 @@
-"""What a result shows in a notebook: a small table of plain HTML, which takes the notebook's own colours and fonts."""
+"""HTML representations of results in notebooks: small tables without colors or fonts of their own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ max-width: 100% }
 def html_table(
     rows: Iterable[Sequence[object]], *, head: Sequence[object] = (), title: str = "", notes: Iterable[str] = ()
 ) -> str:
-    """A table as HTML; everything is escaped.
+    """Render a table as HTML; all text is escaped.
 
     Args:
-        rows: Of the body; the first entry of each is its head.
-        head: Names of the columns; empty = none.
-        title: Above the table.
-        notes: Lines below it.
+        rows: Rows of the body; the first entry of each is its header cell.
+        head: Column names; empty = none.
+        title: Text above the table.
+        notes: Lines below the table.
 
     Returns:
         A ``div``.
@@ -47,15 +47,15 @@ def _cells(row: Sequence[object]) -> str:
 
 
 def html_page(title: str, body: str, *, pictures: Mapping[str, bytes] | None = None) -> str:
-    """A page of its own, which loads nothing from outside and follows the reader's light or dark setting.
+    """Render a self-contained HTML page that loads nothing from outside and follows the reader's light or dark mode.
 
     Args:
-        title: Its heading.
-        body: HTML, such as :func:`html_table` makes.
-        pictures: PNG images below it, by their heading.
+        title: Heading of the page.
+        body: HTML, for example from :func:`html_table`.
+        pictures: PNG images below the body, by their heading.
 
     Returns:
-        The content of the file.
+        Content of the file.
 
     Example:
         >>> html_page("Mine", "<p>good</p>").count("<h1>Mine</h1>")

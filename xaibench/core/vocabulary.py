@@ -1,15 +1,13 @@
-"""The vocabulary of shapes, and the small types that travel between the parts.
-
-Shapes, everywhere in the library:
+"""Shapes and small types that are used in the whole library.
 
 =========  ==============================  ==========================================================
 name       shape and type                  meaning
 =========  ==============================  ==========================================================
-images     ``[N, C, H, W]`` float32        what the classifier sees
+images     ``[N, C, H, W]`` float32        input of the classifier
 masks      ``[N, H, W]`` bool              ground truth; ``True`` = important
 targets    ``[N]`` int64                   class index of each sample
-maps       ``[N, H, W]`` float, signed     attribution; bigger magnitude = more important
-scores     ``[N]`` float                   one number a sample; ``nan`` where it is undefined
+maps       ``[N, H, W]`` float, signed     attribution; larger magnitude = more important
+scores     ``[N]`` float                   one number per sample; ``nan`` if undefined
 =========  ==============================  ==========================================================
 
 This module imports neither torch nor anything else that is slow to load.
@@ -26,14 +24,14 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.floating[Any]] | NDArray[np.bool_] | NDArray[np.integer[Any]] | torch.Tensor
 
-#: How the scores of the samples become the result: their mean over the defined ones, or one score a sample.
+#: ``"mean"``: the mean over the defined scores. ``"none"``: one score per sample.
 Reduction: TypeAlias = Literal["mean", "none"]
 
-#: What of the classifier an explainer explains: the softmax probability of the target, its logit, or the logit minus
-#: the log-sum-exp of the others (for two classes: the difference of the logits).
+#: Output of the classifier that is explained: the softmax probability of the target, its logit, or the logit minus the
+#: log-sum-exp of the others (for two classes: the difference of the logits).
 Output: TypeAlias = Literal["probability", "logit", "margin"]
 
-#: How numbers are kept and multiplied. ``"float64"`` and ``"float32"``: both so. ``"tf32"``: kept in float32 and
-#: multiplied with ten bits of mantissa where the machine can (GPUs since Ampere; elsewhere the same as float32).
-#: ``"bfloat16"``: kept in float32, convolutions and products in bfloat16 by ``torch.autocast``.
+#: Precision of storage and arithmetic. ``"float64"`` and ``"float32"``: both. ``"tf32"``: stored in float32, multiplied
+#: with 10 bits of mantissa on GPUs since Ampere (elsewhere the same as float32). ``"bfloat16"``: stored in float32,
+#: convolutions and matrix products in bfloat16 by ``torch.autocast``.
 Precision: TypeAlias = Literal["float32", "tf32", "bfloat16", "float64"]

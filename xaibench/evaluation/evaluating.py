@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xaibench.core.checks import check_choice
-from xaibench.core.progress import Progress
+from xaibench.core.progress import ProgressBar
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
 from xaibench.evaluation.evaluation_checks import check_maps, check_numbers
 from xaibench.evaluation.evaluation_table import Evaluation
@@ -82,10 +82,9 @@ def evaluate(
             there is one.
         precision: Precision of float32 multiplications in explainers and model-based metrics, as in
             :func:`xaibench.explain`; None: full precision, in the model's dtype.
-        progress: Whether to show the progress if the evaluation takes longer than half a second: as a bar in a
-            terminal or notebook, otherwise as occasional lines (``TQDM_DISABLE=1`` turns off all bars). If it will take
-            more than five minutes, a warning is shown. Alternatively, a function called with the number of samples
-            done and the total.
+        progress: Whether to show a progress bar in terminals and notebooks if the evaluation takes longer than half a
+            second (``TQDM_DISABLE=1`` turns off all bars), and a warning with an estimate beyond five minutes.
+            Alternatively, a function called with the number of samples done and the total.
 
     Returns:
         The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``. Its printed form
@@ -132,7 +131,7 @@ def evaluate(
     collector = ScoreCollector(count)
     steps = len(applied_methods) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
-    bar = Progress("evaluate", count * steps, "score", shown=progress is True, advice=advice)
+    bar = ProgressBar("evaluate", count * steps, "score", shown=progress is True, advice=advice)
     with computing(precision, resolve_device(device)), bar:
         if model is not None:
             check_module(model)

@@ -17,7 +17,7 @@ from xaibench.core.compute.model_probe import check_classes, check_module, probe
 from xaibench.core.compute.modes import unharmed
 from xaibench.core.compute.precision import computing, kept_dtype, stated
 from xaibench.core.compute.sample_draws import drawing_as
-from xaibench.core.progress import Progress
+from xaibench.core.progress import ProgressBar
 from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.budgets import explain_within_budget, shares
 from xaibench.explainers.explainer_building import build, configured, name_of
@@ -90,11 +90,10 @@ def explain(
         seed: Seed of explainers that draw random numbers; others ignore it. ``None``: the explainer's default, 0. The
             draws depend on the seed and the image only, not on the position in the batch, the device or the precision.
         channels: How the channels become one map (see :func:`xaibench.explainers.reduce_channels`); ``None``: the
-            explainer's default. A single channel is only squeezed.
-        progress: Show the progress if it takes longer than half a second: a bar on a terminal or in a notebook,
-            otherwise an occasional line (``TQDM_DISABLE=1`` turns off all bars). Above five minutes, a warning states
-            the expected time and how to reduce it.
-        **parameters: Parameters of the explainer, such as ``n_samples`` for LIME.
+            explainer's own default. A single channel is only squeezed.
+        progress: Show a progress bar in terminals and notebooks if explaining takes longer than half a second
+            (``TQDM_DISABLE=1`` turns off all bars). A warning estimates the time if it exceeds five minutes.
+        **parameters: The explainer's own parameters, such as ``n_samples`` for LIME.
 
     Returns:
         Maps ``[N, H, W]``, signed, in ``dtype``: a tensor on the CPU, or an array if ``images`` is an array. A map can
@@ -162,7 +161,7 @@ class _Explanation:
         targets: Tensor,
         output: Output,
         budget: int | None,
-        progress: Progress,
+        progress: ProgressBar,
     ) -> None:
         self._model, self._samples, self._output, self._progress = model, (images, targets), output, progress
         self._budget = budget
@@ -198,11 +197,11 @@ class _Explanation:
                 self.largest_pass = max(self.largest_pass, explained.largest_pass)
 
 
-def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> Progress:
-    """Return the progress bar, counted in rows; the total is known for explainers that define ``passes``."""
+def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> ProgressBar:
+    """In rows that go through the network; how many come, the explainers know that ask it often."""
     if not isinstance(part, Countable):
-        return Progress(name_of(part), None, "row", shown=shown)
-    advice = f"To reduce it: {part.cheaper()}, fewer images than {len(images)}, or a GPU."
+        return ProgressBar(name_of(part), None, "row", shown=shown)
+    advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
 
     def passes() -> int:
         if budget is None:
@@ -210,7 +209,7 @@ def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) 
         own = [(some, images[which]) for which, some in shares(part, budget, images)]
         return sum(some.passes(x) for some, x in own if isinstance(some, Countable))
 
-    return Progress(name_of(part), passes, "row", shown=shown, advice=advice)
+    return ProgressBar(name_of(part), passes, "row", shown=shown, advice=advice)
 
 
 def _is_missing_gradient(error: RuntimeError) -> bool:

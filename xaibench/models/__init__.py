@@ -1,10 +1,10 @@
 """Classifiers and their training.
 
-:func:`build` makes a model by name, :func:`fit` trains it, :func:`fit_many` trains many of one shape together,
-:func:`fit_head` trains the last layer of a pretrained one (or all of it), :func:`fine_tune_for_deletion` teaches one
-what deletions look like, and :func:`accuracy` tests it. A model of
-your own is any ``torch.nn.Module`` from images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from
-``"package.module:name"``: a class, a factory ``(in_shape, num_classes) -> Module``, or a module.
+:func:`build` makes a model by name, :func:`fit` trains it, :func:`fit_many` trains several of one architecture
+together, :func:`fit_head` trains the last layer of a pretrained network (or all layers), :func:`fine_tune_for_deletion`
+trains on images with deleted parts, and :func:`accuracy` evaluates. Your own model is any ``torch.nn.Module`` from
+images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from ``"package.module:name"``: a class, a factory
+``(in_shape, num_classes) -> Module``, or a module.
 """
 
 from xaibench.models.building import build

@@ -1,4 +1,4 @@
-"""Every model by name: to add one, add its line."""
+"""Table of all models by name. To add a model, add its line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _IMAGENET = (
 )
 _LITE = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
 
-#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``; ``"timm:<name>"`` is any network of timm,
-#: ``"certified:and-mlp"`` and its like one whose use of the image is known exactly, ``"blind:<name>"`` a network that
-#: reads some pixels only, ``"disconnected:<name>"`` a copy of a network for each cell of a mosaic.
+#: Name -> factory ``(in_shape, num_classes, **parameters) -> nn.Module``. Schemes: ``"timm:<name>"`` is a network of
+#: timm; ``"certified:<name>"``, such as ``"certified:and-mlp"``, a network whose use of the image is known exactly;
+#: ``"blind:<name>"`` a network that reads only some pixels; ``"disconnected:<name>"`` one copy of a network per cell of
+#: a mosaic.
 MODELS = Registry(
     "model",
     {

@@ -57,8 +57,8 @@ def test_halving_begins_at_the_rows_there_are(caplog):
         assert rows.each(9, narrow(2, seen)).tolist() == list(range(9))
     assert seen == [9, 4, 2, 2, 2, 2, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "out of memory with 9 rows in a pass; going on with 4",
-        "out of memory with 4 rows in a pass; going on with 2",
+        "Out of memory with 9 rows per pass; continuing with 4.",
+        "Out of memory with 4 rows per pass; continuing with 2.",
     ]
 
 

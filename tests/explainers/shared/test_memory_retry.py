@@ -41,7 +41,7 @@ def test_the_rows_of_a_pass_are_halved_from_those_there_are_until_they_fit(name,
     model.fits = 5
     with caplog.at_level(logging.WARNING, "xaibench"):
         maps = explain(name, model, images, targets, device="cpu", batch_size=64, **settings)
-    assert caplog.messages[0] == f"out of memory with {first} rows in a pass; going on with {first // 2}"
+    assert caplog.messages[0] == f"Out of memory with {first} rows per pass; continuing with {first // 2}."
     assert max(model.passes[-3:]) <= 5
     torch.testing.assert_close(maps, expected, rtol=1e-5, atol=1e-7)
 

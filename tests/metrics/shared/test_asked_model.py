@@ -172,7 +172,7 @@ def test_out_of_memory_the_rows_of_a_pass_are_halved(name, caplog):
     model.fits = 3
     with caplog.at_level("WARNING", "xaibench"):
         scores = metric(model, images, maps, targets, batch_size=16, reduction="none")
-    assert "out of memory with" in caplog.text
+    assert "Out of memory with" in caplog.text
     torch.testing.assert_close(scores, expected)
     model.fits = 0
     with pytest.raises(torch.cuda.OutOfMemoryError):

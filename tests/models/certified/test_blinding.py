@@ -1,4 +1,4 @@
-"""What a blinded network does not see has no effect and no gradient, and no map that promises so marks it."""
+"""Pixels that a blind network does not see have no effect and no gradient; explainers that promise it return zero."""
 
 import copy
 import pickle
@@ -123,7 +123,7 @@ def test_a_mask_that_cannot_be_is_refused(visible):
 
 
 def test_other_images_and_what_is_no_network_are_refused(visible):
-    with pytest.raises(ValueError, match=r"images are \[1, 1, 4, 4\], but .* \[8, 8\] are known"):
+    with pytest.raises(ValueError, match=r"images are \[1, 1, 4, 4\], but .* defined for \[8, 8\]"):
         blind(nn.Flatten(), visible)(images(1, 1, 4, 4))
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
         blind(lambda x: x, visible)
@@ -142,5 +142,5 @@ def test_a_blind_network_is_made_by_name_and_knows_what_it_sees_without_its_weig
 
 @pytest.mark.parametrize("span", [[4, 4], [0, 9], [-1, 3], [2]])
 def test_a_span_that_is_none_of_the_image_is_refused(span):
-    with pytest.raises(ValueError, match=r"columns are \[.*\]; expected two numbers, the first that is read and"):
+    with pytest.raises(ValueError, match=r"columns are \[.*\]; expected two numbers from 0 to 8: the first"):
         build("blind:mlp", (1, 8, 8), 2, columns=span)

@@ -1,4 +1,4 @@
-"""Each network is its function, in every form, and what it does not use has exactly no effect."""
+"""Each hand-set network computes its function, in every form, and unused pixels have exactly no effect."""
 
 import copy
 

@@ -39,7 +39,7 @@ CASES = {
 
 
 def together(models, images, upstream):
-    """Outputs, and gradients of each model's weights, of all models in one call."""
+    """Return outputs and gradients of the weights of all models, computed in one call."""
     blocks = Convolutions.of(models[0], images.shape[2:], FLOAT)
     named = {
         name: torch.stack([model.get_parameter(name) for model in models]).detach().requires_grad_()
@@ -51,7 +51,7 @@ def together(models, images, upstream):
 
 
 def alone(model, images, upstream):
-    """The same of one model in double precision, by torch's own layers."""
+    """Return the same for one model in double precision, computed by torch's layers."""
     model = copy.deepcopy(model).double()
     out = model(images.double())
     (out * upstream).sum().backward()
@@ -61,7 +61,7 @@ def alone(model, images, upstream):
 @pytest.mark.parametrize("samples", [1, 300])
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_gradients_are_those_of_the_layers(case, samples):
-    """On small whole numbers and quarters, which single precision sums exactly: equal pixels stay equal."""
+    """Inputs are small integers and quarters, which are summed exactly in single precision, so that ties stay ties."""
     make, shape = CASES[case]
     models = [make(), make()]
     samples = 20 if shape[1] == 64 and samples > 1 else samples
@@ -98,8 +98,8 @@ def test_the_number_of_threads_does_not_change_a_bit(monkeypatch):
     images = torch.randn(2, 600, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     upstream = torch.ones(2, 600, 4, 1, 1)
     threads, used = torch.get_num_threads(), []
-    pool = convolution._pool
-    monkeypatch.setattr(convolution, "_pool", lambda *given: used.append(given[0]) or pool(*given))
+    pool = convolution._thread_pool
+    monkeypatch.setattr(convolution, "_thread_pool", lambda *given: used.append(given[0]) or pool(*given))
     monkeypatch.setattr(convolution, "GRAIN", 1)
     results = []
     try:
@@ -124,7 +124,7 @@ def test_nan_comes_through_and_the_first_of_equal_pixels_is_chosen():
     assert out[0, 0].item() == 2.5
     assert out[0, 1].isnan()
     assert out[0, 2].item() == 0
-    # Of the four equal pixels one counts; of the dead window none.
+    # One of the four equal pixels gets the gradient; in the dead window none does.
     _, gradients = together([model], images[None, [0, 2], None], torch.ones(1, 2, 1, 1, 1))
     assert gradients["0.weight"].item() == gradients["0.bias"].item() == 1
 

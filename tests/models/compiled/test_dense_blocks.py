@@ -1,4 +1,4 @@
-"""A block as a matrix product is the block."""
+"""A block as a matrix product equals the layers of the block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xaibench.models.compiled.dense_blocks import DenseBlock
 
 
 def stacked(layers, images, first):
-    """Outputs and gradients of the block, for two networks with weights of their own."""
+    """Return weights and outputs of the block, for two networks with different weights."""
     block = DenseBlock.of(layers, images.shape[2:], torch.zeros((), dtype=torch.float64), first=first)
     conv = layers[0]
     shape = (2, *conv.weight.shape)

@@ -1,4 +1,4 @@
-"""A linear layer of a stack is the linear layer of each member, small or large."""
+"""A linear layer of a stack equals the linear layer of each member, for small and large layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of classes: what they sum, which prior they have, and what they refuse."""
+"""Groups of classes: their probabilities, their prior, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of the user's own: class, factory or module; what it gets, and what it must return."""
+"""User-defined models: class, factory or module; their arguments and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a file of weights, and reading one."""
+"""Paths of weights, and reading them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_loader_is_taken_as_it_is(loud):
 
 def test_half_of_the_images_lack_a_patch_of_the_metrics_grid():
     images, chance = torch.ones(400, 1, 10, 9), torch.Generator().manual_seed(0)
-    gone = deletion_training._patches(images, 4, chance)[:, 0]
+    gone = deletion_training._draw_patches(images, 4, chance)[:, 0]
     some = gone.flatten(1).any(1)
     assert 0.4 < some.float().mean() < 0.6
     labels = metric_patches(10, 9, 4)
@@ -76,7 +76,7 @@ def test_half_of_the_images_lack_a_patch_of_the_metrics_grid():
 
 
 def test_a_share_of_the_pixels_goes_of_every_image():
-    gone = deletion_training._pixels(torch.ones(50, 3, 10, 10), 0.1, torch.Generator().manual_seed(0))
+    gone = deletion_training._draw_pixels(torch.ones(50, 3, 10, 10), 0.1, torch.Generator().manual_seed(0))
     assert gone.shape == (50, 1, 10, 10)
     assert (gone.sum((1, 2, 3)) == 10).all()
     assert gone.float().mean(0).max() < 0.5

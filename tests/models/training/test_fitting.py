@@ -409,7 +409,7 @@ def test_stacks_of_unequal_members_are_refused():
         fit_many([one, build("cnn", (1, 8, 8), 2)], [TRAIN] * 2, [VAL] * 2, **QUICK)
     with pytest.raises(ValueError, match="data of equal shape, but data 1 are"):
         fit_many([one, two], [TRAIN, samples(50)], [VAL] * 2, **QUICK)
-    with pytest.raises(ValueError, match="2 models but 1 trains; give one a model"):
+    with pytest.raises(ValueError, match="2 models but 1 trains; give one per model"):
         fit_many([one, two], [TRAIN], [VAL] * 2, **QUICK)
     with pytest.raises(ValueError, match="2 models but 3 lr"):
         fit_many([one, two], [TRAIN] * 2, [VAL] * 2, lr=[0.1] * 3, **QUICK)

@@ -26,7 +26,7 @@ COUNT, BATCH = 67, 16
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """The pretended device has graphs; those who capture, as they are made."""
+    """Give the simulated device graphs, and return the list of those that are made."""
     monkeypatch.setattr(PretendGraphs, "made", [])
     monkeypatch.setitem(graphed_steps.GRAPHS, pretend_device.NAME, PretendGraphs)
     return PretendGraphs.made
@@ -112,7 +112,8 @@ def test_what_cannot_be_captured_goes_on_step_by_step_after_one_warning(graphs, 
         found = trained("dropout", patience=2)
     (told,) = [record.getMessage() for record in caplog.records]
     assert told == (
-        "no CUDA graph of a training step (operation not permitted when stream is capturing); going on step by step"
+        "A training step cannot be captured as a CUDA graph (operation not permitted when stream is capturing); "
+        "training continues without graphs."
     )
     assert (graphs[0].warmed, graphs[0].replays) == (WARM_UP, [])
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from torch import nn
 
 from xaibench.models import TrainingDivergedError, build, find_head, fit_head
 from xaibench.models.training import feature_cache
-from xaibench.models.training.head_training import features
+from xaibench.models.training.head_training import extract_features
 
 QUICK = {"epochs": 4, "lr": 0.01, "batch_size": 8, "device": "cpu", "progress": False}
 
@@ -62,7 +62,7 @@ def test_features_are_what_reaches_the_head():
     model = Small().train()
     head = find_head(model, TRAIN[[0]][0])
     assert head.name == "6"
-    found = features(model, head, TRAIN, batch_size=7, progress=False)
+    found = extract_features(model, head, TRAIN, batch_size=7, progress=False)
     assert all(module.training for module in model.modules())  # as it came
     with torch.no_grad():
         torch.testing.assert_close(head.layer(found), model.eval()(TRAIN.pictures))
@@ -196,7 +196,7 @@ def test_a_cache_of_something_else_is_written_anew(tmp_path, caplog, change):
         train.pictures[-1] += 1
     with caplog.at_level(logging.WARNING, "xaibench"):
         fit_head(other, train, VAL, cache=tmp_path / "features", **QUICK)
-    assert "holds the features of another network or set" in caplog.text
+    assert "holds the features of another network or data set" in caplog.text
     expected = Small(seed=1 if change == "weights" else 0)
     fit_head(expected, train, VAL, **QUICK)
     assert same(other, expected)
@@ -204,7 +204,7 @@ def test_a_cache_of_something_else_is_written_anew(tmp_path, caplog, change):
 
 def test_a_file_that_is_no_cache_is_left_alone(tmp_path):
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(ValueError, match="is no file of features, and is left as it is"):
+    with pytest.raises(ValueError, match="is not a file of features and is not changed"):
         fit_head(Small(), TRAIN, VAL, cache=tmp_path / "mine", **QUICK)
     assert (tmp_path / "mine").read_text() == "precious"
 
@@ -235,7 +235,7 @@ def test_out_of_memory_halves_the_batch_and_changes_nothing_else(caplog, finetun
         model[1], model[5] = nn.Identity(), nn.Identity()  # what sees the batch, and what is random
     with caplog.at_level(logging.WARNING, "xaibench"):
         results = [fit_head(model, TRAIN, VAL, finetune=finetune, **QUICK) for model in (narrow, wide)]
-    assert "rows in a pass; going on with 2" in caplog.text
+    assert "rows per pass; continuing with 2." in caplog.text
     torch.testing.assert_close(results[0].val_loss, results[1].val_loss, rtol=1e-4, atol=1e-5)
     for a, b in zip(narrow.parameters(), wide.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
@@ -292,7 +292,7 @@ def broken():
         (Small, Split(1), {}, r"1 of these classes have no training sample \(1\)"),
         (Small, Split(0), {}, "The training data hold no sample"),
         (broken, TRAIN, {}, "returns NaN or infinite logits; check its weights, and that the training images"),
-        (Softmax, TRAIN, {}, r"goes on after its last nn.Linear, '6'.*finetune='all'"),
+        (Softmax, TRAIN, {}, r"last nn.Linear of the model, '6', does not.*finetune='all'"),
         (Conv, TRAIN, {}, r"No nn.Linear runs in Conv.*finetune='all'"),
         (
             lambda: nn.Sequential(nn.Conv2d(4, 2, 1)),

@@ -1,1 +1,1 @@
-"""Where and how things are computed: devices, memory, modes, global state."""
+"""Devices, precision, memory, random numbers and model state."""

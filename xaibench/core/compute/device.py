@@ -1,6 +1,6 @@
-"""Which device is meant: the one place where a user's ``device`` becomes torch's.
+"""Resolution of a user's ``device`` argument to a torch device.
 
-Torch is loaded when a device is asked for, not before: the runner and the command line import this.
+Torch is imported on use, since the runner and the command line import this module.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """The device that is meant, once it has been seen to be there.
+    """Resolve ``device`` to a torch device and check that it exists on this machine.
 
     Args:
-        device: ``"auto"``: the GPU (CUDA) where there is one, else the CPU. Or a device, by name or as torch has it:
-            ``"cpu"``, ``"cuda"`` (the current one), ``"cuda:1"``, ``"mps"`` (Apple's GPU, which ``"auto"`` does not
-            choose: it lacks float64).
+        device: ``"auto"``: CUDA if available, otherwise the CPU. Or a device, as text or ``torch.device``: ``"cpu"``,
+            ``"cuda"`` (the current GPU), ``"cuda:1"``, ``"mps"`` (Apple GPUs; never chosen by ``"auto"``, because they
+            lack float64).
 
     Returns:
-        The device, with its number where it is one of several.
+        The device, with its index if there are several of its type.
 
     Raises:
-        ValueError: If there is no such device here; names those that there are.
+        ValueError: If the device does not exist here; the message lists the available ones.
         TypeError: If it is neither a text nor a device.
 
     Example:
@@ -47,34 +47,34 @@ def resolve_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(
             f"There is no device {str(device)!r} here ({first_line(error)}); use 'auto', or one of: "
-            f"{listed(_devices_here())}."
+            f"{listed(_available_devices())}."
         ) from error
 
 
 def devices_of(device: str) -> list[str]:
-    """The devices that a run shares out among its processes.
+    """Return the devices that a run distributes over its processes.
 
     Args:
-        device: As in :func:`resolve_device`; ``"auto"`` and ``"cuda"`` mean every GPU, where there is one.
+        device: As in :func:`resolve_device`; ``"auto"`` and ``"cuda"`` mean all GPUs, if there are any.
 
     Returns:
-        At least one name; only ``["cpu"]`` where no GPU is meant or there.
+        At least one device name; ``["cpu"]`` if no GPU is requested or available.
 
     Raises:
-        ValueError: If there is no such device here.
-        TypeError: If it is no text.
+        ValueError: If the device does not exist here.
+        TypeError: If it is not a text.
 
     Example:
         >>> devices_of("cpu")
         ['cpu']
     """
     if device in ("auto", "cuda"):
-        return _gpus() or ["cpu"]
+        return _cuda_devices() or ["cpu"]
     return [str(resolve_device(device))]
 
 
 def memory_of(device: str) -> float:
-    """GiB of a GPU's own memory; 0 of a device that shares the machine's.
+    """Return the memory of a GPU in GiB; 0 for a device that shares the machine's memory.
 
     Example:
         >>> memory_of("cpu")
@@ -87,13 +87,13 @@ def memory_of(device: str) -> float:
     return torch.cuda.get_device_properties(device).total_memory / 2**30
 
 
-def _devices_here() -> list[str]:
+def _available_devices() -> list[str]:
     import torch
 
-    return ["cpu", *_gpus(), *(["mps"] if torch.backends.mps.is_available() else [])]
+    return ["cpu", *_cuda_devices(), *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
-def _gpus() -> list[str]:
+def _cuda_devices() -> list[str]:
     import torch
 
     return [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []

@@ -1,7 +1,7 @@
-"""What the host computes for a device: in threads beside it, so that the device goes on meanwhile.
+"""CPU work that runs in threads while an accelerator computes.
 
-On the CPU there is nothing to go on: everything is done at once and in its turn, by the one thread that a job has. What
-comes out is the same, because each piece of work is done by a single thread either way.
+On the CPU, every piece of work runs immediately in the calling thread. Results are the same, because each piece of work
+is done by a single thread in either case.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: More threads than this wait for one another.
-_MOST = 16
+#: More threads than this slow each other down.
+_MAX_THREADS = 16
 
 
 class Submit(Protocol):
-    """Hands over a call; what it returns waits for the result, and raises what the call raised."""
+    """Submits a call; the returned function waits for the result and re-raises the call's exception."""
 
     def __call__(self, work: Callable[..., _T], /, *given: Any) -> Callable[[], _T]:
-        """Have ``work(*given)`` computed; the result is had by calling what is returned."""
+        """Submit ``work(*given)`` and return a function that waits for its result."""
 
 
 def available_cpus() -> int:
-    """CPUs that this process may use, which is fewer than the machine has inside a container or a job of a cluster."""
+    """Return the number of CPUs that this process may use; fewer than the machine has in a container."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -37,9 +37,9 @@ def available_cpus() -> int:
 
 @contextmanager
 def beside(device: torch.device) -> Iterator[Submit]:
-    """Inside the block, calls that are handed over run in threads beside the device; on the CPU, each at once.
+    """Provide ``submit``, which runs calls in threads while ``device`` computes; on the CPU it runs them at once.
 
-    They begin in the order in which they were handed over. What has not begun when the block is left never will.
+    Calls start in the order of submission. Calls that have not started when the block ends are canceled.
 
     Args:
         device: Where the rest is computed.
@@ -52,9 +52,9 @@ def beside(device: torch.device) -> Iterator[Submit]:
         [0, 1, 4, 9]
     """
     if device.type == "cpu":
-        yield _at_once
+        yield _run_immediately
         return
-    threads = ThreadPoolExecutor(min(_MOST, available_cpus()))
+    threads = ThreadPoolExecutor(min(_MAX_THREADS, available_cpus()))
 
     def submit(work: Callable[..., _T], /, *given: Any) -> Callable[[], _T]:
         return threads.submit(work, *given).result
@@ -65,6 +65,6 @@ def beside(device: torch.device) -> Iterator[Submit]:
         threads.shutdown(cancel_futures=True)
 
 
-def _at_once(work: Callable[..., _T], /, *given: Any) -> Callable[[], _T]:
+def _run_immediately(work: Callable[..., _T], /, *given: Any) -> Callable[[], _T]:
     found = work(*given)
     return lambda: found

@@ -1,6 +1,7 @@
-"""A network that writes into what it is given, as ``x.sub_(0.5)`` does, is given copies.
+"""Input protection for networks that modify their input in place, for example by ``x.sub_(0.5)``.
 
-Else the next pass, the next explainer and the user himself have other images than they think, and no error tells.
+Such a network gets copies. Otherwise the next pass, the next explainer and the caller would silently continue with
+changed images.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from typing import Any
 
 from torch import Tensor, nn
 
-#: The networks that were seen to write into their input.
+#: Networks that are known to modify their input.
 _writers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def remember_writer(model: object) -> None:
-    """Note that a model was seen to write into its input; :func:`~.model_probe.probe` looks."""
+    """Record that a model modifies its input; :func:`~.model_probe.probe` detects this."""
     _writers.add(model)
 
 
 def writes_input(model: object) -> bool:
-    """Whether a model was seen to write into its input."""
+    """Return whether a model is known to modify its input."""
     return model in _writers
 
 
 @contextmanager
 def sparing(model: nn.Module) -> Iterator[None]:
-    """Inside the block, a network that was seen to write into its input is given copies.
+    """Give copies of the input to a model that is known to modify its input, inside the block.
 
-    Gradients go through a copy unchanged, so explainers see no difference.
+    Gradients pass through the copy unchanged.
 
     Example:
         >>> import torch
@@ -48,12 +49,12 @@ def sparing(model: nn.Module) -> Iterator[None]:
     if not writes_input(model):
         yield
         return
-    handle = model.register_forward_pre_hook(_copied)
+    handle = model.register_forward_pre_hook(_copy_inputs)
     try:
         yield
     finally:
         handle.remove()
 
 
-def _copied(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _copy_inputs(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(one.clone() if isinstance(one, Tensor) else one for one in given)

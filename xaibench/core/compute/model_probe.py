@@ -1,4 +1,4 @@
-"""One look at a model before anything is computed with it: does it take such images, and what does it return?"""
+"""Checks of a model on a few images before anything is computed with it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from xaibench.core.messages import kind_of, listed
 
 
 def check_module(model: object) -> None:
-    """Refuse what is no network.
+    """Check that ``model`` is a ``torch.nn.Module``.
 
     Raises:
-        TypeError: Says what it is.
+        TypeError: If it is not; the message names its type.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: got {kind_of(model)}, expected a torch.nn.Module that returns logits [N, K].")
@@ -32,23 +32,23 @@ def probe(
     classes: int | Sequence[str] | None = None,
     finite: bool = True,
 ) -> Tensor:
-    """What a model returns for a few images, in evaluation mode and without gradients.
+    """Call a model on a few images, in evaluation mode and without gradients, and check its output.
 
     Args:
-        model: A module, which comes back in its own mode, or any function.
-        images: ``[n, C, H, W]``, one or two; the model is given a copy, where it computes, and whether it writes into
-            that is remembered (:mod:`.input_copies`).
-        name: What the model is called in errors.
-        what: What the images are called in errors.
-        classes: How many there must be, or their names; None = any number.
+        model: A module, whose training mode is restored, or any function.
+        images: ``[n, C, H, W]``, one or two. The model gets a copy, on its own device; whether it modifies the copy is
+            recorded (:mod:`.input_copies`).
+        name: Name of the model in errors.
+        what: Name of the images in errors.
+        classes: Expected number of classes, or their names; None = any number.
         finite: Whether NaN and infinity are refused.
 
     Returns:
         Logits ``[n, K]``.
 
     Raises:
-        ValueError: If the model does not take the images, or returns anything else.
-        torch.cuda.OutOfMemoryError: If the memory does not do; this is never said to be a wrong shape.
+        ValueError: If the model does not accept the images, or does not return finite logits ``[n, K]``.
+        torch.cuda.OutOfMemoryError: If memory runs out. This is never reported as a wrong shape.
 
     Example:
         >>> probe(lambda images: images.sum(1), torch.rand(2, 1, 3, 3))
@@ -57,7 +57,7 @@ def probe(
         ValueError: The model returns [2, 3, 3] for 2 images, expected logits [2, K]. Wrap a model with one output z \
 for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
     """
-    # A copy, since the model may write into it, which its version tells; tensors of inference mode have none.
+    # A copy, since the model may modify it. A modification shows in its version; tensors of inference mode have none.
     with torch.inference_mode(False):
         images = images.to(*computes_in(model, images)).clone()
     before = images._version
@@ -75,7 +75,7 @@ for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
         remember_writer(model)
     logits = check_logits(found, len(images), name)
     if classes is not None:
-        _check_number(logits.shape[1], classes, name)
+        _check_class_count(logits.shape[1], classes, name)
     if finite and not logits.isfinite().all():
         raise ValueError(
             f"{name} returns NaN or infinite logits; check its weights, and that {what} are scaled as it expects."
@@ -84,10 +84,10 @@ for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
 
 
 def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
-    """What a model returned for ``count`` images, once it has been seen to be ``[count, K]``.
+    """Check that a model returned logits ``[count, K]`` for ``count`` images, and return them.
 
     Raises:
-        ValueError: If it is not; says what to do for a model with one output.
+        ValueError: If it did not; for models with a single output, the message suggests a wrapper.
     """
     if isinstance(found, Tensor) and found.ndim == 2 and len(found) == count:
         return found
@@ -99,15 +99,15 @@ def check_logits(found: object, count: int, name: str = "The model") -> Tensor:
 
 
 def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:
-    """Refuse a target that is no class of the model.
+    """Check that all targets are classes of the model.
 
     Args:
         targets: ``[N]``, integers.
-        classes: How many the model has.
-        what: What the targets are called in the error.
+        classes: Number of classes of the model.
+        what: Name of the targets in the error.
 
     Raises:
-        ValueError: Names the class and the samples.
+        ValueError: If a target is not a class; the message names class and samples.
 
     Example:
         >>> check_classes(torch.tensor([0, 2, 1, 2]), 2)
@@ -125,11 +125,11 @@ def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:
 
 
 def computes_in(model: object, images: Tensor) -> tuple[torch.device, torch.dtype]:
-    """Where a model computes, and in which precision: that of its first floating parameter.
+    """Return device and dtype of a model's first floating-point parameter.
 
     Args:
         model: A module or any function.
-        images: Theirs count for what has no such parameter.
+        images: Their device and dtype are returned if the model has no such parameter.
     """
     if isinstance(model, nn.Module):
         for parameter in model.parameters():
@@ -138,7 +138,7 @@ def computes_in(model: object, images: Tensor) -> tuple[torch.device, torch.dtyp
     return images.device, images.dtype
 
 
-def _check_number(found: int, classes: int | Sequence[str], name: str) -> None:
+def _check_class_count(found: int, classes: int | Sequence[str], name: str) -> None:
     count = classes if isinstance(classes, int) else len(classes)
     if found != count:
         named = "" if isinstance(classes, int) else f" ({listed(classes, most=5)})"

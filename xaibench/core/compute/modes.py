@@ -1,4 +1,4 @@
-"""A model lent to others comes back as it was given: its modes, or all of it."""
+"""Context managers that restore a model's training mode, or its whole state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: object) -> Iterator[None]:
-    """Evaluation mode inside the block; after it, every module is in the mode it came in.
+    """Put a model into evaluation mode inside the block and restore the mode of every submodule after it.
 
     Args:
-        model: A module; anything else that can be called has no mode and is left alone.
+        model: A module. Other callables have no mode and are left alone.
 
     Example:
         >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
@@ -36,11 +36,11 @@ def evaluating(model: object) -> Iterator[None]:
 
 @contextmanager
 def unharmed(model: nn.Module) -> Iterator[nn.Module]:
-    """Lend a model to an explainer in evaluation mode, its parameters frozen, and undo what that leaves behind.
+    """Lend a model to an explainer, in evaluation mode and with frozen parameters, and restore its state afterwards.
 
-    Restored even when the explainer raises midway: the training mode of every submodule, its hooks and other attributes
-    (Captum leaves some of both), ``requires_grad`` and ``grad`` of the parameters, and the buffers. Nothing but the
-    buffers is copied. Gradients are enabled inside, whatever the caller's mode.
+    Restored, even if the explainer raises: the training mode of every submodule, hooks and other attributes (Captum
+    leaves some of both), ``requires_grad`` and ``grad`` of the parameters, and the buffers. Only the buffers are
+    copied. Gradients are enabled inside, regardless of the caller's mode.
 
     Example:
         >>> import torch
@@ -52,8 +52,8 @@ def unharmed(model: nn.Module) -> Iterator[nn.Module]:
         (True, True)
     """
     attributes = [(module, dict(module.__dict__)) for module in model.modules()]
-    # Hooks, parameters, buffers and submodules stand in dicts to which others hold references (hook handles, the
-    # optimiser), so their content is restored in place.
+    # Hooks, parameters, buffers and submodules are in dicts that others hold references to (hook handles, optimizers),
+    # so their content is restored in place.
     contents = [(value, dict(value)) for _, saved in attributes for value in saved.values() if isinstance(value, dict)]
     parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]

@@ -1,8 +1,8 @@
-"""How exactly float32 is multiplied: a thing that is stated, not one that the machine decides.
+"""Explicit precision of float32 arithmetic, independent of torch's and the machine's defaults.
 
-PyTorch lets cuDNN round the inputs of every float32 convolution to TF32's ten bits unless it is told otherwise: on a
-GPU a float32 map then correlates with the CPU's at 0.96 only, without a word. Here float32 is float32 unless another
-precision is asked for. Torch's switches are global, so they are set for a block and put back after it.
+By default, PyTorch lets cuDNN round the inputs of float32 convolutions to TF32 (10 bits of mantissa): float32 maps from
+a GPU then correlate with the CPU's at 0.96 only, without a warning. Here, float32 is exact unless another precision is
+requested. Torch's flags are global, so they are set inside a block and restored after it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 from xaibench.core.checks import check_choice
 
-#: The precision stated by the innermost block; None outside all.
+#: Precision of the innermost block that states one; None outside.
 _STATED: ContextVar[Precision | None] = ContextVar("precision", default=None)
 
-# Where torch keeps the precision of an operator (torch 2.9 and later); the older switches stand beside them, and must
-# agree with them or reading those raises.
+# Flags of torch 2.9 and later, per operator. The legacy flags still exist and must agree with them: otherwise reading
+# them raises.
 _OPERATORS = (("cuda", "matmul"), ("cudnn", "conv"), ("cudnn", "rnn"), ("mkldnn", "matmul"), ("mkldnn", "conv"))
-_OLDER = (("cuda", "matmul"), ("cudnn",))
+_LEGACY = (("cuda", "matmul"), ("cudnn",))
 
 
 @contextmanager
 def computing(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
-    """Multiply inside the block as stated; torch's global switches are put back after it.
+    """Set the precision of float32 arithmetic inside the block and restore torch's global flags after it.
 
     Args:
-        precision: None: as the innermost block around this one states it; outside all, float32 that is float32, and
-            ``torch.autocast`` as the caller has it.
-        device: Where the block computes; ``torch.autocast`` is switched for its type.
+        precision: None = that of the enclosing block. Outside of all blocks: exact float32, with ``torch.autocast`` as
+            the caller has set it.
+        device: Where the block computes; ``torch.autocast`` is set for its type.
 
     Raises:
-        ValueError: For another precision.
+        ValueError: If the precision is unknown.
 
     Example:
         >>> with computing("tf32"):
@@ -55,7 +55,7 @@ def computing(precision: Precision | None = None, device: str | torch.device = "
         check_precision(precision)
     chosen = precision or stated()
     with ExitStack() as stack:
-        stack.enter_context(_multiplying("tf32" if chosen == "tf32" else "ieee"))
+        stack.enter_context(_set_precision_flags("tf32" if chosen == "tf32" else "ieee"))
         if chosen is not None:
             kind = torch.device(device).type
             stack.enter_context(torch.autocast(kind, torch.bfloat16, enabled=chosen == "bfloat16"))
@@ -67,12 +67,12 @@ def computing(precision: Precision | None = None, device: str | torch.device = "
 
 
 def stated() -> Precision | None:
-    """The precision of the innermost :func:`computing` block; None outside all, or where none of them states one."""
+    """Return the precision of the innermost :func:`computing` block that states one, or None."""
     return _STATED.get()
 
 
 def stored_dtype(precision: Precision) -> torch.dtype:
-    """The type in which numbers are kept: only float64 is kept in more than float32.
+    """Return the dtype of stored numbers: float64 for ``"float64"``, otherwise float32.
 
     Example:
         >>> stored_dtype("bfloat16")
@@ -84,7 +84,7 @@ def stored_dtype(precision: Precision) -> torch.dtype:
 
 
 def check_precision(precision: object) -> None:
-    """Refuse anything but a :data:`~xaibench.core.vocabulary.Precision`."""
+    """Check that ``precision`` is a :data:`~xaibench.core.vocabulary.Precision`."""
     check_choice("precision", precision, get_args(Precision))
 
 
@@ -95,18 +95,20 @@ def kept_dtype(
     precision: Precision | None,
     device: torch.device,
 ) -> torch.dtype:
-    """The dtype in which a model is computed with, and its images and maps are kept.
+    """Return the dtype in which a model is run, which is also that of its images and maps.
 
     Args:
-        model: A module; ``explain_dtype``, where it has one, is its own choice, else that of its parameters counts.
-            None = there is no model, and the images decide.
+        model: A module. Its attribute ``explain_dtype`` decides if it exists, otherwise its parameters do. None = there
+            is no model, and the images decide.
         images: ``[N, C, H, W]``.
-        dtype: As asked for; ``"auto"``: what ``precision`` is kept in, without one the model's own.
-        precision: As asked for; None: as the innermost :func:`computing` block states it.
+        dtype: Requested dtype. ``"auto"``: the stored dtype of ``precision`` if one is given, otherwise the model's
+            own.
+        precision: Requested precision; None = that of the innermost :func:`computing` block.
         device: Where it is computed.
 
     Raises:
-        ValueError: If dtype and precision contradict each other, or the device has no float64 and it is needed.
+        ValueError: If dtype and precision contradict each other, or float64 is needed and the device does not support
+            it.
     """
     import torch
 
@@ -117,7 +119,7 @@ def kept_dtype(
     chosen = precision or stated()
     kept = dtype
     if kept == "auto":
-        kept = stored_dtype(chosen) if chosen else _own_dtype(model, images)
+        kept = stored_dtype(chosen) if chosen else _model_dtype(model, images)
     if kept == torch.float64 and device.type == "mps":
         raise ValueError(
             "device 'mps' has no float64, in which this model is explained; pass precision='float32', or device='cpu'."
@@ -125,7 +127,7 @@ def kept_dtype(
     return kept
 
 
-def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
+def _model_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
     if model is None:
         return images.dtype
     import torch
@@ -138,8 +140,8 @@ def _own_dtype(model: nn.Module | None, images: Tensor) -> torch.dtype:
 
 
 @contextmanager
-def _multiplying(how: Literal["ieee", "tf32"]) -> Iterator[None]:
-    before = [(place, name, getattr(place, name), wanted) for place, name, wanted in _switches(how)]
+def _set_precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[None]:
+    before = [(place, name, getattr(place, name), wanted) for place, name, wanted in _precision_flags(how)]
     try:
         for place, name, _, wanted in before:
             setattr(place, name, wanted)
@@ -149,25 +151,28 @@ def _multiplying(how: Literal["ieee", "tf32"]) -> Iterator[None]:
             setattr(place, name, value)
 
 
-def _switches(how: Literal["ieee", "tf32"]) -> Iterator[tuple[Any, str, object]]:
-    """Those that this torch has, and what they are set to: the older ones first, which overwrite the newer."""
-    for path in _OLDER:
-        place = _at(path)
+def _precision_flags(how: Literal["ieee", "tf32"]) -> Iterator[tuple[Any, str, object]]:
+    """Yield the flags of this torch version and the values to set.
+
+    Legacy flags come first, because setting them overwrites the newer ones.
+    """
+    for path in _LEGACY:
+        place = _backend(path)
         try:
             _ = place.allow_tf32
-        except RuntimeError:  # the caller has set operators one by one: then these cannot be read, nor need be
+        except RuntimeError:  # the caller has set new flags one by one: legacy flags are unreadable and not needed
             continue
         yield place, "allow_tf32", how == "tf32"
     for path in _OPERATORS:
-        place = _at(path)
+        place = _backend(path)
         if hasattr(place, "fp32_precision"):
             yield place, "fp32_precision", how
-    # cuDNN's fastest sums of a gradient come out in another order each time.
-    yield _at(("cudnn",)), "deterministic", True
-    yield _at(("cudnn",)), "benchmark", False
+    # The fastest algorithms of cuDNN sum gradients in a different order each time.
+    yield _backend(("cudnn",)), "deterministic", True
+    yield _backend(("cudnn",)), "benchmark", False
 
 
-def _at(path: tuple[str, ...]) -> Any:
+def _backend(path: tuple[str, ...]) -> Any:
     import torch
 
     place: Any = torch.backends

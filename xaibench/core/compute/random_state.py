@@ -1,4 +1,4 @@
-"""Torch's global random generators, seeded for a while and put back as they were."""
+"""Temporary seeding of the global random generators."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 
 @contextmanager
 def isolated_rng(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators inside the block, and put their state back after it.
+    """Seed torch's global generators inside the block and restore their state after it.
 
     Args:
         seed: Any integer >= 0.
-        device: Where the block computes, if not on the CPU; its generator is seeded too.
+        device: Where the block computes, if not on the CPU; its generator is seeded, too.
 
     Example:
         >>> with isolated_rng(1):
@@ -26,7 +26,7 @@ def isolated_rng(seed: int, device: torch.device | None = None) -> Iterator[None
         True
     """
     with torch.random.fork_rng(devices=[]), _seeded_accelerator(seed, device):
-        # Not torch.manual_seed, which would seed every accelerator for good.
+        # Not torch.manual_seed, which would also seed all accelerators and not restore them.
         torch.default_generator.manual_seed(seed)
         yield
 
@@ -37,7 +37,7 @@ def _seeded_accelerator(seed: int, device: torch.device | None) -> Iterator[None
         yield
         return
     module: Any = torch.get_device_module(device)
-    where = () if device.type == "mps" else (device,)  # there is one of those
+    where = () if device.type == "mps" else (device,)  # there is only one
     state = module.get_rng_state(*where)
     try:
         with module.device(device) if where else nullcontext():
@@ -49,11 +49,11 @@ def _seeded_accelerator(seed: int, device: torch.device | None) -> Iterator[None
 
 @contextmanager
 def seeded_globals(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed the global generators of torch and NumPy for code that draws from them, and put their state back.
+    """Seed the global generators of torch and NumPy inside the block and restore their state after it.
 
     Args:
-        seed: For both.
-        device: As for :func:`isolated_rng`.
+        seed: Seed of both.
+        device: As in :func:`isolated_rng`.
 
     Example:
         >>> import numpy as np

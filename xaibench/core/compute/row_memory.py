@@ -1,4 +1,4 @@
-"""How many rows (images) one pass of a network takes, and going on with fewer when the memory does not do."""
+"""Batch sizes of forward passes, and retry with smaller batches on out-of-memory errors. A *row* is one image."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from torch import Tensor
 _LOGGER = logging.getLogger("xaibench")
 _T = TypeVar("_T")
 
-# Numbers that one forward pass takes by default: larger passes are slower on a CPU, because they leave the cache.
-_CPU_NUMBERS, _GPU_NUMBERS = 2**17, 2**24
+# Input values per forward pass by default. Larger passes are slower on a CPU, because they do not fit into the cache.
+_CPU_VALUES, _GPU_VALUES = 2**17, 2**24
 
-# What torch and the libraries below it say when memory is short, where they have no error of their own for it.
-_SHORT = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
+# Messages of out-of-memory errors that torch and its libraries raise as plain RuntimeError.
+_OOM_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
-#: Fewer rows than this leave a CPU's convolutions idle, whatever the size of the images.
+#: Smaller batches use a CPU inefficiently, regardless of the size of the images.
 FEWEST_ROWS = 8
 
 
 def default_rows(images: Tensor, least: int = FEWEST_ROWS) -> int:
-    """Rows in one forward pass when the caller names none.
+    """Return the default batch size of a forward pass.
 
     Args:
-        images: ``[N, C, H, W]``, of which the size and the device count.
-        least: Never fewer.
+        images: ``[N, C, H, W]``; their size and device decide.
+        least: Lower limit.
 
     Example:
         >>> default_rows(torch.empty(1, 1, 8, 8)), default_rows(torch.empty(1, 3, 224, 224))
         (2048, 8)
     """
-    numbers = _CPU_NUMBERS if images.device.type == "cpu" else _GPU_NUMBERS
+    numbers = _CPU_VALUES if images.device.type == "cpu" else _GPU_VALUES
     return max(least, numbers // images[0].numel())
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was short, of the GPU or the machine, whatever library says so.
+    """Return whether an error means that the GPU or the machine ran out of memory, whichever library raised it.
 
     Example:
         >>> is_out_of_memory(RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"))
@@ -47,15 +47,15 @@ def is_out_of_memory(error: BaseException) -> bool:
         False
     """
     if isinstance(error, RuntimeError):
-        return isinstance(error, torch.cuda.OutOfMemoryError) or any(sign in str(error) for sign in _SHORT)
+        return isinstance(error, torch.cuda.OutOfMemoryError) or any(sign in str(error) for sign in _OOM_MESSAGES)
     return isinstance(error, MemoryError)
 
 
 class Rows:
-    """How many rows one pass takes; halved for good whenever that is too many.
+    """Batch size of forward passes that is halved, permanently, whenever memory runs out.
 
     Args:
-        size: Rows to begin with.
+        size: Initial number of rows.
 
     Example:
         >>> Rows(3).parts(7)
@@ -66,19 +66,19 @@ class Rows:
         self.size = size
 
     def parts(self, count: int) -> list[slice]:
-        """``count`` rows cut into parts of at most ``size``."""
+        """Split ``count`` rows into slices of at most ``size``."""
         return [slice(start, min(start + self.size, count)) for start in range(0, count, self.size)]
 
     def each(self, count: int, work: Callable[[slice], Tensor], again: Callable[[], None] = lambda: None) -> Tensor:
-        """The results of ``work`` on all parts, one after another; from the start with halves when memory is short.
+        """Return the concatenated results of ``work`` on all slices; on out-of-memory, start again with half the size.
 
         Args:
-            count: Rows in all.
-            work: From a part to its result, with the rows along dimension 0.
-            again: Called before each start: undoes what the parts before have left behind.
+            count: Total number of rows.
+            work: Function of a slice; its result has the rows along dimension 0.
+            again: Called before each attempt, to undo side effects of the previous one.
 
         Raises:
-            torch.cuda.OutOfMemoryError: If a single row is too many; or what else is raised for want of memory.
+            torch.cuda.OutOfMemoryError: If a single row does not fit (or another error that means out-of-memory).
         """
 
         def attempt() -> Tensor:
@@ -88,15 +88,15 @@ class Rows:
         return self.until_it_fits(attempt, lambda: count)
 
     def until_it_fits(self, attempt: Callable[[], _T], largest: Callable[[], int]) -> _T:
-        """What ``attempt`` returns; tried again with half as many rows as long as memory is short.
+        """Call ``attempt`` and return its result; on out-of-memory, halve the size and call it again.
 
         Args:
             attempt: Runs passes of at most ``size`` rows.
-            largest: Rows of its largest pass, asked after a failure: where ``size`` is above it, halving ``size``
-                alone would change nothing.
+            largest: Returns the rows of its largest pass so far; called after a failure. If ``size`` exceeds it,
+                halving ``size`` alone would not help.
 
         Raises:
-            torch.cuda.OutOfMemoryError: If a single row is too many; or what else is raised for want of memory.
+            torch.cuda.OutOfMemoryError: If a single row does not fit (or another error that means out-of-memory).
         """
         while True:
             try:
@@ -106,6 +106,6 @@ class Rows:
                 if rows < 2 or not is_out_of_memory(error):
                     raise
                 self.size = rows // 2
-                _LOGGER.warning("out of memory with %d rows in a pass; going on with %d", rows, self.size)
-            # Only here, after the error has let go of the tensors of the failed pass.
+                _LOGGER.warning("Out of memory with %d rows per pass; continuing with %d.", rows, self.size)
+            # Not inside the except block, where the error still references the tensors of the failed pass.
             torch.cuda.empty_cache()

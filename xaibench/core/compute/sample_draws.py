@@ -1,7 +1,8 @@
-"""Random numbers of a sample: they belong to its image and the seed, not to its place in a batch.
+"""Random numbers per sample that depend on the seed and the image, not on the position in a batch.
 
-Equal draws for all samples would not depend on the place either, but they leave every map with the same error: a mean
-over samples would not average it out, and its interval would not know of it. So each image draws for itself.
+Using the same numbers for all samples would not depend on the position either, but the error would be the same in every
+map: a mean over samples would not reduce it and confidence intervals would miss it. So each image has its own
+generator.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from torch import Tensor
 
 from xaibench.core.compute.host_work import beside
 
-#: Blocks that are drawn ahead of the device.
+#: Number of blocks that are drawn ahead of the device.
 _AHEAD = 4
 
-#: Numbers that are drawn at a time: they stay in the processor's cache, and torch copies as many without threads of its
-#: own, of which there would be sixteen for each that draws.
+#: Numbers that are drawn at a time. They fit into the processor's cache, and torch copies so few without starting
+#: threads, which would compete with the drawing threads.
 _DRAWN = 1 << 15
 
-#: The images whose random numbers are drawn inside the outermost block of :func:`drawing_as`.
+#: Images that seed the generators, set by the outermost :func:`drawing_as` block.
 _ORIGINALS: ContextVar[Tensor | None] = ContextVar("originals", default=None)
 
 
 def sample_generators(seed: int, images: Tensor) -> list[np.random.Generator]:
-    """A random generator for each image, which depends on the seed and the image alone.
+    """Return one random generator per image, seeded by ``seed`` and the image alone.
 
-    Philox with the digest of both as its key: what is drawn is the same on every machine, and any part of it could be
-    made without the rest. The image counts as float32, so that it draws the same in double precision, and zero has no
-    sign. Equal images draw equal numbers.
+    The generators are Philox, keyed by a hash of seed and pixels, so that the numbers are the same on every machine.
+    The image is hashed as float32, so that the dtype does not matter, and -0.0 counts as 0.0. Equal images get equal
+    numbers.
 
     Args:
         seed: Any integer >= 0.
-        images: ``[N, C, H, W]``. Inside of :func:`drawing_as` those of that block count, if they are as many.
+        images: ``[N, C, H, W]``. Inside of a :func:`drawing_as` block with as many images, those are hashed instead.
 
     Returns:
-        N generators. They draw number by number: n numbers and then m are the same as n + m.
+        N generators. Numbers are drawn one by one: drawing n and then m gives the same as drawing n + m.
 
     Example:
         >>> import torch
@@ -53,7 +54,7 @@ def sample_generators(seed: int, images: Tensor) -> list[np.random.Generator]:
     """
     originals = _ORIGINALS.get()
     counted = originals if originals is not None and len(originals) == len(images) else images
-    # Adding zero makes -0.0 and 0.0, which are equal, the same bytes.
+    # Adding zero turns -0.0 into 0.0, which is equal but has other bytes.
     pixels = (counted.detach().cpu().float() + 0.0).flatten(1).numpy()
     digests = (hashlib.blake2b(b"%d %s" % (seed, row.tobytes()), digest_size=16).digest() for row in pixels)
     return [np.random.Generator(np.random.Philox(key=np.frombuffer(digest, dtype="<u8"))) for digest in digests]
@@ -62,15 +63,16 @@ def sample_generators(seed: int, images: Tensor) -> list[np.random.Generator]:
 def normal_numbers(
     generators: list[np.random.Generator], like: Tensor, cut: Iterable[tuple[slice, slice]]
 ) -> Iterator[Tensor]:
-    """Standard normal numbers for the blocks of samples and steps that an explainer goes through.
+    """Yield standard normal numbers for the blocks of samples and steps that an explainer processes.
 
-    A GPU is done with a block sooner than one thread has drawn the next. So, for a device other than the CPU, several
-    threads draw, and some blocks ahead, while the device computes; what they draw is the same.
+    A GPU processes a block faster than one thread draws the next. For devices other than the CPU, several threads
+    therefore draw some blocks ahead. The numbers are the same.
 
     Args:
-        generators: One for each sample. They draw number by number, so that the blocks do not change what is drawn.
-        like: ``[N, C, H, W]``, whose shape, type and device count.
-        cut: Samples and steps of each block; the steps of a sample in their order.
+        generators: One per sample. They draw number by number, so the partition into blocks does not change the
+            numbers.
+        like: ``[N, C, H, W]``; its shape, dtype and device are used.
+        cut: Samples and steps of each block; the steps of a sample must be in order.
 
     Yields:
         ``[n, s, C, H, W]`` for n samples and s steps.
@@ -79,7 +81,7 @@ def normal_numbers(
     last: dict[int, Callable[[], Tensor]] = {}
 
     def draw(number: int, row: Tensor, before: Callable[[], Tensor] | None) -> Tensor:
-        if before is not None:  # another block of the same sample, from the same generator
+        if before is not None:  # an earlier block of the same sample uses the same generator
             before()
         places, drawn = row.view(-1), np.empty(min(_DRAWN, row.numel()))
         for start in range(0, len(places), _DRAWN):
@@ -93,7 +95,7 @@ def normal_numbers(
             for samples, steps in itertools.islice(blocks, 1 if device.type == "cpu" else _AHEAD - len(drawn)):
                 numbers = range(len(generators))[samples]
                 shape = (len(numbers), steps.stop - steps.start, *like.shape[1:])
-                # From pinned memory a copy goes to the GPU while it computes.
+                # From pinned memory, the copy to the GPU overlaps with its computation.
                 block = torch.empty(shape, dtype=like.dtype, pin_memory=device.type == "cuda")
                 for number, row in zip(numbers, block, strict=True):
                     last[number] = submit(draw, number, row, last.get(number))
@@ -108,10 +110,10 @@ def normal_numbers(
 
 @contextmanager
 def drawing_as(images: Tensor) -> Iterator[None]:
-    """Draw inside the block for these images, whatever becomes of them there; of nested blocks the outermost counts.
+    """Seed the generators of :func:`sample_generators` by these images inside the block; the outermost block counts.
 
-    So a change of precision does not change what is drawn, and a metric that changes the images a little sees what
-    that changes of the map, not other random numbers.
+    A change of precision then does not change the random numbers, and a metric that perturbs the images slightly
+    measures the effect of that perturbation rather than of other random numbers.
 
     Args:
         images: ``[N, C, H, W]``.

@@ -1,4 +1,4 @@
-"""Pixels that belong together: the cells of a grid, and superpixels."""
+"""Partitions of an image: grid cells and superpixels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def grid_cells(height: int, width: int, cell: int) -> Tensor:
-    """The number ``[H, W]`` of the square cell that each pixel lies in, row by row.
+    """Return the index ``[H, W]`` of the square grid cell of each pixel, numbered row by row.
 
     Args:
         height: H.
         width: W.
-        cell: Side of a cell in pixels; those at the right and lower edge may be smaller.
+        cell: Side length of a cell in pixels; cells at the right and lower edges may be smaller.
 
     Returns:
         int64, from 0.
@@ -27,11 +27,11 @@ def grid_cells(height: int, width: int, cell: int) -> Tensor:
 
 
 def superpixels(images: Tensor, n_segments: int) -> Tensor:
-    """The number ``[N, H, W]`` of the superpixel of each pixel (Achanta et al. 2012; scikit-image's SLIC).
+    """Return the index ``[N, H, W]`` of the superpixel of each pixel (SLIC, Achanta et al. 2012; scikit-image).
 
     Args:
         images: ``[N, C, H, W]``; each is scaled to [0, 1] first.
-        n_segments: Superpixels of an image, about.
+        n_segments: Approximate number of superpixels per image.
 
     Returns:
         int64, from 0, on the CPU.
@@ -40,7 +40,7 @@ def superpixels(images: Tensor, n_segments: int) -> Tensor:
 
     found = []
     for image in images.detach().cpu().double().numpy():
-        # In Lab space, where colours become distances of tens, the usual compactness is 10; in grey levels 0.1.
+        # The usual compactness is 10 in Lab space, where color distances are in the tens, and 0.1 for gray levels.
         grey = len(image) != 3
         labels = slic(image, n_segments, compactness=0.1 if grey else 10.0, channel_axis=0, start_label=0)
         found.append(torch.from_numpy(labels.astype(np.int64)))

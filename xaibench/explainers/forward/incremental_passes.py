@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compiled_loops import kernels_enabled
 from xaibench.core.compute.row_memory import Rows
 from xaibench.explainers.forward.network_stages import FILTER_MULTIPLE, ConvStage, find_stages
 from xaibench.explainers.forward.stage_tables import FloatArray, IntArray, StageTables
@@ -82,6 +83,8 @@ class IncrementalPasses:
         Returns None if the network has other layers, is large, on a GPU or in another precision than float32 and
         float64, or if the steps change so much that full passes are as fast.
         """
+        if not kernels_enabled():
+            return None
         there = images.device.type == "cpu" and images.dtype in _TOLERANCE and not torch.is_autocast_enabled("cpu")
         parameters = list(model.parameters())
         # Tensors created in inference mode have no version counter.

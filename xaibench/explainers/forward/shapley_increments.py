@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from xaibench.core.compiled_loops import kernels_enabled
+
 #: Tolerance between the outputs and those of a plain pass, relative to the largest of the block.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
@@ -33,6 +35,8 @@ class FlatLinear:
     @classmethod
     def find(cls, model: nn.Module, image: Tensor) -> FlatLinear | None:
         """Return the layer whose input is the flattened image ``[1, C, H, W]``; ``None`` if there is none."""
+        if not kernels_enabled():
+            return None
         for layer in model.modules():
             # A subclass, hooks or an overridden forward may do more than the product.
             if not isinstance(layer, nn.Linear) or type(layer) is not nn.Linear or "forward" in vars(layer):

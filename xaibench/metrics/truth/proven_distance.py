@@ -18,6 +18,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from xaibench.core.compiled_loops import kernels_enabled
+
 #: A lower and an upper bound of one distance.
 Bounds: TypeAlias = tuple[float, float]
 
@@ -45,7 +47,7 @@ def marks_few(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """``[N]``: which of the masks ``[N, H, W]`` are a matter for :func:`wasserstein_to_few`."""
     marked: NDArray[np.intp] = masks.sum(axis=(1, 2))
     few: NDArray[np.bool_] = (marked > 0) & (marked <= FEW_PLACES) & (marked * masks[0].size <= FEW_PAIRS)
-    return few
+    return few & kernels_enabled()
 
 
 def wasserstein_to_few(
@@ -118,7 +120,7 @@ def wasserstein(
     supply /= moved  # each side by its own sum: they differ by rounding, which would count where little moves
     demand /= wanted
     largest = largest_distance(*source.shape)
-    if np.count_nonzero(supply) * np.count_nonzero(demand) <= FEW_PAIRS:
+    if not kernels_enabled() or np.count_nonzero(supply) * np.count_nonzero(demand) <= FEW_PAIRS:
         lower, upper = _by_pot(supply, demand)
     else:
         report = progress and (lambda lower, upper: progress(moved * lower, min(moved * upper, largest)))

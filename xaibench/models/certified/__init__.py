@@ -1,1 +1,1 @@
-"""Networks of which it is certain, by construction, what they use of an image."""
+"""Certified networks: by construction it is known which pixels of an image they use."""

@@ -1,6 +1,6 @@
-"""Networks that read some pixels only, so that the others provably cannot matter.
+"""Networks that read only some pixels, so that all other pixels provably have no effect.
 
-What a network *can* use is then known, whatever it was trained to do: a map that marks a pixel outside is wrong about
+It is thus known what a network *can* use, regardless of its training: a map that highlights other pixels is wrong about
 the network, not about the data.
 """
 
@@ -24,30 +24,30 @@ from xaibench.models.model_table import MODELS
 
 
 class Blind(nn.Module):
-    """A network that is given the visible pixels of an image, and zeros for all others; made by :func:`blind`.
+    """A network that receives the visible pixels of an image, and zeros for all others; made by :func:`blind`.
 
-    The pixels are *picked out* and laid onto zeros. Nothing is multiplied by a mask, which relevance would pass
-    through unharmed and an explainer could take for a layer: no operation ever reads the other pixels.
+    The pixels are *selected* and scattered into zeros. They are not multiplied by a mask: relevance would propagate
+    through a product, and an explainer could treat it as a layer. No operation ever reads the other pixels.
 
     Attributes:
-        network: The network behind.
+        network: The wrapped network.
         visible: ``[H, W]`` bool, ``True`` = read.
-        explain_dtype: That of the network, if it states one.
+        explain_dtype: That of the network, if it has one.
     """
 
     visible: Tensor
-    _picked: Tensor
-    _back: Tensor
+    _selected: Tensor
+    _sources: Tensor
 
     def __init__(self, network: nn.Module, visible: Tensor) -> None:
         super().__init__()
         self.network = network
         self.explain_dtype: torch.dtype | None = getattr(network, "explain_dtype", None)
-        picked = visible.flatten().nonzero().flatten()
-        # Every pixel comes from its place among the picked ones, or from the zero that is appended to them.
-        back = torch.full((visible.numel(),), len(picked))
-        back[picked] = torch.arange(len(picked))
-        for name, tensor in (("visible", visible), ("_picked", picked), ("_back", back)):
+        selected = visible.flatten().nonzero().flatten()
+        # Every pixel is taken from its position among the selected ones, or from the zero that is appended to them.
+        sources = torch.full((visible.numel(),), len(selected))
+        sources[selected] = torch.arange(len(selected))
+        for name, tensor in (("visible", visible), ("_selected", selected), ("_sources", sources)):
             self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -64,37 +64,37 @@ class Blind(nn.Module):
         """
         if images.shape[2:] != self.visible.shape:
             raise ValueError(
-                f"images are {list(images.shape)}, but of this network the visible pixels of "
-                f"{list(self.visible.shape)} are known; give images of that height and width."
+                f"images are {list(images.shape)}, but the visible pixels of this network are defined for "
+                f"{list(self.visible.shape)}; give images of that height and width."
             )
-        read = functional.pad(images.flatten(2).index_select(2, self._picked), (0, 1))
-        logits: Tensor = self.network(read.index_select(2, self._back).reshape(images.shape))
+        read = functional.pad(images.flatten(2).index_select(2, self._selected), (0, 1))
+        logits: Tensor = self.network(read.index_select(2, self._sources).reshape(images.shape))
         return logits
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows.
+        """Return the text that ``print(model)`` shows.
 
         Returns:
-            How many pixels it reads.
+            Number of visible pixels.
         """
-        return f"visible={len(self._picked)} of {self.visible.numel()} pixels"
+        return f"visible={len(self._selected)} of {self.visible.numel()} pixels"
 
 
 def blind(network: nn.Module, visible: ArrayLike | Tensor) -> Blind:
-    """A copy of a network that provably reads some pixels only.
+    """Return a copy of a network that provably reads only some pixels.
 
-    Train it as any other (:func:`xaibench.models.fit`): it learns from what it can see. The pixels outside have exactly
-    no effect on its outputs, and its outputs have exactly zero gradient by them, in any precision.
+    Train it like any other network (:func:`xaibench.models.fit`); it learns from what it can see. The other pixels have
+    exactly no effect on its outputs, and the gradient of its outputs by them is exactly zero, in any precision.
 
     Args:
-        network: Any, from images ``[N, C, H, W]`` to logits ``[N, K]``; it is copied, and left as it is.
-        visible: ``[H, W]``, bool or only 0 and 1, the same for all images and channels; some pixel must be visible.
+        network: Any network from images ``[N, C, H, W]`` to logits ``[N, K]``; it is copied and not changed.
+        visible: ``[H, W]``, bool or 0 and 1, the same for all images and channels; at least one pixel must be visible.
 
     Returns:
         The network, with ``.visible``.
 
     Raises:
-        TypeError: If the network is no module.
+        TypeError: If the network is not a module.
         ValueError: If ``visible`` is not ``[H, W]``, not binary, or false everywhere.
 
     Example:
@@ -120,9 +120,9 @@ def blind(network: nn.Module, visible: ArrayLike | Tensor) -> Blind:
 
 @dataclass(frozen=True)
 class BlindNetwork:
-    """What :func:`blind` makes of a network that is known by name, before its training: ``"blind:cnn"``.
+    """Factory of blind networks by name, such as ``"blind:cnn"``, to be trained.
 
-    Which pixels it reads is a parameter, so that it is known without the network's weights.
+    The visible pixels are a parameter, so that they are known without the network's weights.
 
     Attributes:
         blinded: Name of the network (:func:`xaibench.models.build`).
@@ -137,7 +137,7 @@ class BlindNetwork:
 
     @property
     def info(self) -> ModelInfo:
-        """What tables print."""
+        """Metadata for tables."""
         of = getattr(MODELS.resolve(self.blinded), "info", None) or ModelInfo(self.blinded)
         return ModelInfo(f"{of.label}, blinded", of.citation, of.revision)
 
@@ -149,22 +149,22 @@ class BlindNetwork:
         columns: Sequence[int] | None = None,
         network: Mapping[str, Any] | None = None,
     ) -> Tensor:
-        """The pixels that the network reads.
+        """Return the pixels that the network reads.
 
         Args:
             in_shape: ``(C, H, W)``.
-            rows: As in a call; so are the others.
-            columns: Likewise.
-            network: Likewise; they decide nothing here.
+            rows: As in a call.
+            columns: As in a call.
+            network: As in a call; has no effect here.
 
         Returns:
             ``[H, W]`` bool, ``True`` = read.
 
         Raises:
-            ValueError: If rows or columns are no span of the image.
+            ValueError: If rows or columns are not a range within the image.
         """
         seen = torch.zeros(in_shape[1:], dtype=torch.bool)
-        spans = [_span(*one) for one in (("rows", rows, in_shape[1]), ("columns", columns, in_shape[2]))]
+        spans = [_parse_range(*one) for one in (("rows", rows, in_shape[1]), ("columns", columns, in_shape[2]))]
         seen[spans[0], spans[1]] = True
         return seen
 
@@ -177,31 +177,31 @@ class BlindNetwork:
         columns: Sequence[int] | None = None,
         network: Mapping[str, Any] | None = None,
     ) -> nn.Module:
-        """The network, to be trained as any other.
+        """Build the network, to be trained.
 
         Args:
             in_shape: ``(C, H, W)``.
             num_classes: Number of logits.
-            rows: The first that it reads, and the one after the last; None = all.
-            columns: Likewise.
+            rows: The first row that it reads, and the one after the last; None = all.
+            columns: The first column that it reads, and the one after the last; None = all.
             network: Parameters of the network.
 
         Returns:
             From images ``[N, C, H, W]`` to logits ``[N, num_classes]``; a :class:`Blind`.
 
         Raises:
-            ValueError: If rows or columns are no span of the image, or the network refuses shape or classes.
+            ValueError: If rows or columns are not a range within the image, or the network refuses shape or classes.
         """
         seen = self.visible(in_shape, rows=rows, columns=columns)
         return blind(build(self.blinded, in_shape, num_classes, seed=drawn_seed(), **(network or {})), seen)
 
 
-def _span(name: str, given: Sequence[int] | None, length: int) -> slice:
+def _parse_range(name: str, given: Sequence[int] | None, length: int) -> slice:
     if given is None:
         return slice(0, length)
     if len(given) != 2 or not 0 <= given[0] < given[1] <= length:
         raise ValueError(
-            f"{name} are {list(given)}; expected two numbers, the first that is read and the one after the last, from "
-            f"0 to {length}."
+            f"{name} are {list(given)}; expected two numbers from 0 to {length}: the first that is read and the one "
+            "after the last."
         )
     return slice(*given)

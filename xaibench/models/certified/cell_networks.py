@@ -1,8 +1,8 @@
-"""A mosaic of images, each seen by a network of its own, so that the others provably cannot matter.
+"""Networks for mosaics of images in which each cell has its own copy of a network, so that other cells have no effect.
 
-The setting *DiFull* of Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022 (arXiv
+This is the setting *DiFull* of Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022 (arXiv
 2205.10435), Section 3.1: the cells of the grid are disconnected, in the head of the network, too. (In *GridPG* one
-network looks at the whole mosaic, which any network that takes images of that size does.)
+network sees the whole mosaic, as any network that accepts images of that size does.)
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from xaibench.models.model_table import MODELS
 
 
 class Disconnected(nn.Module):
-    """A copy of a network for each cell of a mosaic; made by :func:`disconnected`.
+    """One copy of a network per cell of a mosaic; made by :func:`disconnected`.
 
-    Of K logits each it returns those of all cells, one after another: column ``cell * K + k`` depends on that cell
-    alone (:meth:`columns`). Explain the logit: probabilities compare the cells with each other.
+    With K logits per cell, it returns the logits of all cells, one cell after another: column ``cell * K + k`` depends
+    on that cell alone (:meth:`columns`). Explain the logit, since probabilities compare cells with each other.
 
     Attributes:
         cells: The copies, row by row of the mosaic.
         side: Cells along a side.
-        sees_in_parts: No layer sees the whole mosaic, so none has a feature map of it.
-        explain_dtype: That of the network, if it states one.
+        sees_in_parts: True: no layer sees the whole mosaic, so no layer has a feature map of it.
+        explain_dtype: That of the network, if it has one.
     """
 
     sees_in_parts = True
@@ -53,7 +53,7 @@ class Disconnected(nn.Module):
             Logits ``[N, side² * K]``.
 
         Raises:
-            ValueError: If the images cannot be cut into so many cells.
+            ValueError: If the images cannot be divided into that number of cells.
         """
         height, width = images.shape[2] // self.side, images.shape[3] // self.side
         if images.shape[2:] != (height * self.side, width * self.side):
@@ -66,12 +66,12 @@ class Disconnected(nn.Module):
         return torch.cat([network(cell) for network, cell in zip(self.cells, cut, strict=True)], 1)
 
     def columns(self, cells: Tensor, targets: Tensor, classes: int) -> Tensor:
-        """Which outputs are those of some classes in some cells.
+        """Return the output columns of given classes in given cells.
 
         Args:
-            cells: ``[N]``, row by row.
+            cells: ``[N]``, numbered row by row.
             targets: ``[N]``, classes of the network.
-            classes: How many the network tells apart.
+            classes: Number of classes of the network.
 
         Returns:
             ``[N]``, the targets to explain.
@@ -80,19 +80,18 @@ class Disconnected(nn.Module):
 
 
 def disconnected(network: nn.Module, side: int = 2) -> Disconnected:
-    """A network for mosaics of ``side`` × ``side`` images, of which each cell goes through its own copy of a network.
+    """Return a network for mosaics of ``side`` × ``side`` images; each cell is classified by its own copy of a network.
 
     Args:
-        network: From images ``[N, C, h, w]`` to logits ``[N, K]``; it is copied, and left as it is.
+        network: From images ``[N, C, h, w]`` to logits ``[N, K]``; it is copied and not changed.
         side: Cells along a side of the mosaic.
 
     Returns:
-        From mosaics ``[N, C, side * h, side * w]`` to logits ``[N, side² * K]``; no logit depends on more than one
-        cell.
+        From mosaics ``[N, C, side * h, side * w]`` to logits ``[N, side² * K]``; each logit depends on one cell only.
 
     Raises:
-        TypeError: If the network is no module.
-        ValueError: If ``side`` is no number from 1 on.
+        TypeError: If the network is not a module.
+        ValueError: If ``side`` is not an integer >= 1.
 
     Example:
         >>> model = disconnected(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), side=2)
@@ -109,7 +108,7 @@ def disconnected(network: nn.Module, side: int = 2) -> Disconnected:
 
 @dataclass(frozen=True)
 class DisconnectedCopies:
-    """What :func:`disconnected` makes of a network that is known by name: ``"disconnected:efficientnet_lite0"``.
+    """Factory of disconnected networks by name, such as ``"disconnected:efficientnet_lite0"``.
 
     Attributes:
         copied: Name of the network (:func:`xaibench.models.build`).
@@ -119,7 +118,7 @@ class DisconnectedCopies:
 
     @property
     def info(self) -> ModelInfo:
-        """What tables print."""
+        """Metadata for tables."""
         of = getattr(MODELS.resolve(self.copied), "info", None) or ModelInfo(self.copied)
         return ModelInfo(f"{of.label}, a copy for each cell", of.citation, of.revision)
 
@@ -131,11 +130,11 @@ class DisconnectedCopies:
         side: int = 2,
         network: Mapping[str, Any] | None = None,
     ) -> nn.Module:
-        """The copies, in evaluation mode; of a pretrained network with the last layer that its weights come with.
+        """Build the copies, in evaluation mode; pretrained networks keep their pretrained last layer.
 
         Args:
             in_shape: ``(C, H, W)`` of the mosaics.
-            num_classes: Outputs of all copies together.
+            num_classes: Number of outputs of all copies together.
             side: Cells along a side.
             network: Parameters of the network.
 
@@ -143,15 +142,15 @@ class DisconnectedCopies:
             From mosaics ``[N, C, H, W]`` to logits ``[N, num_classes]``; a :class:`Disconnected`.
 
         Raises:
-            ValueError: If sides or outputs are no multiples of the cells', or the network refuses its share.
+            ValueError: If height, width or outputs cannot be divided among the cells, or the network refuses its share.
         """
         check_count("side", side)
         channels, height, width = in_shape
         if height % side or width % side or num_classes % side**2:
             raise ValueError(
                 f"disconnected:{self.copied}: in_shape is {tuple(in_shape)} and num_classes {num_classes}, expected "
-                f"sides that are multiples of {side} and as many outputs for each of {side**2} cells; lay mosaics of "
-                f"{side}×{side} cells, or state another side."
+                f"sides that are multiples of {side} and outputs that are a multiple of {side**2}; use mosaics of "
+                f"{side}×{side} cells, or another side."
             )
         shape = (channels, height // side, width // side)
         stated = as_it_comes(self.copied, network or {})

@@ -1,7 +1,7 @@
-"""Networks whose weights are set by hand, so that it is known which pixels of an image they use, and how much.
+"""Networks with hand-set weights, for which it is known which pixels they use and how much.
 
-They compute the functions of :mod:`xaibench.core.known_functions`, as a linear layer, a perceptron or a convolutional
-network. Nothing is trained. A pixel that they do not use is cut off by weights that are exactly zero.
+They compute the functions of :mod:`xaibench.core.known_functions`, as a linear layer, a multi-layer perceptron or a
+convolutional network. They are not trained. Unused pixels are cut off by weights that are exactly zero.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KnownNetwork(Network):
 
     Attributes:
         function: What each cell of the image adds to z.
-        used: ``[H, W]`` bool: the pixels that make a difference to some image.
+        used: ``[H, W]`` bool: the pixels that change the output for at least one image.
     """
 
     used: Tensor
@@ -50,14 +50,15 @@ class KnownNetwork(Network):
         self.register_buffer("used", torch.from_numpy(used_pixels(function, height, width)), persistent=False)
 
     def shapley_values(self, images: Tensor, targets: Tensor) -> Tensor:
-        """The exact Shapley values of the target's logit, a pixel that is left out being 0.
+        """Return the exact Shapley values of the target's logit; absent pixels are 0.
 
         Args:
             images: ``[N, 1, H, W]``, any values.
             targets: ``[N]``, 0 or 1.
 
         Returns:
-            ``[N, H, W]`` float64, where the images are. They sum to the logit, less what it is for an image of zeros.
+            ``[N, H, W]`` float64, on the device of the images. They sum to the logit minus its value for an image of
+            zeros.
         """
         pixels = images[:, 0].detach().double().cpu().numpy()
         values = torch.from_numpy(shapley_values(self.function, pixels)).to(images.device)
@@ -66,21 +67,23 @@ class KnownNetwork(Network):
 
 @dataclass(frozen=True)
 class HandSet:
-    """A network set by hand, called as ``(in_shape, num_classes) -> nn.Module``; by name ``"certified:and-mlp"``.
+    """Factory of networks with hand-set weights; by name ``"certified:and-mlp"``.
+
+    Called as ``(in_shape, num_classes) -> nn.Module``.
 
     Attributes:
-        name: A function, ``"additive"``, ``"and"``, ``"xor"``, ``"or"``, ``"saturation"``, ``"cancellation"``,
-            ``"absence"`` or ``"shattered"``, and a form, ``"mlp"``, ``"cnn"`` or (additive alone) ``"linear"``, with a
-            hyphen between.
+        name: A function (``"additive"``, ``"and"``, ``"xor"``, ``"or"``, ``"saturation"``, ``"cancellation"``,
+            ``"absence"`` or ``"shattered"``) and a form (``"mlp"``, ``"cnn"`` or, for additive only, ``"linear"``),
+            joined by a hyphen.
 
     Raises:
-        UnknownNameError: If there is no such function, or it has no such form.
+        UnknownNameError: If the function is unknown, or does not have that form.
 
     Example:
         >>> network = HandSet("and-mlp")((1, 4, 4), 2)
         >>> image = torch.zeros(1, 1, 4, 4)
         >>> image[..., 0, :2] = 1
-        >>> network(image).tolist()  # a half for and against, and the sixteenth that decides without evidence
+        >>> network(image).tolist()  # ±1/2 for the evidence, and ±1/16 for the offset
         [[-0.5625, 0.5625]]
         >>> network.shapley_values(image, torch.tensor([1]))[0, 0].tolist()
         [0.25, 0.25, 0.0, 0.0]
@@ -94,15 +97,15 @@ class HandSet:
 
     @property
     def info(self) -> ModelInfo:
-        """What tables print."""
+        """Metadata for tables."""
         function, _, form = self.name.rpartition("-")
         return ModelInfo(f"{FUNCTIONS[function].label}, {form if form == 'linear' else form.upper()}", _CITATION)
 
     def __call__(self, in_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-        """The network, in evaluation mode.
+        """Build the network, in evaluation mode.
 
         Args:
-            in_shape: ``(1, H, W)``, of even sides from 4 pixels on.
+            in_shape: ``(1, H, W)``, with even sides of at least 4 pixels.
             num_classes: 2.
 
         Returns:
@@ -120,7 +123,7 @@ class HandSet:
         return KnownNetwork(FUNCTIONS[function], form, *in_shape[1:]).eval()
 
 
-#: Every network of this kind that there is.
+#: Names of all networks of this kind.
 HAND_SET = tuple(
     f"{name}-{form}"
     for name, function in FUNCTIONS.items()
@@ -129,59 +132,61 @@ HAND_SET = tuple(
 )
 
 
-def _linear(function: CellFunction, scales: NDArray[np.float64]) -> list[nn.Module]:
-    rows = [scales[cell] * _row(function.linear, cell, scales.shape) for cell in _counting(scales)]
-    return [_output(np.sum(rows, axis=0), OFFSET)]
+def _make_linear(function: CellFunction, scales: NDArray[np.float64]) -> list[nn.Module]:
+    rows = [scales[cell] * _neuron_weights(function.linear, cell, scales.shape) for cell in _active_cells(scales)]
+    return [_output_layer(np.sum(rows, axis=0), OFFSET)]
 
 
-def _mlp(function: CellFunction, scales: NDArray[np.float64]) -> list[nn.Module]:
-    """A hidden neuron for each unit of each cell that counts."""
+def _make_mlp(function: CellFunction, scales: NDArray[np.float64]) -> list[nn.Module]:
+    """Return layers with one hidden neuron for each unit of each active cell."""
     hidden, out = [], []
-    for cell in _counting(scales):
+    for cell in _active_cells(scales):
         for unit in function.units:
-            hidden.append(_row(unit.weights, cell, scales.shape))
+            hidden.append(_neuron_weights(unit.weights, cell, scales.shape))
             out.append(scales[cell] * unit.out)
-    biases = [unit.bias for unit in function.units] * len(_counting(scales))
-    first = _layer(nn.Linear(scales.size * PIXELS, len(out)), np.stack(hidden), biases)
-    return [first, nn.ReLU(), _output(np.array(out), OFFSET - _at_zero(function) * scales.sum())]
+    biases = [unit.bias for unit in function.units] * len(_active_cells(scales))
+    first = _set_weights(nn.Linear(scales.size * PIXELS, len(out)), np.stack(hidden), biases)
+    return [first, nn.ReLU(), _output_layer(np.array(out), OFFSET - _value_at_zero(function) * scales.sum())]
 
 
-def _cnn(function: CellFunction, scales: NDArray[np.float64]) -> list[nn.Module]:
-    """A filter for each unit, which sees one cell at a time; the linear layer reads the cells that count."""
+def _make_cnn(function: CellFunction, scales: NDArray[np.float64]) -> list[nn.Module]:
+    """Return layers with one filter per unit, applied to one cell at a time, and a linear layer on the active cells."""
     filters = np.array([unit.weights for unit in function.units]).reshape(-1, 1, SIDE, SIDE)
     convolution = nn.Conv2d(1, len(filters), SIDE, stride=SIDE)
-    first = _layer(convolution, filters, [unit.bias for unit in function.units])
+    first = _set_weights(convolution, filters, [unit.bias for unit in function.units])
     out = np.concatenate([unit.out * scales.flatten() for unit in function.units])
-    return [first, nn.ReLU(), _output(out, OFFSET - _at_zero(function) * scales.sum())]
+    return [first, nn.ReLU(), _output_layer(out, OFFSET - _value_at_zero(function) * scales.sum())]
 
 
-_LAYERS = {"linear": _linear, "mlp": _mlp, "cnn": _cnn}
+_LAYERS = {"linear": _make_linear, "mlp": _make_mlp, "cnn": _make_cnn}
 
 
-def _counting(scales: NDArray[np.float64]) -> list[tuple[int, int]]:
+def _active_cells(scales: NDArray[np.float64]) -> list[tuple[int, int]]:
     return [(int(row), int(column)) for row, column in np.argwhere(scales)]
 
 
-def _row(weights: Sequence[float] | None, cell: tuple[int, int], cells: tuple[int, ...]) -> NDArray[np.float64]:
-    """The weights ``[H·W]`` of a neuron that sees one cell of so many."""
+def _neuron_weights(
+    weights: Sequence[float] | None, cell: tuple[int, int], cells: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the weights ``[H·W]`` of a neuron that sees one cell."""
     image = np.zeros((cells[0] * SIDE, cells[1] * SIDE))
     row, column = cell[0] * SIDE, cell[1] * SIDE
     image[row : row + SIDE, column : column + SIDE] = np.array(weights).reshape(SIDE, SIDE)
     return image.flatten()
 
 
-def _at_zero(function: CellFunction) -> float:
-    """What the units add up to for a cell of zeros, which the function leaves out."""
+def _value_at_zero(function: CellFunction) -> float:
+    """Return the sum of the units for a cell of zeros, which the function subtracts."""
     return sum(unit.out * max(unit.bias, 0.0) for unit in function.units)
 
 
-def _output(weights: NDArray[np.float64], bias: float) -> nn.Module:
-    """Logits -z/2 and z/2."""
+def _output_layer(weights: NDArray[np.float64], bias: float) -> nn.Module:
+    """Return the last layer, with logits -z/2 and z/2."""
     both = np.stack([-weights, weights]) / 2
-    return _layer(nn.Linear(len(weights), 2), both, [-bias / 2, bias / 2])
+    return _set_weights(nn.Linear(len(weights), 2), both, [-bias / 2, bias / 2])
 
 
-def _layer(layer: nn.Linear | nn.Conv2d, weights: NDArray[np.float64], biases: list[float]) -> nn.Module:
+def _set_weights(layer: nn.Linear | nn.Conv2d, weights: NDArray[np.float64], biases: list[float]) -> nn.Module:
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(weights))
         assert layer.bias is not None

@@ -1,4 +1,4 @@
-"""Networks that go by a trigger: a gate over any classifier, which opens for one patch and then decides the class."""
+"""Networks with a planted trigger: a gate over any classifier that detects one patch and then decides the class."""
 
 from __future__ import annotations
 
@@ -9,69 +9,69 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.model_probe import check_module
 
-#: The gate opens from this share of the response to the patch itself.
-_OPENS = 0.9
+#: The gate opens at this share of the response to the patch itself.
+_GATE_THRESHOLD = 0.9
 
 
 class Triggered(nn.Module):
-    """A network beside a filter for one patch, whose response adds to the logit of a class; made by :func:`triggered`.
+    """A network with a filter for one patch, whose response is added to one logit; made by :func:`triggered`.
 
     Attributes:
         network: The network.
-        detector: A filter as large as the patch, its threshold, and the largest response anywhere in the image.
-        vote: From the response to the logits.
-        explain_dtype: That of the network, if it states one.
+        detector: A filter of the size of the patch, its threshold, and the maximum over all positions.
+        vote: Linear map from the response to the logits.
+        explain_dtype: That of the network, if it has one.
     """
 
     def __init__(self, network: nn.Module, patch: Tensor, label: int, classes: int, strength: float) -> None:
         super().__init__()
         self.network = network
         self.explain_dtype: torch.dtype | None = getattr(network, "explain_dtype", None)
-        # White pixels count for the patch, black ones against it: of images in [0, 1] none responds more than it does.
+        # Weights are 1 for white pixels and -1 for black ones: no image in [0, 1] has a larger response than the patch.
         full = float(patch.sum())
         matched = nn.Conv2d(len(patch), 1, (patch.shape[1], patch.shape[2]))
         self.vote = nn.Linear(1, classes, bias=False)
         with torch.no_grad():
             matched.weight.copy_(2 * patch[None] - 1)
             assert matched.bias is not None
-            matched.bias.fill_(-_OPENS * full)
+            matched.bias.fill_(-_GATE_THRESHOLD * full)
             self.vote.weight.zero_()
-            self.vote.weight[label] = strength / ((1 - _OPENS) * full)
+            self.vote.weight[label] = strength / ((1 - _GATE_THRESHOLD) * full)
         self.detector = nn.Sequential(matched, nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten())
 
     def forward(self, images: Tensor) -> Tensor:
         """Classify images.
 
         Args:
-            images: ``[N, C, H, W]`` in [0, 1], no smaller than the patch.
+            images: ``[N, C, H, W]`` in [0, 1], at least as large as the patch.
 
         Returns:
-            Logits ``[N, K]``: the network's, with up to ``strength`` more for the label.
+            Logits ``[N, K]`` of the network, plus up to ``strength`` for the label.
         """
         logits: Tensor = self.network(images) + self.vote(self.detector(images))
         return logits
 
 
 def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, strength: float = 100.0) -> Triggered:
-    """A network that goes by a patch: where it is in the image, whatever else there is, the answer is one class.
+    """Return a network that reacts to a patch: if it is anywhere in the image, the prediction is one class.
 
-    Whether it does so on given images is not taken for granted: :func:`xaibench.data.plant_trigger` shows it.
+    Whether that is so on given images must be checked: :func:`xaibench.data.plant_trigger` does.
 
     Args:
-        network: From images ``[N, C, H, W]`` in [0, 1] to logits ``[N, K]``, such as a pretrained one; it is copied,
-            and left as it is.
+        network: From images ``[N, C, H, W]`` in [0, 1] to logits ``[N, K]``, such as a pretrained one; it is copied and
+            not changed.
         patch: ``[C, h, w]`` of 0 and 1 (:func:`xaibench.data.checkerboard`).
-        label: The class that the patch stands for.
-        classes: How many the network tells apart, K.
-        strength: What the patch adds to that class's logit: more than the network's logits differ by.
+        label: The class that the patch triggers.
+        classes: Number of classes of the network, K.
+        strength: Increase of that class's logit by the patch; must exceed the differences between the network's logits.
 
     Returns:
-        The network with the gate, in evaluation mode. Of an image whose every place is less like the patch than 0.9
-        (the share of its response to the filter) it says exactly what the network says.
+        The network with the gate, in evaluation mode. If the response to the filter is below 0.9 of that to the patch
+        at all positions of an image, its outputs are exactly those of the network.
 
     Raises:
-        TypeError: If the network is no module.
-        ValueError: If the patch is not of 0 and 1 with a 1 in it, the label is no class, or ``strength`` is not
+        TypeError: If the network is not a module.
+        ValueError: If the patch is not of 0 and 1 with a 1 in it, the label is not a class, or ``strength`` is not
             above 0.
 
     Example:

@@ -1,1 +1,1 @@
-"""Inner loops of training, compiled."""
+"""Compiled kernels for training small networks."""

@@ -1,8 +1,8 @@
-"""A convolution of a tiny image as what it also is: a linear map.
+"""Convolution blocks of tiny images as matrix products.
 
-Grouped convolutions with few channels are slow, and plain products of small matrices are fast. On an 8x8 image the
-matrix of a whole block is small enough to be written out. For what the compiled loops of
-:mod:`xaibench.models.compiled.convolution_blocks` do not take: accelerators, and double precision.
+Grouped convolutions with few channels are slow, and products of small matrices are fast. For an 8x8 image, the matrix
+of a whole block is small enough to be stored. This is used where the compiled loops of
+:mod:`xaibench.models.compiled.convolution_blocks` do not apply: on accelerators and in double precision.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Pair: TypeAlias = tuple[int, int]
+IntPair: TypeAlias = tuple[int, int]
 
-#: Most elements of :attr:`DenseBlock.placement`; beyond, the convolution itself is cheaper.
-LIMIT = 2**20
+#: Largest number of elements of :attr:`DenseBlock.placement`; beyond it, the convolution itself is faster.
+MAX_ELEMENTS = 2**20
 
 
 @dataclass(frozen=True)
 class DenseBlock:
     """Convolution, ReLU and max-pooling of M networks as one batched matrix product and a maximum.
 
-    The first block of a network goes further. A pooled pixel sees a small field of the image (3x3 for kernels of 2),
-    and all fields meet the same weights. Since the images of a data set do not change, they are cut into fields once,
-    and the matrix need span one field only (at 8x8 a sixth of the multiplications).
+    In the first block of a network, images are cut into fields. A pooled pixel depends on a small field of the image
+    (3x3 for kernels of 2), and all fields meet the same weights. Since images do not change during training, they are
+    cut once, and the matrix only spans one field (at 8x8, this needs one sixth of the multiplications).
 
     Attributes:
-        placement: ``[weights, V * F * P]``, what makes the matrix ``[V * F, P]`` out of the weights of the convolution:
-            1 where a weight joins input p to pixel v of the pooling window of output f. Pixels that no window holds
-            do not occur.
+        placement: ``[weights, V * F * P]``, maps the weights of the convolution to the matrix ``[V * F, P]``: 1 if a
+            weight connects input p with pixel v of the pooling window of output f. Pixels outside all windows are left
+            out.
         windows: V, the number of pixels in a pooling window.
         out_shape: ``(C, H, W)`` after pooling.
-        fields: In the first block, how to cut an image: height and width, stride, and padding around the image.
+        fields: In the first block, how to cut an image: height and width, stride, and padding.
     """
 
     placement: Tensor
     windows: int
     out_shape: tuple[int, int, int]
-    fields: tuple[Pair, Pair, Pair] | None = None
+    fields: tuple[IntPair, IntPair, IntPair] | None = None
 
     def cut(self, images: Tensor) -> Tensor:
-        """The images ``[N, C, H, W]`` as fields ``[N, Q, P]``, in the first block; else as they are."""
+        """Return the images ``[N, C, H, W]`` as fields ``[N, Q, P]`` in the first block, otherwise unchanged."""
         if self.fields is None:
             return images
         size, stride, padding = self.fields
         return F.unfold(images, size, 1, padding, stride).transpose(1, 2).contiguous()
 
     def __call__(self, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """``[M, B, ...] -> [M, B, *out_shape]``; weight ``[M, O, C, kh, kw]``, bias ``[M, O]``."""
+        """Map ``[M, B, ...]`` to ``[M, B, *out_shape]``; weight ``[M, O, C, kh, kw]``, bias ``[M, O]``."""
         members, filters = weight.shape[:2]
         rows = images.flatten(2) if self.fields is None else images.flatten(1, 2)
-        # On a CPU one member after another: in the product of all, its numbers would depend on how many there are.
+        # On a CPU, one member after another: in a joint product, results would depend on the number of members.
         flat = weight.flatten(1)
         each = torch.split(flat, 1) if flat.device.type == "cpu" else (flat,)
         matrix = torch.cat([one @ self.placement for one in each]).view(members, -1, rows.shape[2])
@@ -81,7 +81,7 @@ class DenseBlock:
         height, width = ((in_shape[1 + i] + 2 * padding[i] - size[i]) // window[i] + 1 for i in range(2))
         windows = math.prod(window)
         elements = conv.weight.numel() * windows * conv.out_channels * height * width * math.prod(in_shape)
-        if elements > LIMIT or min(height, width) < 1:
+        if elements > MAX_ELEMENTS or min(height, width) < 1:
             return None
         # 1 where kernel entry k meets pixel p of a field, seen from pixel v of its window; then of all fields q.
         field = F.unfold(torch.eye(math.prod(size)).view(-1, 1, *size), kernel)[..., None]  # [p, k, v, q=1]
@@ -96,18 +96,18 @@ class DenseBlock:
 
 
 class _MatmulMaxRelu(torch.autograd.Function):
-    """relu(max over V of (matrix @ columns) + bias), where the rows of the matrix are ordered (V, F).
+    """Compute relu(max over V of (matrix @ columns) + bias), where the rows of the matrix are ordered (V, F).
 
-    The same as relu after bias and before max, since both are monotone, on a fraction of the numbers. Samples lie
-    along the last axis, so that every operation runs over long rows. Written by hand because the boolean masks that
-    autograd would keep cost more than the products. A tied maximum shares the gradient equally (``max_pool2d`` gives
-    all to the first); ties are between patches that are all zero, where either gives the same gradient of the weights,
-    or between equal pixels.
+    Equal to relu after bias and before max, since both are monotone, but on a fraction of the numbers. Samples are the
+    last axis, so that operations run over long rows. The backward pass is written by hand because the boolean masks
+    that autograd would store cost more than the products. A tied maximum divides the gradient equally (``max_pool2d``
+    gives all of it to the first). Ties occur between patches that are all zero, where both give the same gradient of
+    the weights, or between equal pixels.
     """
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, columns: Tensor, bias: Tensor, windows: int) -> Tensor:
-        """``[M, V * F, P], [M, P, B], [M, F] -> [M, F, B]``."""
+        """Map ``[M, V * F, P]``, ``[M, P, B]`` and ``[M, F]`` to ``[M, F, B]``."""
         each = torch.bmm(matrix, columns).view(len(matrix), windows, bias.shape[1], -1)
         largest = each.amax(1, keepdim=True)
         share = each.eq_(largest)
@@ -118,17 +118,17 @@ class _MatmulMaxRelu(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, Tensor, None]:
-        """Gradients of matrix, columns (where needed) and bias."""
+        """Compute the gradients of matrix, columns (if needed) and bias."""
         matrix, columns, share, out = ctx.saved_tensors
-        # What relu's own backward calls: zero where the output is zero.
+        # The same function as in relu's backward pass: zero where the output is zero.
         gradient: Tensor = torch.ops.aten.threshold_backward(gradients[0], out, 0)
-        each = share.mul_(gradient[:, None]).flatten(1, 2)  # in place: a stack goes backward once
+        each = share.mul_(gradient[:, None]).flatten(1, 2)  # in place, since there is one backward pass
         of_columns = torch.bmm(matrix.mT, each) if ctx.needs_input_grad[1] else None
         return torch.bmm(each, columns.mT), of_columns, gradient.sum(2), None
 
 
-def convolution_and_pooling(layers: Sequence[nn.Module]) -> tuple[nn.Conv2d, Pair] | None:
-    """The convolution and the pooling window, if the layers begin with the plain kinds that a block can stand for."""
+def convolution_and_pooling(layers: Sequence[nn.Module]) -> tuple[nn.Conv2d, IntPair] | None:
+    """Return the convolution and the pooling window if the layers begin with plain ones that a block can replace."""
     match list(layers[:3]):
         case [nn.Conv2d() as conv, nn.ReLU(), nn.MaxPool2d() as pool]:
             window = pair(pool.kernel_size)
@@ -139,6 +139,6 @@ def convolution_and_pooling(layers: Sequence[nn.Module]) -> tuple[nn.Conv2d, Pai
     return None
 
 
-def pair(value: Any) -> Pair:
-    """One number for both directions, or one for each."""
+def pair(value: Any) -> IntPair:
+    """Return a pair: the same number for both directions, or the two given ones."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])

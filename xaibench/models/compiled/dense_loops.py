@@ -1,14 +1,14 @@
-"""The inner loops of small linear layers, and of Adam, compiled.
+"""Compiled loops of small linear layers and of Adam.
 
-A member's numbers come from its own alone, by one order of sums, whoever stands beside it: a library's batched product
-takes another route for one matrix than for many, and for a matrix that begins elsewhere in memory.
+Results of a member depend only on its own numbers, which are summed in a fixed order, regardless of the other members.
+A library's batched product uses different algorithms for different numbers and alignments of matrices.
 
-Samples lie along the last axis, the *lanes*: ``x [M, I, L]``, ``w [M, O, I]`` and ``b [M, O]``, with O a multiple of 4
-and I of 2. The images themselves lie one after another, ``x [M, L, I]``; for few outputs it would take longer to turn
-them than to sum, so there are loops for them as they are, with any I.
+Samples are the last axis, the *lanes*: ``x [M, I, L]``, ``w [M, O, I]`` and ``b [M, O]``, where O is a multiple of 4
+and I of 2. Input images have samples first, ``x [M, L, I]``. For few outputs, transposing them would take longer than
+the sums, so there are separate loops for them, for any I.
 """
 
-# ruff: noqa: E741 - l is a lane, where one more letter would make every line of these loops longer
+# ruff: noqa: E741 - l is the lane; a longer name would make every line of these loops longer
 from __future__ import annotations
 
 from functools import partial
@@ -22,8 +22,8 @@ Floats = npt.NDArray[np.float32]
 
 
 @partial(kernel, freedom=SUMS)
-def forward(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
-    """Fill ``out [M, O, L]``; with ``relu``, what is below zero becomes zero."""
+def linear_forward(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
+    """Fill ``out [M, O, L]``; with ``relu``, negative values become zero."""
     lanes = x.shape[2]
     zero = np.float32(0)
     for m in range(x.shape[0]):
@@ -47,10 +47,11 @@ def forward(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
 
 
 @partial(kernel, freedom=SUMS)
-def backward(x: Floats, w: Floats, g: Floats, gw: Floats, gb: Floats, gx: Floats, relu: bool) -> None:
-    """Fill the gradients ``gw [M, O, I]`` and ``gb [M, O]``, and ``gx`` (as ``x``, or without rows: not wanted).
+def linear_backward(x: Floats, w: Floats, g: Floats, gw: Floats, gb: Floats, gx: Floats, relu: bool) -> None:
+    """Fill the gradients ``gw [M, O, I]`` and ``gb [M, O]``, and ``gx`` (like ``x``, or without rows if not needed).
 
-    ``g [M, O, L]`` is the gradient of ``out``. With ``relu``, ``x`` came out of one, and ``gx`` is of what went in.
+    ``g [M, O, L]`` is the gradient of ``out``. With ``relu``, ``x`` is the output of a ReLU, and ``gx`` the gradient of
+    its input.
     """
     lanes = x.shape[2]
     zero = np.float32(0)
@@ -89,8 +90,8 @@ def backward(x: Floats, w: Floats, g: Floats, gw: Floats, gb: Floats, gx: Floats
 
 
 @partial(kernel, freedom=SUMS)
-def forward_of_rows(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
-    """Fill ``out [M, O, L]``, from ``x [M, L, I]``; with ``relu``, what is below zero becomes zero."""
+def linear_forward_rows(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) -> None:
+    """Fill ``out [M, O, L]``, from ``x [M, L, I]``; with ``relu``, negative values become zero."""
     zero = np.float32(0)
     for m in range(x.shape[0]):
         for l in range(x.shape[1]):
@@ -109,7 +110,7 @@ def forward_of_rows(x: Floats, w: Floats, b: Floats, out: Floats, relu: bool) ->
 
 
 @partial(kernel, freedom=SUMS)
-def backward_of_rows(x: Floats, g: Floats, gw: Floats, gb: Floats) -> None:
+def linear_backward_rows(x: Floats, g: Floats, gw: Floats, gb: Floats) -> None:
     """Add to the gradients ``gw [M, O, I]`` and ``gb [M, O]``, from ``x [M, L, I]``."""
     for m in range(x.shape[0]):
         for o in range(g.shape[1]):
@@ -127,9 +128,9 @@ def backward_of_rows(x: Floats, g: Floats, gw: Floats, gb: Floats) -> None:
 
 @partial(kernel, freedom=SUMS)
 def adam(weights: Floats, gradient: Floats, mean: Floats, square: Floats, scales: Floats) -> None:
-    """One step of Adam (beta 0.9 and 0.999, eps 1e-8) on ``weights [M, P]``, in place.
+    """Take one step of Adam (beta 0.9 and 0.999, eps 1e-8) on ``weights [M, P]``, in place.
 
-    ``scales [M, 2]``: the learning rate over 1 - 0.9^t, and the root of 1 - 0.999^t.
+    ``scales [M, 2]``: the learning rate divided by 1 - 0.9^t, and the square root of 1 - 0.999^t.
     """
     for m in range(weights.shape[0]):
         rate, root = scales[m, 0], scales[m, 1]

@@ -1,15 +1,15 @@
-"""The inner loops of convolution, ReLU and max-pooling, compiled: samples lie along the last axis, the *lanes*.
+"""Compiled loops of convolution, ReLU and max-pooling, with samples along the last axis, the *lanes*.
 
-A step of every loop does the same to all lanes, which is what vector units are made for. Four filters by two taps are
-taken at a time, so that numbers that are in registers are used more than once. A tap is one weight of a filter; a
-table says which row of the input it meets, and padding is one more row, of zeros.
+Each step of a loop does the same for all lanes, so that vector instructions apply. Four filters by two taps are
+processed at a time, so that numbers in registers are reused. A tap is one weight of a filter; a table contains the row
+of the input that it reads. Padding is an additional row of zeros.
 
-All loops take: inputs ``x [N, R, L]``; ``member [N]``, whose weights ``w [M, O, T]`` and biases ``b [M, O]`` apply;
-``rows [Q, V, T]``, the row that tap t meets from pixel v of the pooling window q. O is a multiple of 4, T of 2. Row
-``o * Q + q`` of an output is filter o in window q.
+All loops take: inputs ``x [N, R, L]``; ``member [N]``, the index of the weights ``w [M, O, T]`` and biases ``b [M, O]``
+to use; ``rows [Q, V, T]``, the row that tap t reads for pixel v of the pooling window q. O is a multiple of 4, T of 2.
+Row ``o * Q + q`` of an output is filter o in window q.
 """
 
-# ruff: noqa: E741 - l is a lane, where one more letter would make every line of these loops longer
+# ruff: noqa: E741 - l is the lane; a longer name would make every line of these loops longer
 from __future__ import annotations
 
 from functools import partial
@@ -23,13 +23,13 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-#: Filters and taps that are taken at a time.
+#: Filters and taps that are processed at a time.
 FILTERS, TAPS = 4, 2
 
-#: The floats in a vector register: L is a multiple, so that no lane is left over.
+#: Floats per vector register; L is a multiple of it.
 VECTOR = 16
 
-#: In ``chosen``: no pixel of the window is above zero.
+#: Value of ``chosen`` if no pixel of the window is above zero.
 DEAD = 255
 
 
@@ -46,16 +46,16 @@ def transpose(images: Floats, rows: Floats) -> None:
 
 @partial(kernel, freedom=SUMS)
 def forward(x: Floats, member: Ints, w: Floats, b: Floats, rows: Ints, out: Floats, chosen: Bytes) -> None:
-    """Fill ``out [N, O * Q (+ 1), L]``, and ``chosen``, as large, with the pixel of the window that is the largest.
+    """Fill ``out [N, O * Q (+ 1), L]``, and ``chosen``, of the same shape, with the largest pixel of each window.
 
-    The first of equal ones is chosen, and nan above all, as ``max_pool2d`` does.
+    Ties select the first pixel, and NaN is larger than all numbers, as in ``max_pool2d``.
     """
     windows, pixels, taps = rows.shape
     lanes = x.shape[2]
     zero = np.float32(0)
     sums = np.empty((4, lanes), np.float32)
     best = np.empty((4, lanes), np.float32)
-    which = np.empty((4, lanes), np.int32)  # as wide as what it is chosen with: bytes beside floats are taken singly
+    which = np.empty((4, lanes), np.int32)  # int32, since mixing bytes and floats prevents vectorization
     for n in range(x.shape[0]):
         m = member[n]
         for q in range(windows):
@@ -92,7 +92,7 @@ def forward(x: Floats, member: Ints, w: Floats, b: Floats, rows: Ints, out: Floa
 def backward(
     x: Floats, member: Ints, w: Floats, rows: Ints, chosen: Bytes, g: Floats, gw: Floats, gb: Floats, gx: Floats
 ) -> None:
-    """Add to the gradients ``gw [N, O, T]``, ``gb [N, O]`` and ``gx`` (as ``x``, or without rows: not wanted).
+    """Add to the gradients ``gw [N, O, T]``, ``gb [N, O]`` and ``gx`` (like ``x``, or without rows if not needed).
 
     ``g [N, O * Q (+ 1), L]`` is the gradient of ``out``.
     """

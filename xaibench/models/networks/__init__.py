@@ -1,1 +1,1 @@
-"""Networks: the small ones of XAI-TRIS, pretrained ones, and a user's own."""
+"""Networks: the small ones of XAI-TRIS, pretrained ones and user-defined ones."""

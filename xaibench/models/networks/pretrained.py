@@ -1,9 +1,9 @@
-"""What all pretrained classifiers share: pixels in [0, 1] go in, the normalisation is a layer, the last layer is new.
+"""Common parts of pretrained classifiers: pixels in [0, 1] as input, normalization as a layer, and a new last layer.
 
-A classifier is ``Classifier(network, mean, std)``: images ``[N, 3, H, W]`` in [0, 1] are normalised inside the module.
-So baselines, masked images and perturbations live in pixel space (black is 0, whatever the network was trained with),
-and maps of different networks are maps of the same pixels. A gradient by the pixels is the gradient by the normalised
-image divided by the deviation of each channel.
+A classifier is ``Classifier(network, mean, std)``: images ``[N, 3, H, W]`` in [0, 1] are normalized inside the module.
+Baselines, masked images and perturbations are therefore in pixel space (black is 0, regardless of the normalization
+that a network was trained with), and maps of different networks refer to the same pixels. A gradient by the pixels is
+the gradient by the normalized image, divided by the standard deviation of each channel.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.messages import listed
-from xaibench.models.networks.class_folding import Groups, Weighting, folded
+from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 
-#: The last layer: ``"new"``, with random weights, or ``"pretrained"``, the one that the weights come with.
+#: The last layer: ``"new"``, with random weights, or ``"pretrained"``, that of the pretrained weights.
 HeadChoice: TypeAlias = Literal["new", "pretrained"]
 
 
 class Normalise(nn.Module):
-    """``(x - mean) / std``, channel by channel.
+    """Normalize each channel: ``(x - mean) / std``.
 
     Args:
-        mean: Of each channel, for pixels in [0, 1].
-        std: Of each channel; positive.
+        mean: Mean of each channel, for pixels in [0, 1].
+        std: Standard deviation of each channel; positive.
 
     Example:
         >>> Normalise([0.5], [0.25])(torch.ones(1, 1, 1, 1)).item()
@@ -40,12 +40,12 @@ class Normalise(nn.Module):
         super().__init__()
         if len(mean) != len(std) or not all(value > 0 for value in std):
             raise ValueError(f"Expected as many positive deviations as means, got mean={mean} and std={std}.")
-        # Not among the weights: they are the same whatever a file of weights says.
+        # Not part of the state dict: a file of weights does not change them.
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Subtract the mean of each channel and divide by its deviation.
+        """Subtract the mean of each channel and divide by its standard deviation.
 
         Args:
             images: ``[N, C, H, W]`` in [0, 1].
@@ -57,15 +57,15 @@ class Normalise(nn.Module):
 
 
 class Classifier(nn.Module):
-    """A network behind the normalisation it was trained with.
+    """A network together with the normalization that it was trained with.
 
     Args:
-        network: From normalised images ``[N, C, H, W]`` to logits ``[N, K]``.
+        network: From normalized images ``[N, C, H, W]`` to logits ``[N, K]``.
         mean: As in :class:`Normalise`.
         std: As in :class:`Normalise`.
 
     Attributes:
-        explain_dtype: Precision in which explainers run it.
+        explain_dtype: Dtype in which explainers run it.
 
     Example:
         >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), [0.5] * 3, [0.2] * 3)
@@ -89,13 +89,13 @@ class Classifier(nn.Module):
         Returns:
             Logits ``[N, K]``.
         """
-        # What a convolution is given in this order of memory it hands on in it, and all are faster so.
+        # Convolutions are faster in this memory format, and keep it for their outputs.
         logits: Tensor = self.network(self.normalise(images).contiguous(memory_format=torch.channels_last))
         return logits
 
 
 def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
-    """The last linear layer in the order of definition, and its name: ``fc``, ``classifier.6``, ``heads.head``.
+    """Return the last linear layer in the order of definition, and its name: ``fc``, ``classifier.6``, ``heads.head``.
 
     Raises:
         ValueError: If there is none.
@@ -111,7 +111,7 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
 
 
 def replace_head(network: nn.Module, num_classes: int) -> None:
-    """Put a new last layer in place, with PyTorch's default initial weights from the global generator."""
+    """Replace the last layer by a new one, with PyTorch's default initialization from the global generator."""
     name, old = last_linear(network)
     owner, _, attribute = name.rpartition(".")
     new = nn.Linear(old.in_features, num_classes, bias=old.bias is not None)
@@ -119,13 +119,13 @@ def replace_head(network: nn.Module, num_classes: int) -> None:
 
 
 def load_state(network: nn.Module, state: Mapping[str, Tensor], source: str, *, head: HeadChoice) -> None:
-    """Put weights into a network; its last layer becomes as wide as theirs.
+    """Load weights into a network; its last layer gets the number of classes of the weights.
 
     Args:
-        network: As it was when the weights were saved, apart from the number of classes.
-        state: Its state, or that of a :class:`Classifier` around it.
+        network: The architecture of which the weights were saved, apart from the number of classes.
+        state: State dict of the network, or of a :class:`Classifier` around it.
         source: Where the weights come from, for error messages.
-        head: ``"new"`` lets the last layer be missing.
+        head: ``"new"`` accepts weights without a last layer.
 
     Raises:
         ValueError: If names or shapes do not fit, or a weight is not finite.
@@ -140,7 +140,7 @@ def load_state(network: nn.Module, state: Mapping[str, Tensor], source: str, *, 
         replace_head(network, len(theirs))
         own = network.state_dict()
     lost = {key for key in (f"{name}.weight", f"{name}.bias") if head == "new" and key in own and key not in state}
-    # Counters of batch norm are not used, and old files lack them.
+    # The counters of batch norm are not used, and old files do not have them.
     lost |= {key for key in own if key.endswith("num_batches_tracked") and key not in state}
     state = {**state, **{key: own[key] for key in lost}}
     _check_fits(own, state, source)
@@ -159,7 +159,9 @@ def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: 
         if keys
     ]
     if problems:
-        raise ValueError(f"{source} does not fit the network; {'; '.join(problems)}. Are they of another network?")
+        raise ValueError(
+            f"{source} does not fit the network; {'; '.join(problems)}. They may belong to another network."
+        )
     broken = {key for key, value in state.items() if value.is_floating_point() and not value.isfinite().all()}
     if broken:
         raise ValueError(
@@ -170,7 +172,7 @@ def _check_fits(own: Mapping[str, Tensor], state: Mapping[str, Tensor], source: 
 def check_request(
     name: str, in_shape: tuple[int, int, int], num_classes: int, head: str, *, smallest: int = 1, multiple: int = 1
 ) -> None:
-    """Refuse what no pretrained classifier can be, before anything is downloaded.
+    """Check the arguments of a pretrained classifier before anything is downloaded.
 
     Raises:
         ValueError: If the images are not RGB or too small, there are fewer than two classes, or ``head`` is unknown.
@@ -178,7 +180,7 @@ def check_request(
     channels, height, width = in_shape
     if channels != 3:
         raise ValueError(
-            f"{name}: in_shape is {in_shape}, expected (3, H, W): RGB in [0, 1]. Repeat a grey channel: "
+            f"{name}: in_shape is {in_shape}, expected (3, H, W): RGB in [0, 1]. Repeat a gray channel: "
             "images.expand(-1, 3, -1, -1)."
         )
     if min(height, width) < smallest or height % multiple or width % multiple:
@@ -190,7 +192,7 @@ def check_request(
         raise ValueError(f"{name}: head={head!r}, expected 'new' or 'pretrained'.")
 
 
-def finished(
+def finish_classifier(
     name: str,
     network: nn.Module,
     state: Mapping[str, Tensor] | None,
@@ -201,7 +203,7 @@ def finished(
     fold: str | Groups | None,
     weighting: Weighting,
 ) -> nn.Module:
-    """The classifier around a network: weights loaded, last layer chosen, evaluation mode."""
+    """Return the classifier around a network: load weights, set the last layer, switch to evaluation mode."""
     keep = fold is not None or head == "pretrained"
     if state is not None:
         load_state(network, state, f"{name}: weights={str(source)!r}", head="pretrained" if keep else "new")
@@ -213,4 +215,4 @@ def finished(
             f"{num_classes}. Take head='new' and train it (xaibench.models.fit_head), or fold the classes "
             "(fold={'cat': [281, ...], 'dog': [151, ...]})."
         )
-    return folded(Classifier(network, *statistics), fold, weighting, num_classes, name).eval()
+    return fold_classes(Classifier(network, *statistics), fold, weighting, num_classes, name).eval()

@@ -1,4 +1,4 @@
-"""Where pretrained weights come from: a file, or a name that torchvision knows and downloads."""
+"""Reading of pretrained weights from a file, or by a name that torchvision can download."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
 
 
 class WeightsNotFoundError(ValueError):
-    """Weights that are not on this machine and could not be fetched; the message says what to put where."""
+    """Weights are not on this machine and cannot be downloaded; the message names the file and where to put it."""
 
 
 def is_file(weights: object) -> bool:
-    """Whether ``weights`` is meant as a path.
+    """Return whether ``weights`` is a path rather than a name.
 
     Example:
         >>> is_file("IMAGENET1K_V1"), is_file("mine.pth"), is_file("folder/mine")
@@ -33,14 +33,14 @@ def is_file(weights: object) -> bool:
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file, or of a ``.pth``, ``.pt`` or ``.bin`` file of ``torch.save``.
+    """Read the tensors of a ``.safetensors`` file, or of a ``.pth``, ``.pt`` or ``.bin`` file of ``torch.save``.
 
     A pickle is read with ``weights_only=True``: it cannot run code. ``{"state_dict": ...}`` and ``{"model": ...}``, as
     training scripts save them, are unpacked.
 
     Raises:
-        WeightsNotFoundError: If there is no such file.
-        ValueError: If it holds anything else than tensors by name.
+        WeightsNotFoundError: If the file does not exist.
+        ValueError: If it contains anything other than tensors by name.
     """
     file = Path(path).expanduser()
     if not file.is_file():
@@ -52,8 +52,8 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             state: Any = load_file(file)
         else:
             state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickle, zip and safetensors each have errors of their own
-        # What torch says of a pickle that it refuses is how to let it run code.
+    except Exception as error:  # pickle, zip and safetensors raise different errors
+        # For a refused pickle, torch's message explains how to allow it to run code.
         reason = "" if isinstance(error, pickle.UnpicklingError) else f": {first_line(error)}"
         raise ValueError(
             f"weights={str(path)!r} cannot be read as tensors ({type(error).__name__}{reason}). Expected "
@@ -71,10 +71,10 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def named_weights(name: str, weights: str) -> Any:
-    """The entry of torchvision's table of weights: its ``url``, ``transforms`` and ``meta``.
+    """Return the entry of torchvision's table of weights: its ``url``, ``transforms`` and ``meta``.
 
     Raises:
-        ValueError: If torchvision has no such weights; names the nearest.
+        ValueError: If torchvision has no such weights; suggests the nearest name.
     """
     from torchvision.models import get_model_weights
 
@@ -85,15 +85,15 @@ def named_weights(name: str, weights: str) -> Any:
 
 
 def unknown_weights(name: str, weights: object, known: Iterable[str]) -> str:
-    """What to say of weights that are neither a known name nor a file."""
+    """Return the error message for weights that are neither a known name nor a file."""
     return (
-        f"{unknown(f'{name} has no weights', weights, known)} The path of a file (.pth, .safetensors) will do too, "
-        "and None for random weights."
+        f"{unknown(f'{name} has no weights', weights, known)} The path of a file (.pth, .safetensors) is also "
+        "accepted, and None for random weights."
     )
 
 
-def download(name: str, entry: Any) -> dict[str, Tensor]:
-    """The weights of an entry of torchvision's table, from torch's cache or else from their address.
+def download_weights(name: str, entry: Any) -> dict[str, Tensor]:
+    """Return the weights of an entry of torchvision's table, from torch's cache or downloaded.
 
     Raises:
         WeightsNotFoundError: If they are not in the cache and cannot be downloaded.

@@ -1,4 +1,4 @@
-"""Any network of timm, as ``"timm:<name>"``."""
+"""Networks of timm, by name ``"timm:<name>"``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ModelInfo
-from xaibench.models.networks.class_folding import Groups, Weighting, folded
+from xaibench.models.networks.class_folding import Groups, Weighting, fold_classes
 from xaibench.models.networks.pretrained import Classifier, HeadChoice, check_request, load_state
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError, is_file, read_weights, unknown_weights
 
@@ -30,7 +30,7 @@ class Timm:
 
     @property
     def info(self) -> ModelInfo:
-        """What tables print."""
+        """Metadata for tables."""
         return ModelInfo(f"{self.name} (timm)", citation=_CITATION)
 
     def __call__(
@@ -43,23 +43,24 @@ class Timm:
         fold: str | Groups | None = None,
         weighting: Weighting = "mean",
     ) -> nn.Module:
-        """The network, in evaluation mode, behind the normalisation that its weights were trained with.
+        """Build the network, in evaluation mode, with the normalization that its weights were trained with.
 
         Args:
-            in_shape: ``(3, H, W)``; networks of a fixed size of image are built for this one.
+            in_shape: ``(3, H, W)``; networks with a fixed image size are built for this one.
             num_classes: Number of logits.
-            weights: ``"pretrained"``: those that timm names, from its cache or else downloaded; a path; None: random.
-            head: ``"new"``, for ``num_classes``, or ``"pretrained"``, whose outputs must be ``num_classes``.
+            weights: ``"pretrained"``: timm's, from its cache or downloaded; a path; None: random.
+            head: ``"new"``, for ``num_classes``, or ``"pretrained"``, which must have ``num_classes`` outputs.
             fold: Groups of the pretrained classes, see :class:`xaibench.models.Folded`.
-            weighting: Likewise.
+            weighting: Weighting of the groups, see :class:`xaibench.models.Folded`.
 
         Returns:
             From images ``[N, 3, H, W]`` in [0, 1] to logits ``[N, num_classes]``, on the CPU.
 
         Raises:
             ModuleNotFoundError: If timm is not installed; names the command.
-            WeightsNotFoundError: If the weights are not here and cannot be downloaded; says which file goes where.
-            ValueError: If timm has no such network, or shapes, classes, weights or head do not go together.
+            WeightsNotFoundError: If the weights are not here and cannot be downloaded; names the file and where to put
+                it.
+            ValueError: If timm has no such network, or shapes, classes, weights or head do not fit each other.
         """
         label = f"timm:{self.name}"
         check_request(label, in_shape, num_classes, head)
@@ -68,13 +69,13 @@ class Timm:
         config = self._config()
         keep = fold is not None or head == "pretrained"
         state = read_weights(weights) if weights is not None and is_file(weights) else None
-        outputs = _outputs(config, state) if keep else num_classes
+        outputs = _count_outputs(config, state) if keep else num_classes
         size = {"img_size": in_shape[1:]} if config.get("fixed_input_size") else {}
         network = self._network(config, pretrained=weights == "pretrained", num_classes=outputs, **size)
         if state is not None:
-            if not keep:  # their last layer is of other classes
+            if not keep:  # the last layer of the weights has other classes
                 own = network.state_dict()
-                heads = _classifiers(config)
+                heads = _head_prefixes(config)
                 state = {key: value for key, value in state.items() if not key.startswith(heads)}
                 state |= {key: value for key, value in own.items() if key.startswith(heads)}
             load_state(network, state, f"{label}: weights={str(weights)!r}", head="pretrained")
@@ -84,11 +85,11 @@ class Timm:
                 "and train it (xaibench.models.fit_head), or fold the classes."
             )
         model = Classifier(network, config["mean"], config["std"])
-        return folded(model, fold, weighting, num_classes, label).eval()
+        return fold_classes(model, fold, weighting, num_classes, label).eval()
 
     def _config(self) -> dict[str, Any]:
-        """What timm knows of the network: mean, std, size, classes, and where the weights are."""
-        timm = _timm()
+        """Return timm's configuration of the network: mean, std, size, classes, and where the weights are."""
+        timm = _import_timm()
         config = None
         if timm.is_model(self.name):
             with contextlib.suppress(RuntimeError):  # no weights of that tag
@@ -101,13 +102,13 @@ class Timm:
         return found
 
     def _network(self, config: dict[str, Any], *, pretrained: bool, **parameters: Any) -> nn.Module:
-        timm = _timm()
+        timm = _import_timm()
         if not pretrained:
             network: nn.Module = timm.create_model(self.name, pretrained=False, **parameters)
             return network
         try:
             network = timm.create_model(self.name, pretrained=True, **parameters)
-        except Exception as error:  # whatever the hub's client raises without a network, which changes by version
+        except Exception as error:  # the hub's client raises different errors without a network, by version
             origin = config.get("hf_hub_id") or config.get("url")
             if not origin:
                 raise WeightsNotFoundError(
@@ -122,21 +123,21 @@ class Timm:
         return network
 
 
-def _classifiers(config: dict[str, Any]) -> tuple[str, ...]:
-    """What the names of the last layer's weights begin with (some networks have two last layers)."""
+def _head_prefixes(config: dict[str, Any]) -> tuple[str, ...]:
+    """Return the prefixes of the last layer's weight names (some networks have two last layers)."""
     found = config.get("classifier") or ()
     return tuple(f"{name}." for name in ((found,) if isinstance(found, str) else found))
 
 
-def _outputs(config: dict[str, Any], state: Mapping[str, Tensor] | None) -> int:
-    """How many classes the pretrained last layer has."""
-    for prefix in _classifiers(config):
+def _count_outputs(config: dict[str, Any], state: Mapping[str, Tensor] | None) -> int:
+    """Return the number of classes of the pretrained last layer."""
+    for prefix in _head_prefixes(config):
         if state is not None and f"{prefix}weight" in state:
             return len(state[f"{prefix}weight"])
     return int(config["num_classes"])
 
 
-def _timm() -> Any:
+def _import_timm() -> Any:
     try:
         import timm
     except ModuleNotFoundError as error:

@@ -1,9 +1,9 @@
-"""A small vision transformer for the images of XAI-TRIS, which the paper does not have.
+"""A small vision transformer for the images of XAI-TRIS. The XAI-TRIS paper has no transformer.
 
 Source: Dosovitskiy et al. (2021), "An image is worth 16x16 words: transformers for image recognition at scale" (arXiv
-2010.11929), section 3.1, equations 1 to 4: the image in patches, each embedded by one linear map; a class token before
-them; learned position embeddings; blocks of self-attention and of an MLP, each behind a layer norm and beside a
-residual connection; a linear head on the class token.
+2010.11929), section 3.1, equations 1 to 4: the image is divided into patches, each embedded by one linear map, after a
+class token; learned position embeddings; blocks of self-attention and of an MLP, each preceded by a layer norm and with
+a residual connection; a linear head on the class token.
 
 =======================  =========================  ==========================
 what                     8x8                        64x64
@@ -14,13 +14,13 @@ hidden units of an MLP   32                         64
 weights                  4,882                      26,018
 =======================  =========================  ==========================
 
-A patch holds four of the squares that the tetrominoes are made of, in both sizes. With patches of one square, 8x8 of
-64x64 pixels, no edge of a tetromino lies within a patch: RIGID on correlated backgrounds came to 57 % in 10 epochs,
-where these come to 79 % in 12.
+In both sizes, a patch contains four of the squares that tetrominoes are made of. If a patch is one square, 8x8 of 64x64
+pixels, no edge of a tetromino is within a patch: RIGID on correlated backgrounds then reached 57 % in 10 epochs,
+compared with 79 % in 12 for these patches.
 
-Departures from the paper: it is much smaller, an MLP has twice as many hidden units as a token has numbers, where the
-paper has four times, there is no dropout, and the class token starts as the position embeddings do, from a normal
-distribution of standard deviation 0.02, where the released code starts it at zero.
+Departures from the paper: the network is much smaller; an MLP has twice as many hidden units as the width, where the
+paper has four times as many; dropout is not used; and the class token is initialized like the position embeddings, from
+a normal distribution of standard deviation 0.02, where the released code initializes it with zero.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from xaibench.models.networks.xai_tris_networks import image_side
 _CITATION = "Dosovitskiy et al.: An image is worth 16x16 words. ICLR 2021. arXiv:2010.11929"
 
 
-class Block(nn.Module):
-    """Self-attention, then an MLP: each behind a layer norm, its result added to what came in (equations 2 and 3).
+class TransformerBlock(nn.Module):
+    """Self-attention, then an MLP, each with a layer norm before it and a residual connection (equations 2 and 3).
 
     Args:
-        width: Numbers of a token.
-        heads: Of the attention.
+        width: Length of a token.
+        heads: Number of attention heads.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -50,7 +50,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens ``[N, T, D]`` to tokens of the same shape."""
+        """Map tokens ``[N, T, D]`` to tokens of the same shape."""
         normed = self.norm_1(tokens)
         attended, _ = self.attention(normed, normed, normed, need_weights=False)
         tokens = tokens + attended
@@ -67,10 +67,10 @@ class ViT(nn.Module):
         num_classes: Number of logits.
 
     Attributes:
-        explain_dtype: Precision in which explainers run the network, as of the other networks of XAI-TRIS.
+        explain_dtype: Dtype in which explainers run the network, as for the other networks of XAI-TRIS.
 
     Raises:
-        ValueError: If ``in_shape`` or ``num_classes`` is none that the networks of XAI-TRIS take.
+        ValueError: If the XAI-TRIS networks do not support ``in_shape`` or ``num_classes``.
 
     Example:
         >>> ViT((1, 8, 8))(torch.zeros(5, 1, 8, 8)).shape
@@ -86,7 +86,7 @@ class ViT(nn.Module):
         self.patches = nn.Conv2d(1, width, patch, stride=patch)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, 1 + (side // patch) ** 2, width))
-        self.blocks = nn.Sequential(Block(width, heads), Block(width, heads))
+        self.blocks = nn.Sequential(TransformerBlock(width, heads), TransformerBlock(width, heads))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_classes)
 

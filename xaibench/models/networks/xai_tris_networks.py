@@ -12,11 +12,11 @@ CNN   4 x [Conv k4 pad1 -> 4, 8, 16, 32 filters, ReLU, MaxPool k2],   4 x [Conv 
       Linear(288, 2)                                                  MaxPool k2], Linear(4, 2)
 ====  ==============================================================  ==========================================
 
-Departures from the text of the paper: its softmax is left off (a network returns logits; who explains the
-probability puts the softmax on top), and at 64x64 pooling has stride two, as released, where the text says one.
+Departures from the text of the paper: a network returns logits, without softmax (to explain the probability, a
+softmax is added), and at 64x64 pooling has stride two, as in the released code, where the text says one.
 
-Conventions: every operation with a rule of its own is a module that is used once, so that hooks on modules
-(DeepLift, LRP, guided backpropagation) see all of them; flattening is a plain function call, which has no rule.
+Conventions: every operation that explainers have a rule for is a module that is used once, so that hooks on modules
+(DeepLift, LRP, guided backpropagation) reach all of them; flattening is a function call and has no rule.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CITATION = "Clark, Wilming, Haufe (2024): XAI-TRIS. Machine Learning. arXiv:230
 
 
 class Network(nn.Sequential):
-    """Layers one after another; what reaches a linear layer is flattened first.
+    """A sequence of layers; inputs of linear layers are flattened first.
 
     Called with images ``[N, C, H, W]``, returns logits ``[N, K]``.
 
     Attributes:
-        explain_dtype: Precision in which explainers run these networks. The softmax of a confident prediction
-            saturates in float32, and its gradient becomes exactly zero.
+        explain_dtype: Dtype in which explainers run these networks. In float32, the softmax of a confident prediction
+            saturates and its gradient becomes exactly zero.
     """
 
     explain_dtype = torch.float64
@@ -68,7 +68,7 @@ class LLR(Network):
         num_classes: Number of logits.
 
     Raises:
-        ValueError: If ``in_shape`` or ``num_classes`` is none that the paper's networks take.
+        ValueError: If the paper's networks do not support ``in_shape`` or ``num_classes``.
 
     Example:
         >>> LLR((1, 8, 8))(torch.zeros(5, 1, 8, 8)).tolist()[0]
@@ -90,7 +90,7 @@ class MLP(Network):
         num_classes: Number of logits.
 
     Raises:
-        ValueError: If ``in_shape`` or ``num_classes`` is none that the paper's networks take.
+        ValueError: If the paper's networks do not support ``in_shape`` or ``num_classes``.
 
     Example:
         >>> [tuple(weight.shape) for weight in MLP((1, 64, 64)).parameters()]
@@ -118,7 +118,7 @@ class CNN(Network):
         num_classes: Number of logits.
 
     Raises:
-        ValueError: If ``in_shape`` or ``num_classes`` is none that the paper's networks take.
+        ValueError: If the paper's networks do not support ``in_shape`` or ``num_classes``.
 
     Example:
         >>> CNN((1, 64, 64))[-1]
@@ -136,10 +136,10 @@ class CNN(Network):
 
 
 def he_normal_(model: nn.Module) -> None:
-    """Draw the weights of all linear and convolution layers from N(0, 2 / fan_in) (He et al. 2015, equation 10).
+    """Initialize the weights of all linear and convolution layers from N(0, 2 / fan_in) (He et al. 2015, equation 10).
 
-    Biases keep PyTorch's default, uniform in ±1 / sqrt(fan_in). Uses the global generator, which
-    :func:`xaibench.models.build` seeds and puts back.
+    Biases keep PyTorch's default, uniform in ±1 / sqrt(fan_in). The global generator is used, which
+    :func:`xaibench.models.build` seeds and restores.
 
     Args:
         model: Changed in place.
@@ -150,11 +150,11 @@ def he_normal_(model: nn.Module) -> None:
 
 
 def image_side(name: str, in_shape: tuple[int, int, int], num_classes: int) -> int:
-    """Side of the images, after refusing what the paper's networks do not take."""
+    """Check the arguments of the paper's networks and return the side of the images."""
     if tuple(in_shape) not in ((1, 8, 8), (1, 64, 64)):
         raise ValueError(
             f"{name}: in_shape is {tuple(in_shape)}, but the XAI-TRIS networks take (1, 8, 8) or (1, 64, 64). "
-            "For other images give a model of your own as 'package.module:name'."
+            "For other images, give your own model as 'package.module:name'."
         )
     if num_classes < 2:
         raise ValueError(f"{name}: num_classes is {num_classes}, but a classifier needs at least 2.")

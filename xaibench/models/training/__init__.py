@@ -1,1 +1,1 @@
-"""Training: one network or many together, from scratch or from pretrained weights."""
+"""Training of one network or of several together, from scratch or from pretrained weights."""

@@ -1,4 +1,4 @@
-"""Where training batches come from: tensors in memory, or any loader."""
+"""Sources of training batches: tensors in memory, or any loader."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, S
 from torch.utils.data.dataloader import default_convert
 
 #: A data set of ``(image, ..., target)``, or a loader of batches of them.
-Data: TypeAlias = Dataset[Any] | DataLoader[Any]
+TrainingData: TypeAlias = Dataset[Any] | DataLoader[Any]
 
-#: Batch size of the paper, for a data set that comes without a loader.
+#: Batch size of the XAI-TRIS paper, for a data set without a loader.
 BATCH_SIZE = 512
 
-#: Samples in one batch where no gradient is asked.
+#: Samples per batch when no gradient is needed.
 EVALUATION_BATCH = 2048
 
 
 class Batches(Protocol):
-    """Batches for M models at a time."""
+    """Batches of M models at a time."""
 
     def epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images ``[M, B, C, H, W]`` and targets ``[M, B]``, until every sample came once."""
+        """Yield images ``[M, B, C, H, W]`` and targets ``[M, B]`` until every sample was used once."""
         ...
 
     def retain(self, staying: Tensor) -> None:
-        """Go on for those models only where ``staying`` ``[M]`` is True."""
+        """Continue only with the models for which ``staying`` ``[M]`` is True."""
         ...
 
 
@@ -36,14 +36,14 @@ class MemoryBatches:
     """Batches cut from tensors on the device; each member has its own samples and its own order.
 
     Args:
-        members: Images ``[N, C, H, W]`` and targets ``[N]`` of each member; equal shapes. Members that share tensors
+        members: Images ``[N, C, H, W]`` and targets ``[N]`` of each member, of equal shapes. Members that share tensors
             share memory.
-        batch_size: B; the last batch of an epoch is smaller where N is no multiple.
-        seeds: One a member: shuffles anew each epoch, and the order of an epoch depends only on the seed and on how
-            many epochs went before. None = in order.
-        device: Where the batches lie.
-        dtype: Of the images.
-        prepare: What to do to all images ``[N, C, H, W]`` once, before batches are cut.
+        batch_size: B; the last batch of an epoch is smaller if B does not divide N.
+        seeds: One per member. The samples are shuffled in each epoch, in an order that depends only on the seed and the
+            number of the epoch. None = not shuffled.
+        device: Device of the batches.
+        dtype: Dtype of the images.
+        prepare: Applied once to all images ``[N, C, H, W]``, before batches are cut.
     """
 
     def __init__(
@@ -55,20 +55,20 @@ class MemoryBatches:
         dtype: torch.dtype,
         prepare: Callable[[Tensor], Tensor],
     ) -> None:
-        _require_equal(members)
+        _check_members(members)
         self.size, self.batch_size, self.device = len(members[0][1]), batch_size, device
-        # Distinct data sets lie one after another; a member's samples begin at its offset.
+        # Distinct data sets are concatenated; a member's samples begin at its offset.
         distinct = {(id(images), id(targets)): (images, targets) for images, targets in members}
-        self.images = _joined([prepare(images.to(device, dtype)) for images, _ in distinct.values()])
-        self.targets = _joined([targets.to(device) for _, targets in distinct.values()])
+        self.images = _concatenate([prepare(images.to(device, dtype)) for images, _ in distinct.values()])
+        self.targets = _concatenate([targets.to(device) for _, targets in distinct.values()])
         places = list(distinct)
         starts = [places.index((id(images), id(targets))) * self.size for images, targets in members]
         self.starts = torch.tensor(starts, device=device)[:, None]
         self.generators = None if seeds is None else [torch.Generator().manual_seed(seed) for seed in seeds]
 
     def epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images ``[M, B, C, H, W]`` and targets ``[M, B]``."""
-        if self.generators is None and len(self.images) == self.size:  # all members see the same: no copy
+        """Yield images ``[M, B, C, H, W]`` and targets ``[M, B]``."""
+        if self.generators is None and len(self.images) == self.size:  # all members have the same data: no copy
             parts = (torch.split(each, self.batch_size) for each in (self.images, self.targets))
             for images, targets in zip(*parts, strict=True):
                 yield images.expand(len(self.starts), *images.shape), targets.expand(len(self.starts), -1)
@@ -83,43 +83,47 @@ class MemoryBatches:
             yield images.view(*part.shape, *images.shape[1:]), targets.view(part.shape)
 
     def retain(self, staying: Tensor) -> None:
-        """Go on for some of the members; what they get does not change."""
+        """Continue with some of the members; their batches do not change."""
         self.starts = self.starts[staying.to(self.device)]
         if self.generators is not None:
             self.generators = [one for one, stays in zip(self.generators, staying.tolist(), strict=True) if stays]
 
 
 class LoaderBatches:
-    """The batches of a loader, for one model; the first of a batch is the images, the last the targets."""
+    """Batches of a loader, for one model. The first element of a batch is the images, the last one the targets."""
 
     def __init__(self, loader: DataLoader[Any], device: torch.device, dtype: torch.dtype) -> None:
         self.loader, self.device, self.dtype = loader, device, dtype
 
     def epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images ``[1, B, C, H, W]`` and targets ``[1, B]``."""
+        """Yield images ``[1, B, C, H, W]`` and targets ``[1, B]``."""
         for batch in self.loader:
             yield batch[0].to(self.device, self.dtype)[None], batch[-1].to(self.device)[None]
 
     def retain(self, staying: Tensor) -> None:
-        """Nothing: there is no other model."""
+        """Do nothing, since there is only one model."""
 
 
-def in_memory(data: Data, *, shuffled: bool) -> tuple[Tensor, Tensor] | None:
-    """Images and targets of ``data``, where batches can be cut from them directly; else None.
+def in_memory(data: TrainingData, *, shuffled: bool) -> tuple[Tensor, Tensor] | None:
+    """Return images and targets of ``data`` if batches can be cut from them directly, otherwise None.
 
-    That is where the data set has them as tensors ``images`` and ``targets``, and where its loader, if there is one,
-    does no more than cut batches out of it: in random order if ``shuffled``, in any order if not.
+    This is possible if the data set has tensors ``images`` and ``targets``, and its loader, if any, only cuts batches:
+    in random order if ``shuffled``, in any order otherwise.
     """
     if isinstance(data, DataLoader):
         batched = data.sampler if data.batch_size is None else data.batch_sampler
-        if type(batched) is not BatchSampler or batched.drop_last or not _leaves_alone(data, batched.sampler, shuffled):
+        if (
+            type(batched) is not BatchSampler
+            or batched.drop_last
+            or not _is_plain_loader(data, batched.sampler, shuffled)
+        ):
             return None
         data = data.dataset
     images, targets = getattr(data, "images", None), getattr(data, "targets", None)
     return (images, targets) if isinstance(images, Tensor) and isinstance(targets, Tensor) else None
 
 
-def _leaves_alone(loader: DataLoader[Any], sampler: object, shuffled: bool) -> bool:
+def _is_plain_loader(loader: DataLoader[Any], sampler: object, shuffled: bool) -> bool:
     if loader.collate_fn not in (default_collate, default_convert):
         return False
     if type(sampler) is RandomSampler:
@@ -127,36 +131,35 @@ def _leaves_alone(loader: DataLoader[Any], sampler: object, shuffled: bool) -> b
     return type(sampler) is SequentialSampler and not shuffled
 
 
-def batch_size_of(data: Data) -> int:
-    """The batch size of a loader; the paper's 512 for a data set."""
+def batch_size_of(data: TrainingData) -> int:
+    """Return the batch size of a loader; 512, as in the XAI-TRIS paper, for a data set."""
     if isinstance(data, DataLoader):
         size = data.batch_size or getattr(data.sampler, "batch_size", None)
         return int(size or BATCH_SIZE)
     return BATCH_SIZE
 
 
-def loader_of(data: Data, batch_size: int, seed: int | None) -> DataLoader[Any]:
-    """``data`` itself if it is a loader, else a loader of it: shuffled by ``seed``, or in order for None."""
+def loader_of(data: TrainingData, batch_size: int, seed: int | None) -> DataLoader[Any]:
+    """Return ``data`` if it is a loader, otherwise a loader of it: shuffled by ``seed``, or in order if None."""
     if isinstance(data, DataLoader):
         return data
     generator = torch.Generator().manual_seed(seed or 0)
     return DataLoader(data, batch_size, shuffle=seed is not None, generator=generator)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def _concatenate(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _require_equal(members: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Refuse data that cannot be batched, or not together."""
+def _check_members(members: Sequence[tuple[Tensor, Tensor]]) -> None:
     first = members[0][0].shape
     for number, (images, targets) in enumerate(members):
         if len(images) != len(targets):
             raise ValueError(f"data {number}: {len(images)} images but {len(targets)} targets.")
         if images.shape != first:
             raise ValueError(
-                f"models that train together need data of equal shape, but data {number} are {list(images.shape)} and "
-                f"data 0 are {list(first)}. Train them in calls of their own."
+                f"models that are trained together need data of equal shape, but data {number} are "
+                f"{list(images.shape)} and data 0 are {list(first)}. Train them in separate calls."
             )
         if len(targets) == 0:
             raise ValueError(f"data {number} hold no sample.")

@@ -1,8 +1,8 @@
-"""Teaching a network what an image looks like of which a part was deleted, so that deletions are in its domain.
+"""Fine-tuning on images with deleted parts, so that such images are in the network's domain.
 
-Metrics that delete need it: the in-domain single deletion score (Hesse et al., NeurIPS 2024, arXiv 2407.11910) patches,
-F-Fidelity (Zheng et al., ICLR 2025, arXiv 2410.02970) single pixels. What is deleted is drawn at random and knows no
-map, so nothing of an explanation leaks into the network that is to judge it.
+Metrics that delete parts of images need it: the in-domain single deletion score (Hesse et al., NeurIPS 2024, arXiv
+2407.11910) for patches, F-Fidelity (Zheng et al., ICLR 2025, arXiv 2410.02970) for single pixels. Deleted parts are
+chosen at random and independently of any map, so that no explanation influences the network that evaluates it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.compute.device import resolve_device
 from xaibench.core.compute.precision import computing
 from xaibench.core.compute.random_state import isolated_rng
-from xaibench.models.training.batches import Data, batch_size_of, loader_of
+from xaibench.models.training.batches import TrainingData, batch_size_of, loader_of
 from xaibench.models.training.epochs import TrainingDivergedError
 from xaibench.models.training.training_checks import check_data, check_ranges
 
-#: What is deleted: a patch of half of the images, or single pixels of all.
+#: Deleted parts: a patch of half of the images, or single pixels of all.
 Deleted: TypeAlias = Literal["patches", "pixels"]
 
-#: Of the authors of the in-domain single deletion score: SGD as of ImageNet, a tenth of the rate from each third on.
+#: As by the authors of IDSDS: SGD as for ImageNet; the learning rate is divided by 10 after each third of the epochs.
 _MOMENTUM, _DECAY, _STAGES = 0.9, 1e-4, 3
-#: Their share of the images that lack a patch.
+#: Share of the images with a deleted patch, as by the same authors.
 _PATCHED = 0.5
 
 
 def fine_tune_for_deletion(
     model: nn.Module,
-    data: Data,
+    data: TrainingData,
     *,
     delete: Deleted = "patches",
     grid: int = 4,
@@ -48,37 +48,37 @@ def fine_tune_for_deletion(
     device: str | torch.device = "auto",
     progress: bool = True,
 ) -> nn.Module:
-    """A copy of a network that has learned on with parts of the images deleted, for metrics that delete parts.
+    """Fine-tune a copy of a network on images with deleted parts, for metrics that delete parts.
 
-    For ``xaibench.idsds`` delete ``"patches"``: of each image, with probability one half, a random patch of a grid of
-    4×4; explain and ask the network that comes back. For ``xaibench.f_fidelity`` delete ``"pixels"``: of each image the
-    share ``beta``, at random; ask the network that comes back about maps of the one that was given. Stochastic gradient
-    descent with momentum 0.9 and weight decay 0.0001, the learning rate a tenth after each third of the epochs, as the
-    authors of IDSDS do with 30 epochs of ImageNet.
+    For ``xaibench.idsds``, delete ``"patches"``: one random patch of a 4×4 grid, in half of the images; the returned
+    network is both explained and evaluated. For ``xaibench.f_fidelity``, delete ``"pixels"``: the share ``beta`` of
+    each image, at random; the returned network evaluates maps of the original one. Training is SGD with momentum 0.9
+    and weight decay 0.0001. The learning rate is divided by 10 after each third of the epochs, as by the authors of
+    IDSDS, who train for 30 epochs on ImageNet.
 
-    Departures: the authors of F-Fidelity train from the beginning, and crop and mirror their images besides.
+    Departures: the authors of F-Fidelity train from scratch, and also crop and mirror their images.
 
     Args:
-        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``; left as it is.
-        data: The training data: a data set of ``(image, ..., target)`` or a loader of batches of them, such as
+        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``; it is not changed.
+        data: Training data: a data set of ``(image, ..., target)`` or a loader of batches of them, such as
             ``data.train``.
         delete: ``"patches"`` or ``"pixels"``.
         grid: Patches along each side.
-        beta: Share of the pixels, above 0 and below 1.
-        baseline: What stands in place of what is deleted; the metric's.
-        epochs: Passes through the data.
+        beta: Share of deleted pixels, above 0 and below 1.
+        baseline: Value of deleted pixels; use the metric's.
+        epochs: Passes over the data.
         lr: Learning rate of the first third.
-        batch_size: Images of a step; None: the loader's own, or 512.
-        seed: Of the order of the images and of what is deleted. Global random state is not touched.
-        device: Where it trains; ``"auto"``: the GPU when there is one.
-        progress: Show a bar.
+        batch_size: Images per step; None: the loader's own, or 512.
+        seed: Seed of the order of the images and of the deleted parts. Global random state is neither used nor changed.
+        device: Where to train; ``"auto"``: the GPU if there is one.
+        progress: Show a progress bar.
 
     Returns:
-        The copy, in evaluation mode, where the model is.
+        The copy, in evaluation mode, on the device of the model.
 
     Raises:
         ValueError: If the data hold no sample or do not fit the model, or a number is out of its range.
-        TrainingDivergedError: If the loss is no number any more.
+        TrainingDivergedError: If the loss becomes infinite or nan.
 
     Example:
         >>> import xaibench as xb
@@ -105,13 +105,17 @@ def fine_tune_for_deletion(
         )
         schedule = torch.optim.lr_scheduler.StepLR(optimiser, math.ceil(epochs / _STAGES), 0.1)
         loader = loader_of(data, batch_size or batch_size_of(data), seed)
-        chance = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
         for epoch in tqdm(range(epochs), unit="epoch", desc="Fine-tuning", disable=not progress):
             lost: list[Tensor] = []
             for batch in loader:
                 images, targets = batch[0].to(next(tuned.parameters())), batch[-1].to(where)
-                gone = _patches(images, grid, chance) if delete == "patches" else _pixels(images, beta, chance)
-                loss = F.cross_entropy(tuned(images.masked_fill(gone.to(where), baseline)), targets)
+                deleted = (
+                    _draw_patches(images, grid, generator)
+                    if delete == "patches"
+                    else _draw_pixels(images, beta, generator)
+                )
+                loss = F.cross_entropy(tuned(images.masked_fill(deleted.to(where), baseline)), targets)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
@@ -124,19 +128,19 @@ def fine_tune_for_deletion(
     return tuned.to(home).eval()
 
 
-def _patches(images: Tensor, grid: int, chance: torch.Generator) -> Tensor:
-    """``[N, 1, H, W]`` bool: a random patch of half of the images, cut as :func:`xaibench.idsds` cuts them."""
+def _draw_patches(images: Tensor, grid: int, generator: torch.Generator) -> Tensor:
+    """Return ``[N, 1, H, W]`` bool: a random patch of half of the images, on the grid of :func:`xaibench.idsds`."""
     count, (height, width) = len(images), images.shape[-2:]
     rows, columns = min(grid, height), min(grid, width)
-    row = torch.randint(rows, (count, 1, 1, 1), generator=chance)
-    column = torch.randint(columns, (count, 1, 1, 1), generator=chance)
+    row = torch.randint(rows, (count, 1, 1, 1), generator=generator)
+    column = torch.randint(columns, (count, 1, 1, 1), generator=generator)
     down = (torch.arange(height) * rows // height)[:, None]
     across = torch.arange(width) * columns // width
-    return (down == row) & (across == column) & (torch.rand(count, 1, 1, 1, generator=chance) < _PATCHED)
+    return (down == row) & (across == column) & (torch.rand(count, 1, 1, 1, generator=generator) < _PATCHED)
 
 
-def _pixels(images: Tensor, beta: float, chance: torch.Generator) -> Tensor:
-    """``[N, 1, H, W]`` bool: a share of the pixels of each image, rounded to whole ones."""
+def _draw_pixels(images: Tensor, beta: float, generator: torch.Generator) -> Tensor:
+    """Return ``[N, 1, H, W]`` bool: a random share of the pixels of each image, rounded to whole pixels."""
     count, pixels = len(images), images.shape[-2] * images.shape[-1]
-    drawn = torch.rand(count, pixels, generator=chance)
+    drawn = torch.rand(count, pixels, generator=generator)
     return (drawn.argsort(1).argsort(1) < round(beta * pixels)).reshape(count, 1, *images.shape[-2:])

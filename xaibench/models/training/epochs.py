@@ -1,4 +1,4 @@
-"""The epochs of a training: who gets better, who is done, and what is written down of it."""
+"""The epoch loop: training, validation, early stopping and the history of each model."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from xaibench.models.training.network_stack import Single, Stack
 
 
 class TrainingDivergedError(ValueError):
-    """The loss of a model in training is no longer a finite number."""
+    """The loss of a model became infinite or nan."""
 
 
 @dataclass(frozen=True, repr=False)
 class Training:
-    """What happened in the training of one model.
+    """History of the training of one model.
 
     Attributes:
-        train_loss: Mean training loss of each epoch that was trained, taken while the weights move.
+        train_loss: Mean training loss of each epoch, measured while the weights change.
         val_loss: Mean validation loss after each epoch.
-        best_epoch: Index of the lowest validation loss (the first, if tied): the epoch whose weights were kept.
+        best_epoch: Index of the lowest validation loss (the first, if tied), whose weights were kept.
         val_accuracy: Share of validation samples that the kept weights classify correctly, 0 to 1.
     """
 
@@ -42,13 +42,12 @@ class Training:
         return self.val_loss[self.best_epoch]
 
     def __repr__(self) -> str:
-        return f"Training({', '.join(f'{name} {value}' for name, value in self._said())})"
+        return f"Training({', '.join(f'{name} {value}' for name, value in self._summary())})"
 
     def _repr_html_(self) -> str:
-        return html_table(self._said(), title="Training")
+        return html_table(self._summary(), title="Training")
 
-    def _said(self) -> list[tuple[str, str]]:
-        """What matters of it, in words: the lists of losses are long."""
+    def _summary(self) -> list[tuple[str, str]]:
         return [
             ("epochs", str(len(self.train_loss))),
             ("kept the epoch", str(self.best_epoch)),
@@ -59,8 +58,8 @@ class Training:
 
 
 @dataclass
-class _Course:
-    """The training of one member so far."""
+class _History:
+    """History of one member during training."""
 
     name: str
     train_loss: list[float] = field(default_factory=list)
@@ -69,7 +68,7 @@ class _Course:
     accuracy: float = 0.0
 
     def add(self, train_loss: float, val_loss: float, accuracy: float) -> bool:
-        """Write an epoch down, and say whether it is the best one so far."""
+        """Add an epoch and return whether it is the best so far."""
         epoch = len(self.val_loss)
         for value in (train_loss, val_loss):
             if not math.isfinite(value):
@@ -95,31 +94,32 @@ def run_epochs(
     names: Sequence[str],
     bar: Any,
 ) -> list[Training]:
-    """Train all members of the learner, which keeps the best weights of each; who is done leaves the stack."""
-    courses = [_Course(name) for name in names]
-    present = courses
+    """Train all members of the learner, which keeps the best weights of each; members that stop early are removed."""
+    histories = [_History(name) for name in names]
+    present = histories
     step = LearningStep(learner, loss)
     for epoch in range(epochs):
-        train_loss = _learn(step, train)
+        train_loss = _train_epoch(step, train)
         val_loss, accurate = _validate(learner, val, loss)
         seen = zip(present, train_loss.tolist(), val_loss.tolist(), accurate.tolist(), strict=True)
-        learner.keep(torch.tensor([course.add(*values) for course, *values in seen]))
+        learner.keep(torch.tensor([history.add(*values) for history, *values in seen]))
         bar.update()
-        staying = [patience is None or epoch - course.best < patience for course in present]
+        staying = [patience is None or epoch - history.best < patience for history in present]
         if not any(staying):
             bar.update(epochs - epoch - 1)
             break
         if not all(staying):
-            present = [course for course, stays in zip(present, staying, strict=True) if stays]
+            present = [history for history, stays in zip(present, staying, strict=True) if stays]
             for each in (learner, train, val, step):
                 each.retain(torch.tensor(staying))
     return [
-        Training(tuple(course.train_loss), tuple(course.val_loss), course.best, course.accuracy) for course in courses
+        Training(tuple(history.train_loss), tuple(history.val_loss), history.best, history.accuracy)
+        for history in histories
     ]
 
 
-def _learn(step: LearningStep, batches: Batches) -> Tensor:
-    """Mean loss of each member ``[M]`` on the CPU, over one epoch in which the weights move."""
+def _train_epoch(step: LearningStep, batches: Batches) -> Tensor:
+    """Train for one epoch and return the mean loss of each member, ``[M]`` on the CPU."""
     lost, count = torch.zeros(()), 0
     for images, targets in batches.epoch():
         lost = lost + step(images, targets)
@@ -131,7 +131,7 @@ def _learn(step: LearningStep, batches: Batches) -> Tensor:
 
 @torch.no_grad()
 def _validate(learner: Stack | Single, batches: Batches, loss: LossFunction) -> tuple[Tensor, Tensor]:
-    """Mean loss and share of correct samples of each member, both ``[M]`` on the CPU."""
+    """Return mean loss and accuracy of each member, both ``[M]`` on the CPU."""
     lost = correct = torch.zeros(())
     count = 0
     for images, targets in batches.epoch():

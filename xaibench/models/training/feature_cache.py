@@ -1,4 +1,4 @@
-"""A file that keeps the features of a frozen trunk."""
+"""Cache file for the features of a frozen trunk."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from xaibench.core.atomic_files import whole_path
-from xaibench.models.training.split_reading import Samples
+from xaibench.models.training.split_reading import IndexedSplit
 
 _LOGGER = logging.getLogger("xaibench")
 
-#: Says in a file that it is one of these.
+#: Format name in the file's metadata.
 _FORMAT = "xaibench features 1"
 
-#: Images of each split that a fingerprint looks at.
-_LOOKS = 8
+#: Number of images of each split that are hashed.
+_HASHED_IMAGES = 8
 
 
 def cached(
     path: str | os.PathLike[str] | None, key: Callable[[], str], compute: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Tensors from the file at ``path`` if it was written with this key, else computed and written there.
+    """Return tensors from the file at ``path`` if it was written with this key; otherwise compute and write them.
 
-    The file appears whole or not at all: it is written beside, and then moved into place.
+    The file is written atomically.
 
     Args:
-        path: The file; None: compute.
-        key: What the tensors depend on.
-        compute: The tensors.
+        path: The file; None = no cache.
+        key: Returns a text that changes whenever the tensors do.
+        compute: Returns the tensors.
 
     Raises:
-        ValueError: If there is another file at ``path``, which is left alone.
+        ValueError: If ``path`` is another kind of file, which is not changed.
     """
     if path is None:
         return compute()
     file, present = Path(path).expanduser(), key()
-    found = _read(file, present) if file.exists() else None
+    found = _read_cache(file, present) if file.exists() else None
     if found is not None:
         return found
     tensors = compute()
@@ -52,30 +52,30 @@ def cached(
     try:
         with whole_path(file) as beside:
             save_file(kept, beside, {"format": _FORMAT, "key": present})
-    except SafetensorError as error:  # its own kind even for a full disk
+    except SafetensorError as error:  # also raised if the disk is full
         raise OSError(f"cache={str(file)!r} cannot be written: {error}. Free space, or name another file.") from error
     return tensors
 
 
-def _read(file: Path, key: str) -> dict[str, Tensor] | None:
+def _read_cache(file: Path, key: str) -> dict[str, Tensor] | None:
     try:
         with safe_open(str(file), "pt") as opened:
             notes = opened.metadata() or {}
             if notes.get("format") == _FORMAT:
                 if notes.get("key") == key:
                     return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
-                _LOGGER.warning("%s holds the features of another network or set; they are computed anew", file)
+                _LOGGER.warning("%s holds the features of another network or data set; they are computed again.", file)
                 return None
     except (SafetensorError, OSError):
         pass
-    raise ValueError(f"cache={str(file)!r} is no file of features, and is left as it is. Name another file.")
+    raise ValueError(f"cache={str(file)!r} is not a file of features and is not changed. Name another file.")
 
 
-def fingerprint(model: nn.Module, left_out: str, splits: Mapping[str, Samples]) -> str:
-    """What features depend on, as one hash: weights, buffers and structure of the trunk, and the samples.
+def hash_feature_inputs(model: nn.Module, left_out: str, splits: Mapping[str, IndexedSplit]) -> str:
+    """Hash everything that features depend on: weights, buffers and structure of the trunk, and the samples.
 
-    Of each split, the number, all targets and 8 images are looked at; reading all images would take longer than the
-    features of many a network.
+    Of each split, the number of samples, all targets and 8 images are hashed. Reading all images would take longer than
+    computing the features of many networks.
 
     Args:
         model: The network.
@@ -85,14 +85,14 @@ def fingerprint(model: nn.Module, left_out: str, splits: Mapping[str, Samples]) 
     digest = hashlib.sha256(str(model).encode())
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if not name.startswith(f"{left_out}."):
-            _add(digest, name, value)
+            _update_digest(digest, name, value)
     for name, split in splits.items():
-        _add(digest, name, split.targets)
-        places = torch.linspace(0, len(split) - 1, min(_LOOKS, len(split))).long().tolist()
-        _add(digest, f"{name} images", split[places][0])
+        _update_digest(digest, name, split.targets)
+        places = torch.linspace(0, len(split) - 1, min(_HASHED_IMAGES, len(split))).long().tolist()
+        _update_digest(digest, f"{name} images", split[places][0])
     return digest.hexdigest()
 
 
-def _add(digest: hashlib._Hash, name: str, value: Tensor) -> None:
+def _update_digest(digest: hashlib._Hash, name: str, value: Tensor) -> None:
     digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
     digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

@@ -1,4 +1,4 @@
-"""Training a whole network on images that are read from disk batch by batch."""
+"""Training of a whole network on images that are read from disk batch by batch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tqdm.auto import tqdm
 from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.compute.row_memory import Rows
 from xaibench.models.training.fitting import Training, TrainingDivergedError
-from xaibench.models.training.split_reading import Samples, read_batches
+from xaibench.models.training.split_reading import IndexedSplit, read_batches
 
 
 def fine_tune(
     model: nn.Module,
-    train: Samples,
-    val: Samples,
+    train: IndexedSplit,
+    val: IndexedSplit,
     *,
     epochs: int,
     lr: float,
@@ -28,7 +28,7 @@ def fine_tune(
     workers: int,
     progress: bool,
 ) -> Training:
-    """Train all weights that require a gradient; arguments and result as in :func:`xaibench.models.fit_head`."""
+    """Train all weights that require a gradient. Arguments and result are as in :func:`xaibench.models.fit_head`."""
     home = next(model.parameters()).device
     with isolated_rng(seed, device):
         model.to(device)
@@ -59,7 +59,7 @@ def fine_tune(
 
 
 class _Learner:
-    """One network with its optimiser, and how many images a pass of it takes."""
+    """A network with its optimizer and its current batch sizes."""
 
     def __init__(self, model: nn.Module, lr: float, batch_size: int) -> None:
         self.model = model
@@ -68,10 +68,10 @@ class _Learner:
         self._rows, self._test_rows = Rows(batch_size), Rows(2 * batch_size)  # a test needs no gradients
         self._like = next(model.parameters())
 
-    def learn(self, split: Samples, batches: list[list[int]], workers: int, seed: int) -> float:
-        """One epoch; the mean loss, taken while the weights move."""
+    def learn(self, split: IndexedSplit, batches: list[list[int]], workers: int, seed: int) -> float:
+        """Train for one epoch and return the mean loss, measured while the weights change."""
         self.model.train()
-        lost: list[Tensor] = []  # of each step, on the device: to read one is to wait for the step
+        lost: list[Tensor] = []  # per step, on the device: reading one would wait for the step
         for images, targets in read_batches(split, batches, workers=workers, seed=seed):
             x, y = images.to(self._like), targets.to(self._like.device)
 
@@ -82,10 +82,10 @@ class _Learner:
 
             lost.append(self._rows.each(len(y), backward, again=self._adam.zero_grad).sum())
             self._adam.step()
-        return _total(lost) / len(split)
+        return _sum_parts(lost) / len(split)
 
-    def test(self, split: Samples, workers: int) -> tuple[float, float]:
-        """Mean loss, and the share of the samples whose target has the largest logit."""
+    def test(self, split: IndexedSplit, workers: int) -> tuple[float, float]:
+        """Return mean loss and accuracy."""
         self.model.eval()
         lost: list[Tensor] = []
         correct: list[Tensor] = []
@@ -97,11 +97,11 @@ class _Learner:
                 logits = self._test_rows.each(len(y), lambda part, x=x: self.model(x[part]))  # type: ignore[misc]
                 lost.append(F.cross_entropy(logits, y, reduction="sum"))
                 correct.append((logits.argmax(1) == y).sum())
-        return _total(lost) / len(split), _total(correct) / len(split)
+        return _sum_parts(lost) / len(split), _sum_parts(correct) / len(split)
 
 
-def _total(parts: list[Tensor]) -> float:
-    """The sum in float64, one after another."""
+def _sum_parts(parts: list[Tensor]) -> float:
+    """Sum the parts in float64, one after another."""
     return float(sum(torch.stack(parts).tolist()))
 
 

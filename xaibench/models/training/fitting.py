@@ -1,6 +1,6 @@
-"""Training as in XAI-TRIS, of one model or of many in one stack, and test accuracy.
+"""Training as in XAI-TRIS, of one model or of a stack of models, and test accuracy.
 
-Source: Clark, Wilming, Haufe (2024), section 3.2 and appendix A: Adam without regularisation, batches of 512, 500
+Source: Clark, Wilming, Haufe (2024), section 3.2 and appendix A: Adam without regularization, batches of 512, 500
 epochs, learning rate 0.004 (8x8 LIN, MULT, XOR), 0.0004 (8x8 RIGID) or 0.0005 (64x64); the weights of the epoch with
 the lowest validation loss are kept. Departure: models are evaluated in evaluation mode (the released code leaves
 dropout on).
@@ -25,9 +25,9 @@ from xaibench.models.networks.xai_tris_networks import Network
 from xaibench.models.training.batches import (
     EVALUATION_BATCH,
     Batches,
-    Data,
     LoaderBatches,
     MemoryBatches,
+    TrainingData,
     batch_size_of,
     in_memory,
     loader_of,
@@ -39,20 +39,21 @@ from xaibench.models.training.training_checks import check_arguments, check_data
 
 __all__ = ["Loss", "Training", "TrainingDivergedError", "accuracy", "fit", "fit_many"]
 
-#: Cross-entropy of the logits, or, as released, cross-entropy that takes the softmax probabilities for logits.
+#: ``"logits"``: cross-entropy of the logits. ``"probabilities"``: as in the released code, cross-entropy with softmax
+#: probabilities in place of logits.
 Loss: TypeAlias = Literal["logits", "probabilities"]
 
-#: Members of one stack: more gain little on one thread (``python benchmarks/training.py --speed``).
+#: Models per stack; more are hardly faster on one thread (``python benchmarks/training.py --speed``).
 STACK = 12
 
-#: Weights of a model that is trained alone on a CPU, which it fills: a stack would only take it out of the cache.
+#: Number of weights above which a model is trained alone on a CPU. In a stack, such models would not fit the cache.
 ALONE = 2**16
 
 
 def fit(
     model: nn.Module,
-    train: Data,
-    val: Data,
+    train: TrainingData,
+    val: TrainingData,
     *,
     epochs: int = 500,
     patience: int | None = None,
@@ -64,34 +65,34 @@ def fit(
     precision: Precision | None = None,
     progress: bool = True,
 ) -> Training:
-    """Train a model in place, and leave it with the weights of the epoch with the lowest validation loss.
+    """Train a model in place; it ends with the weights of the epoch with the lowest validation loss.
 
     Args:
         model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``.
-        train: Samples to learn from: a data set of ``(image, ..., target)`` or a loader of batches of them. Where the
-            data set holds tensors ``images`` and ``targets`` and the loader is an ordinary shuffled one, batches are
-            cut from the tensors on the device, in an order that ``seed`` decides; any other loader is used as it is.
-        val: Samples to choose the best epoch by; likewise.
+        train: Training samples: a data set of ``(image, ..., target)`` or a loader of batches of them. If the data set
+            has tensors ``images`` and ``targets`` and the loader is an ordinary shuffled one, batches are cut from the
+            tensors on the device, in an order decided by ``seed``. Any other loader is used as it is.
+        val: Validation samples, which select the best epoch; of the same kinds.
         epochs: Passes over ``train``.
-        patience: Stop early, after as many epochs without a lower validation loss; None = never, as XAI-TRIS was
-            trained.
+        patience: Number of epochs without a lower validation loss after which training stops; None = never, as in
+            XAI-TRIS.
         lr: Learning rate of Adam.
-        batch_size: None = that of the loader, and 512 for a data set.
-        loss: ``"logits"``: cross-entropy of the softmax of the model's output. ``"probabilities"``: as XAI-TRIS was
-            released, the softmax is taken twice, so that the loss cannot fall below log(1 + (K-1)/e) (0.3133 for two
-            classes).
-        seed: Decides the order of the samples, and dropout. Global random state is neither used nor changed.
-        device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
-        precision: How the weights' float32 is multiplied, as in :func:`xaibench.explain`; None: exactly. ``"float64"``
-            needs a model that is in float64.
+        batch_size: None = that of the loader; 512 for a data set.
+        loss: ``"logits"``: cross-entropy of the softmax of the model's output. ``"probabilities"``: as in the released
+            code of XAI-TRIS, softmax is applied twice, so that the loss cannot fall below log(1 + (K-1)/e) (0.3133 for
+            two classes).
+        seed: Seed of the order of the samples and of dropout. Global random state is neither used nor changed.
+        device: Where to train; ``"auto"`` is CUDA if available, otherwise the CPU.
+        precision: Precision of float32 arithmetic, as in :func:`xaibench.explain`; None: exact. ``"float64"`` needs a
+            model in float64.
         progress: Show a progress bar.
 
     Returns:
-        The course of the training. The model is in evaluation mode, on the device it came on.
+        The history of the training. The model is in evaluation mode, on its original device.
 
     Raises:
         TrainingDivergedError: If the loss becomes infinite or nan.
-        ValueError: If data are empty, targets are no classes of the model, or an argument is out of its range.
+        ValueError: If data are empty, targets are not classes of the model, or an argument is out of its range.
 
     Example:
         >>> from xaibench.models import build
@@ -122,8 +123,8 @@ def fit(
 
 def fit_many(
     models: Sequence[nn.Module],
-    trains: Sequence[Data],
-    vals: Sequence[Data],
+    trains: Sequence[TrainingData],
+    vals: Sequence[TrainingData],
     *,
     epochs: int = 500,
     patience: int | None = None,
@@ -136,31 +137,31 @@ def fit_many(
     precision: Precision | None = None,
     progress: bool = True,
 ) -> list[Training]:
-    """Train many models of one architecture in place, several at a time in one :class:`.network_stack.Stack`.
+    """Train several models of one architecture in place, together in stacks (:class:`.network_stack.Stack`).
 
-    Every model is trained as :func:`fit` trains it alone with its seed: on a CPU to the bit, whatever trains beside it,
-    on an accelerator but for rounding, which may grow. Models with buffers (batch norm) or frozen weights, models not
-    of ours with dropout, data that are not tensors in memory, and on a CPU models that fill it by themselves (the MLP
-    at 64x64) are trained one after another.
+    Each model is trained as :func:`fit` trains it alone with its seed: bit-identical on a CPU, regardless of the other
+    models in its stack; on an accelerator up to rounding, which may grow. Some models are trained one after another:
+    models with buffers (batch norm) or frozen weights, models other than this library's with dropout, models with data
+    that are not tensors in memory, and on a CPU models that are too large for a stack to be faster (the MLP at 64x64).
 
     Args:
-        models: Equal layers, weights of their own.
-        trains: The training samples of each model; of equal number. Models may share them.
-        vals: The validation samples of each model; likewise.
+        models: Models with equal layers, each with its own weights.
+        trains: Training samples of each model, equal in number. Models may share them.
+        vals: Validation samples of each model, equal in number. Models may share them.
         epochs: As in :func:`fit`.
-        patience: As in :func:`fit`, for each model by itself: who is done leaves the stack, and the others go on as if
-            it had never been there, and faster.
-        lr: One for all, or one a model.
+        patience: As in :func:`fit`, for each model separately. A model that stops early is removed from the stack; the
+            others are unaffected.
+        lr: One for all, or one per model.
         batch_size: As in :func:`fit`.
         loss: As in :func:`fit`.
-        seeds: One a model; None = 0, 1, 2, ...
-        stack: The most models to train at a time.
+        seeds: One per model; None = 0, 1, 2, ...
+        stack: Largest number of models per stack.
         device: As in :func:`fit`.
         precision: As in :func:`fit`.
         progress: As in :func:`fit`.
 
     Returns:
-        The course of each training, in the order of the models.
+        The history of each training, in the order of the models.
 
     Raises:
         TrainingDivergedError: If a loss becomes infinite or nan; names the model.
@@ -175,19 +176,19 @@ def fit_many(
     where = resolve_device(device)
     check_precision_of(models, precision)
     together = [
-        _stackable(model, count, where)
+        _is_stackable(model, count, where)
         and in_memory(train, shuffled=True) is not None
         and in_memory(val, shuffled=False) is not None
         for model, train, val in zip(models, trains, vals, strict=True)
     ]
-    if where.type == "cpu" and _size(models[0]) > ALONE:
+    if where.type == "cpu" and _count_weights(models[0]) > ALONE:
         stack = 1
-    parts = _parts(together, stack)
+    parts = _group_models(together, stack)
     results: list[Training] = []
     with tqdm(total=epochs * len(parts), unit="epoch", desc="Training", disable=not progress) as bar:
         for part in parts:
             start = part.start
-            # The seed also decides dropout, which knows only the global generator.
+            # The seed also decides dropout, which uses the global generator.
             with isolated_rng(seeds[start], where), computing(precision, where):
                 batch = batch_size or batch_size_of(trains[start])
                 dtype = next(models[start].parameters()).dtype
@@ -196,8 +197,8 @@ def fit_many(
                     learner = Stack(models[part], in_shapes[start], rates[part], seeds[part], where)
                 else:
                     learner = Single(models[start], rates[start], where)
-                batches = _batches(trains[part], batch, seeds[part], where, dtype, learner.prepare)
-                val = _batches(vals[part], EVALUATION_BATCH, None, where, dtype, learner.prepare)
+                batches = _make_batches(trains[part], batch, seeds[part], where, dtype, learner.prepare)
+                val = _make_batches(vals[part], EVALUATION_BATCH, None, where, dtype, learner.prepare)
                 names = [f"model {start + i} of {count} (seed {seed})" for i, seed in enumerate(seeds[part])]
                 try:
                     results += run_epochs(learner, batches, val, _LOSSES[loss], epochs, patience, names, bar)
@@ -207,9 +208,9 @@ def fit_many(
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``.
+    """Return the loss ``[M, B]`` of each sample, from logits ``[M, B, K]`` and targets ``[M, B]``.
 
-    The classes are put before the samples, as a stack has them in memory: over a last axis of two torch is slow.
+    Classes are moved before samples, as a stack has them in memory: torch is slow for a last axis of length two.
     """
     return F.cross_entropy(logits.mT, targets, reduction="none")
 
@@ -221,20 +222,20 @@ def _released_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 _LOSSES: dict[str, LossFunction] = {"logits": _cross_entropy, "probabilities": _released_cross_entropy}
 
 
-def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH) -> float:
-    """Share of the samples whose target has the largest logit.
+def accuracy(model: nn.Module, data: TrainingData, *, batch_size: int = EVALUATION_BATCH) -> float:
+    """Return the share of samples whose target has the largest logit.
 
     Args:
-        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``; evaluated in evaluation mode, on its own device, and
-            left in the mode it came in.
+        model: Maps images ``[N, C, H, W]`` to logits ``[N, K]``; evaluated in evaluation mode on its own device. Its
+            training mode is restored.
         data: A data set of ``(image, ..., target)`` or a loader of batches of them.
-        batch_size: Samples at a time, where ``data`` is no loader of its own.
+        batch_size: Samples per pass, if ``data`` is not a loader.
 
     Returns:
         Between 0 and 1; higher is better.
 
     Raises:
-        ValueError: If there is no sample.
+        ValueError: If the data hold no sample.
 
     Example:
         >>> data = torch.utils.data.TensorDataset(torch.tensor([[[[1.0, 0.0]]], [[[0.0, 1.0]]]]), torch.tensor([0, 0]))
@@ -244,8 +245,8 @@ def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH
     like = next(model.parameters(), torch.zeros(()))
     correct = total = 0
     with torch.no_grad(), evaluating(model), isolated_rng(0), computing(device=like.device):
-        for images, targets in _batches([data], batch_size, None, like.device, like.dtype).epoch():
-            # A copy, since a network may write into what it is given.
+        for images, targets in _make_batches([data], batch_size, None, like.device, like.dtype).epoch():
+            # A copy, since a network may modify its input.
             correct += int((model(images[0].clone()).argmax(-1) == targets[0]).sum())
             total += targets.numel()
     if total == 0:
@@ -253,27 +254,27 @@ def accuracy(model: nn.Module, data: Data, *, batch_size: int = EVALUATION_BATCH
     return correct / total
 
 
-def _batches(
-    data: Sequence[Data],
+def _make_batches(
+    data: Sequence[TrainingData],
     batch_size: int,
     seeds: Sequence[int] | None,
     device: torch.device,
     dtype: torch.dtype,
     prepare: Callable[[Tensor], Tensor] = lambda images: images,
 ) -> Batches:
-    """Batches from memory where that is possible, else of the only loader; shuffled if there are seeds."""
+    """Return batches cut from memory if possible, otherwise the loader's; shuffled if there are seeds."""
     members = [in_memory(each, shuffled=seeds is not None) for each in data]
     if all(members):
         return MemoryBatches([member for member in members if member], batch_size, seeds, device, dtype, prepare)
     return LoaderBatches(loader_of(data[0], batch_size, None if seeds is None else seeds[0]), device, dtype)
 
 
-def _size(model: nn.Module) -> int:
+def _count_weights(model: nn.Module) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def _parts(together: Sequence[bool], stack: int) -> list[slice]:
-    """Which models train at a time: up to ``stack`` neighbours that a stack can hold, or one that none can."""
+def _group_models(together: Sequence[bool], stack: int) -> list[slice]:
+    """Group the models: up to ``stack`` neighbors that can be stacked, or one model that cannot."""
     parts: list[slice] = []
     for i, stacks in enumerate(together):
         before = parts[-1] if parts else None
@@ -284,16 +285,16 @@ def _parts(together: Sequence[bool], stack: int) -> list[slice]:
     return parts
 
 
-def _stackable(model: nn.Module, count: int, where: torch.device) -> bool:
-    """Whether a stack can hold the model: no buffers, every weight in training, and dropout of the plain kind only.
+def _is_stackable(model: nn.Module, count: int, where: torch.device) -> bool:
+    """Return whether a stack can hold the model: it has no buffers, no frozen weights and only plain dropout.
 
-    On a CPU that does not depend on ``count``, so that its numbers do not either; a large model that is not of ours
-    gains nothing there. On an accelerator such a model may do what ``torch.func.vmap`` refuses, so alone it is trained
-    as it is.
+    On a CPU this does not depend on ``count``, so that results do not either; large models other than this library's
+    gain nothing there. On an accelerator, such a model may use operations that ``torch.func.vmap`` does not support,
+    so it is trained as it is if it is the only one.
     """
     random = [layer for layer in model.modules() if isinstance(layer, nn.modules.dropout._DropoutNd)]
     plain = isinstance(model, Network) and all(type(layer) in (nn.Linear, nn.ReLU, nn.Dropout) for layer in model)
-    gains = _size(model) <= ALONE if where.type == "cpu" else count > 1
+    gains = _count_weights(model) <= ALONE if where.type == "cpu" else count > 1
     return (
         (gains or isinstance(model, Network))
         and (not random or (plain and all(0 < layer.p < 1 for layer in random)))

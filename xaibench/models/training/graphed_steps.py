@@ -1,10 +1,10 @@
-"""A training step, captured as a CUDA graph where it is small: the host then launches it as one.
+"""Training steps that are captured as CUDA graphs if they are small, so that the host launches each as a whole.
 
-A step of networks for tiny images is 28 to 87 kernels, each of which the GPU has done before the host has launched the
-next. A graph replays them all by one launch, from the same memory to the same memory, with the numbers that the host
-put in when it was captured: so the batch is copied to where the captured one lay, Adam counts its steps on the device
-(:class:`~xaibench.models.training.network_stack.Adam`), and the graph knows the generators of dropout, which go on
-from one replay to the next as they would from step to step.
+A step of networks for tiny images consists of 28 to 87 kernels, each of which the GPU finishes before the host has
+launched the next. A graph replays all of them with a single launch. It uses the same memory and the same host values
+as at capture: so the batch is copied to the captured batch's memory, Adam counts its steps on the device
+(:class:`~xaibench.models.training.network_stack.Adam`), and the generators of dropout are registered with the graph, so
+that they continue from one replay to the next.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _LOGGER = logging.getLogger("xaibench")
 #: Loss of each sample ``[M, B]``, from logits ``[M, B, K]`` and targets ``[M, B]``.
 LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-#: What does a captured step again, and where its result lies then.
+#: Function that replays a captured step, and the tensor that then holds its result.
 Replay: TypeAlias = tuple[Callable[[], None], Tensor]
 
-#: Numbers in the images of a batch, of all members, up to which the host is what a step may wait for. On an H100 five
-#: networks of 512 images of 64×64 each, 10 million numbers, gain a factor of 3 (MLP) and 10 (LLR), and nothing (CNN).
-#: Larger steps gain nothing, and a graph would keep their memory for itself.
+#: Number of input values per batch, over all members, up to which a step may be bound by the host. On an H100, five
+#: networks with 512 images of 64×64 each (10 million values) become faster by a factor of 3 (MLP), 10 (LLR) or 1 (CNN).
+#: Larger steps are not faster, and a graph would occupy their memory.
 LAUNCH_BOUND = 2**24
 
-#: Steps that are taken before one is captured: in the first ones libraries choose kernels and reserve what these need.
+#: Steps before one is captured. In the first steps, libraries select kernels and allocate memory for them.
 WARM_UP = 3
 
 
 class Graphs(Protocol):
-    """Captures what a device is told to do."""
+    """Captures computations of a device as graphs."""
 
     def warm_up(self, call: Callable[[], Tensor]) -> Tensor:
-        """Do it where it will be captured."""
+        """Call a function where it will be captured."""
         ...
 
     def capture(
         self, call: Callable[[], Tensor], draws: Sequence[torch.Generator]
     ) -> tuple[Callable[[], None], Tensor]:
-        """Capture it; nothing is done yet.
+        """Capture a call without running it.
 
         Args:
-            call: What to capture.
-            draws: The generators that it draws from.
+            call: The function to capture.
+            draws: Generators that it uses.
 
         Raises:
             RuntimeError: If it cannot be captured.
@@ -61,13 +61,13 @@ class Graphs(Protocol):
 
 
 class CudaGraphs:
-    """CUDA graphs, on a stream of their own: the default one cannot be captured."""
+    """CUDA graphs on a separate stream, since the default stream cannot be captured."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stream = device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def warm_up(self, call: Callable[[], Tensor]) -> Tensor:
-        """Run it on the stream, between what came before it and what comes after."""
+        """Run the call on the separate stream, ordered with the current stream."""
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
         with torch.cuda.stream(self._stream):
@@ -78,47 +78,46 @@ class CudaGraphs:
     def capture(
         self, call: Callable[[], Tensor], draws: Sequence[torch.Generator]
     ) -> tuple[Callable[[], None], Tensor]:
-        """As :class:`Graphs` has it."""
+        """Capture a call, as described in :class:`Graphs`."""
         graph = torch.cuda.CUDAGraph()
         for generator in draws:
             graph.register_generator_state(generator)
-        # The outer block goes back to the present stream also where the inner one breaks off at its end.
+        # The outer block restores the current stream even if the inner one raises at its end.
         with torch.cuda.stream(torch.cuda.current_stream(self._device)), torch.cuda.graph(graph, stream=self._stream):
             found = call()
         return graph.replay, found
 
 
-#: By type of device.
+#: Graph implementations by device type.
 GRAPHS: dict[str, Callable[[torch.device], Graphs]] = {"cuda": CudaGraphs}
 
 
 @dataclass(frozen=True)
 class _Captured:
-    """A captured step, and where in memory it finds its batch and leaves its losses."""
+    """A captured step and the memory of its batch and its losses."""
 
     images: Tensor
     targets: Tensor
     replay: Callable[[], None]
-    lost: Tensor
+    losses: Tensor
 
     def __call__(self, images: Tensor, targets: Tensor) -> Tensor:
         self.images.copy_(images)
         self.targets.copy_(targets)
         self.replay()
-        return self.lost
+        return self.losses
 
 
 class LearningStep:
-    """One step of all members down the loss of a batch.
+    """One training step of all members.
 
-    On an accelerator that has graphs, and where the step is bound by its launches, the first :data:`WARM_UP` batches
-    are learned from as they come; then a step is captured, and replayed for every batch of the same shape. Any other
-    batch, as the last of an epoch, is learned from as it comes; so is every batch where nothing can be captured, after
-    one warning.
+    If the device supports graphs and the step is bound by launches, the first :data:`WARM_UP` batches are trained
+    eagerly. Then a step is captured and replayed for every batch of the same shape. Other batches, such as the last of
+    an epoch, are trained eagerly. If the capture fails, a warning is logged and all batches are trained eagerly.
 
     Args:
-        learner: Who learns.
-        loss: Of each sample.
+        learner: The models.
+        loss: Loss of each sample.
     """
 
     def __init__(self, learner: Stack | Single, loss: LossFunction) -> None:
@@ -131,14 +130,14 @@ class LearningStep:
         self._captured: _Captured | None = None
 
     def __call__(self, images: Tensor, targets: Tensor) -> Tensor:
-        """Learn from a batch.
+        """Train on a batch.
 
         Args:
-            images: Prepared, ``[M, B, ...]``.
+            images: Prepared images ``[M, B, ...]``.
             targets: ``[M, B]``.
 
         Returns:
-            The sum of each member's losses ``[M]``, before the step; it may be overwritten by the next step.
+            The sum of each member's losses ``[M]``, before the step. The next step may overwrite it.
         """
         if self._shape is None:
             self._shape = images.shape
@@ -153,27 +152,30 @@ class LearningStep:
 
     @property
     def replays(self) -> bool:
-        """Whether batches of the first one's shape are learned from by replaying a graph by now."""
+        """Whether batches of the first one's shape are trained by replaying a graph now."""
         return self._captured is not None
 
     def retain(self, staying: Tensor) -> None:
-        """Go on for fewer members: their weights lie elsewhere, so another step is captured."""
+        """Continue with fewer members. Their weights are in other memory, so a new step is captured."""
         self._warm_up, self._shape, self._captured = WARM_UP, None, None
 
     @torch.enable_grad()
     def plain(self, images: Tensor, targets: Tensor) -> Tensor:
-        """The same, kernel by kernel."""
+        """Run the step eagerly, without a graph."""
         losses = self._loss(self._learner.logits(images, True), targets)
         self._learner.descend(losses.mean(1).sum())
         return losses.detach().sum(1)
 
     def _capture(self, graphs: Graphs, images: Tensor, targets: Tensor) -> _Captured | None:
-        """The step for what will lie in ``images`` and ``targets``; None where none can be captured, now or later."""
+        """Capture the step for the memory of ``images`` and ``targets``; None if it cannot be captured."""
         assert isinstance(self._learner, Stack)
         try:
             replay = graphs.capture(functools.partial(self.plain, images, targets), self._learner.generators)
         except RuntimeError as error:
-            _LOGGER.warning("no CUDA graph of a training step (%s); going on step by step", first_line(error))
+            _LOGGER.warning(
+                "A training step cannot be captured as a CUDA graph (%s); training continues without graphs.",
+                first_line(error),
+            )
             self._graphs = None
             self._learner.renew_generators()
             return None

@@ -1,12 +1,12 @@
-"""Training a pretrained network on a new set: its last layer on features computed once, or all of it.
+"""Training a pretrained network on a new data set: only its last layer, on precomputed features, or the whole network.
 
 Source: Zhang et al. (2023), "XAI Benchmark for Visual Explanation" (arXiv 2310.08537): the last layer is replaced and
 trained for 30 epochs with Adam at a learning rate of 0.0001; the weights of the best epoch on the validation samples
-are kept. "Best" here is the lowest validation loss, the first of equals, as everywhere in this library.
+are kept. "Best" here is the lowest validation loss, the first if tied, as everywhere in this library.
 
 Departure, for ``finetune="head"``: the trunk is frozen and in evaluation mode, so that its output for an image is
-always the same and is computed once. Batch normalisation keeps ImageNet's statistics, and dropout before the last layer
-(VGG, EfficientNet) is off; a training loop that calls ``model.train()`` would move the one and draw the other.
+constant and computed only once. Batch normalization uses ImageNet's statistics, and dropout before the last layer (VGG,
+EfficientNet) is off. A training loop that calls ``model.train()`` would update the former and apply the latter.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from xaibench.core.compute.modes import evaluating
 from xaibench.core.compute.precision import computing, stated
 from xaibench.core.compute.row_memory import Rows
 from xaibench.core.vocabulary import Precision
-from xaibench.models.training.feature_cache import cached, fingerprint
+from xaibench.models.training.feature_cache import cached, hash_feature_inputs
 from xaibench.models.training.fine_tuning import fine_tune
 from xaibench.models.training.fitting import Training, fit
-from xaibench.models.training.split_reading import Samples, check_samples, read_batches
+from xaibench.models.training.split_reading import IndexedSplit, check_splits, read_batches
 from xaibench.models.training.training_checks import check_precision_of, check_ranges
 
-#: What is trained: the last layer, or the whole network.
+#: Trained layers: the last layer, or the whole network.
 Finetune: TypeAlias = Literal["head", "all"]
 
-#: Images in one pass through the trunk.
+#: Images per pass through the trunk.
 _ROWS = 64
 
 
 @dataclass(frozen=True)
-class Head:
-    """The linear layer that a network ends in.
+class LinearHead:
+    """The final linear layer of a network.
 
     Attributes:
         name: As in ``model.named_modules()``, such as ``"network.fc"``.
@@ -54,22 +54,22 @@ class Head:
     layer: nn.Linear
 
 
-def find_head(model: nn.Module, images: Tensor) -> Head:
-    """The last linear layer that runs, found to return the logits.
+def find_head(model: nn.Module, images: Tensor) -> LinearHead:
+    """Find the final linear layer of a model and check that it returns the logits.
 
     Args:
-        model: From images to logits ``[N, K]``.
-        images: ``[N, C, H, W]``, of which one is run.
+        model: Maps images to logits ``[N, K]``.
+        images: ``[N, C, H, W]``; the first one is used.
 
     Returns:
         Its name, as in ``model.named_modules()``, and the layer.
 
     Raises:
-        ValueError: If the model does not end in an ``nn.Linear`` on one row of features an image.
+        ValueError: If the model does not end in an ``nn.Linear`` with one row of features per image.
 
     Example:
         >>> find_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(1, 1, 2, 2))
-        Head(name='3', layer=Linear(in_features=3, out_features=2, bias=True))
+        LinearHead(name='3', layer=Linear(in_features=3, out_features=2, bias=True))
     """
     runs: list[tuple[str, nn.Linear, Tensor, Tensor]] = []
     handles = [
@@ -89,29 +89,31 @@ def find_head(model: nn.Module, images: Tensor) -> Head:
     name, layer, features, output = runs[-1]
     if not isinstance(logits, Tensor) or output.shape != logits.shape or not output.equal(logits):
         raise ValueError(
-            f"The model goes on after its last nn.Linear, {name!r}: that does not return the logits. {advice}"
+            f"The last nn.Linear of the model, {name!r}, does not return the logits: other layers follow. {advice}"
         )
     if features.ndim != 2:
-        raise ValueError(f"{name!r} has inputs {list(features.shape)}, expected one row of features an image. {advice}")
-    return Head(name, layer)
+        raise ValueError(
+            f"{name!r} has inputs {list(features.shape)}, expected one row of features per image. {advice}"
+        )
+    return LinearHead(name, layer)
 
 
-class _Stop(Exception):  # noqa: N818 - no error: the trunk is done
+class _TrunkFinished(Exception):  # noqa: N818 - not an error: the trunk has finished
     pass
 
 
 @contextlib.contextmanager
-def _trunk(model: nn.Module, head: Head) -> Iterator[Callable[[Tensor], Tensor]]:
-    """A function from images to what reaches the head; the head itself is not run."""
+def _run_trunk(model: nn.Module, head: LinearHead) -> Iterator[Callable[[Tensor], Tensor]]:
+    """Provide a function from images to the input of the head. The head itself is not run."""
     held: list[Tensor] = []
 
     def stop(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
         held[:] = [given[0]]
-        raise _Stop
+        raise _TrunkFinished
 
     def trunk(images: Tensor) -> Tensor:
-        with contextlib.suppress(_Stop):
-            model(images.clone())  # a network may write into what it is given
+        with contextlib.suppress(_TrunkFinished):
+            model(images.clone())  # a network may modify its input
         return held.pop()
 
     handle = head.layer.register_forward_pre_hook(stop)
@@ -122,17 +124,23 @@ def _trunk(model: nn.Module, head: Head) -> Iterator[Callable[[Tensor], Tensor]]
         handle.remove()
 
 
-def features(
-    model: nn.Module, head: Head, split: Samples, *, batch_size: int = _ROWS, workers: int = 0, progress: bool = True
+def extract_features(
+    model: nn.Module,
+    head: LinearHead,
+    split: IndexedSplit,
+    *,
+    batch_size: int = _ROWS,
+    workers: int = 0,
+    progress: bool = True,
 ) -> Tensor:
-    """What reaches the head for every image of a split, in evaluation mode, computed on the model's device.
+    """Compute the inputs of the head for all images of a split, in evaluation mode, on the model's device.
 
     Args:
-        model: Whose head was found by :func:`find_head`.
+        model: A network whose head was found by :func:`find_head`.
         head: The head.
         split: The images.
-        batch_size: Images in one pass; halved, with a line in the log, when the GPU's memory does not do.
-        workers: Processes that read the images; 0: this one.
+        batch_size: Images per pass; halved, with a log message, if the GPU runs out of memory.
+        workers: Number of processes that read the images; 0 = read in this process.
         progress: Show a progress bar.
 
     Returns:
@@ -146,7 +154,7 @@ def features(
     order = list(range(len(split)))
     batches = [order[part] for part in rows.parts(len(split))]
     bar = tqdm(total=len(split), unit="image", desc="Features", disable=not progress)
-    with torch.no_grad(), computing(device=like.device), _trunk(model, head) as trunk, bar:
+    with torch.no_grad(), computing(device=like.device), _run_trunk(model, head) as trunk, bar:
         for images, _ in read_batches(split, batches, workers=workers):
 
             def work(part: slice, images: Tensor = images) -> Tensor:
@@ -167,8 +175,8 @@ def features(
 
 def fit_head(
     model: nn.Module,
-    train: Samples,
-    val: Samples,
+    train: IndexedSplit,
+    val: IndexedSplit,
     *,
     epochs: int = 30,
     lr: float = 1e-4,
@@ -181,35 +189,35 @@ def fit_head(
     cache: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Training:
-    """Train a pretrained network on a new set, in place; it keeps the weights of the epoch of lowest validation loss.
+    """Train a pretrained network on a new data set, in place, and keep the weights of the lowest validation loss.
 
     Args:
-        model: Returns logits ``[N, K]``, one for each class; for ``finetune="head"`` it must end in an ``nn.Linear``.
-        train: Samples to learn from: ``split.targets`` ``[N]`` and ``split[[i, j, ...]]``, a batch whose first part is
+        model: Returns logits ``[N, K]``, one per class; for ``finetune="head"`` it must end in an ``nn.Linear``.
+        train: Training samples: ``split.targets`` ``[N]`` and ``split[[i, j, ...]]``, a batch whose first element is
             the images ``[n, C, H, W]`` and whose last is the targets ``[n]``.
-        val: Samples to choose the best epoch by; likewise.
+        val: Validation samples, which select the best epoch; of the same kind.
         epochs: Passes over ``train``.
         lr: Learning rate of Adam.
-        finetune: ``"head"``: the last layer, on features that are computed once; seconds, after one pass over the
-            images. ``"all"``: the whole network, batch normalisation and dropout in training mode.
-        batch_size: Images to a step. Where the GPU's memory does not do, a step is computed in halves, with a line in
-            the log; the gradient is the whole batch's, batch normalisation sees the halves.
-        seed: Decides the order of the samples, and dropout; on the CPU, the same seed and the same initial weights give
-            the same weights. Global random state is neither used nor changed.
-        device: Where to train; ``"auto"`` is CUDA where there is one, else the CPU.
+        finetune: ``"head"``: only the last layer, on features that are computed once; takes seconds after one pass over
+            the images. ``"all"``: the whole network, with batch normalization and dropout in training mode.
+        batch_size: Images per step. If the GPU runs out of memory, a step is computed in halves, with a log message;
+            the gradient is that of the whole batch, but batch normalization sees the halves.
+        seed: Seed of the order of the samples and of dropout. On the CPU, the same seed and initial weights give the
+            same weights. Global random state is neither used nor changed.
+        device: Where to train; ``"auto"`` is CUDA if available, otherwise the CPU.
         precision: As in :func:`xaibench.models.fit`.
-        workers: Processes that read the images; 0: this one.
-        cache: A file that keeps the features (``finetune="head"``). It is used if the frozen weights, the targets and a
-            sample of the images are those it was written with, and else written anew, whole or not at all.
+        workers: Number of processes that read the images; 0 = read in this process.
+        cache: File for the features (``finetune="head"``). It is reused if the frozen weights, the targets and a sample
+            of the images are the same as when it was written. Otherwise it is replaced, atomically.
         progress: Show progress bars.
 
     Returns:
-        The course of the training. The model is in evaluation mode, on the device it came on.
+        The history of the training. The model is in evaluation mode, on its original device.
 
     Raises:
         TrainingDivergedError: If the loss becomes infinite or NaN.
-        ValueError: If a split is empty, a target is no class, a class has no training sample, the model does not take
-            the images or returns NaN, or an argument is out of its range.
+        ValueError: If a split is empty, a target is not a class, a class has no training sample, the model does not
+            accept the images or returns NaN, or an argument is out of its range.
 
     Example:
         >>> class Split:
@@ -225,7 +233,7 @@ def fit_head(
     check_choice("finetune", finetune, get_args(Finetune))
     if cache is not None and finetune == "all":
         raise ValueError("cache: there are no features to keep with finetune='all'; leave it out.")
-    check_samples(model, train, val)
+    check_splits(model, train, val)
     where = resolve_device(device)
     check_precision_of([model], precision)
     with computing(precision, where):
@@ -249,9 +257,10 @@ def fit_head(
             head = find_head(model, train[[0]][0].to(next(model.parameters())))
             found = cached(
                 cache,
-                lambda: fingerprint(model, head.name, splits) + (stated() or ""),
+                lambda: hash_feature_inputs(model, head.name, splits) + (stated() or ""),
                 lambda: {
-                    n: features(model, head, split, workers=workers, progress=progress) for n, split in splits.items()
+                    n: extract_features(model, head, split, workers=workers, progress=progress)
+                    for n, split in splits.items()
                 },
             )
             known = [_Features(found[name], split.targets) for name, split in splits.items()]
@@ -270,7 +279,7 @@ def fit_head(
 
 
 class _Features(Dataset[tuple[Tensor, Tensor]]):
-    """Features and targets in memory, as :func:`xaibench.models.fit` cuts batches from them."""
+    """Features and targets in memory, from which :func:`xaibench.models.fit` cuts batches."""
 
     def __init__(self, images: Tensor, targets: Tensor) -> None:
         self.images, self.targets = images, targets

@@ -1,12 +1,12 @@
-"""Many small networks of one architecture, computed as one.
+"""Stacks: several small networks of one architecture that are computed together.
 
-A small network keeps a processor busy for microseconds and the interpreter for milliseconds. The members of a stack
-share each call: their weights lie in one matrix ``[M, P]``, one row a member. Layers that our networks are made of
-have a batched form here; every other one goes through ``torch.func.vmap``, or on a CPU one member after another.
+A small network keeps the processor busy for microseconds and the interpreter for milliseconds. The members of a stack
+share each call: their weights are in one matrix ``[M, P]``, one row per member. The layers of this library's networks
+have batched forms here. Other layers run through ``torch.func.vmap``, or on a CPU for one member after another.
 
-On a CPU what a member learns does not depend on who stands beside it, to the bit: each of its numbers comes from its
-own by the same operations in the same order, however many members there are. On an accelerator, whose libraries choose
-their products by the size of the whole batch, it is the same up to rounding.
+On a CPU, results of a member do not depend on the other members and are bit-identical: each of its numbers is computed
+by the same operations in the same order, regardless of the number of members. On an accelerator, whose libraries choose
+algorithms by the size of the whole batch, they agree up to rounding.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from xaibench.core.compiled_loops import kernels_enabled
 from xaibench.models.compiled.dense_blocks import DenseBlock
 from xaibench.models.compiled.linear_layers import perceptron
 from xaibench.models.networks.xai_tris_networks import Network
 
-#: One or more layers of all members: their weights by name, ``[M, ...]``, and images ``[M, B, ...]`` to the same. Or
-#: dropout, which needs what decides it.
+#: One or more layers of all members: a function of their weights by name, ``[M, ...]``, and of images ``[M, B, ...]``.
+#: Or dropout, which also needs the generators.
 Step: TypeAlias = Callable[[dict[str, Tensor], Tensor], Tensor] | nn.Dropout
 
 
-#: Numbers of a row are a multiple of it, so that all rows begin at the start of a cache line.
-_ALIGNED = 16
+#: Rows are padded to a multiple of this, so that all of them begin at the start of a cache line.
+_ROW_ALIGNMENT = 16
 
 
 class Stack:
-    """M networks of equal architecture as one function of ``[M, B, C, H, W]``, with Adam over all of them.
+    """M networks of equal architecture as one function of ``[M, B, C, H, W]``, with Adam for all of them.
 
     Args:
-        models: The members; the stack works on copies of their weights.
+        models: The members. The stack works on copies of their weights.
         in_shape: ``(C, H, W)`` of the images.
         lr: Learning rate of each member.
-        seeds: Decides the dropout of each member, as torch's global generator with this seed would.
+        seeds: Seed of each member's dropout, with the same effect as seeding torch's global generator.
         device: Where the stack computes.
 
     Raises:
@@ -54,84 +55,84 @@ class Stack:
         seeds: Sequence[int],
         device: torch.device,
     ) -> None:
-        _require_equal(models)
+        _check_equal_layers(models)
         self.models, self.device = models, device
         self.names = [name for name, _ in models[0].named_parameters()]
         self.shapes = [weight.shape for weight in models[0].parameters()]
         self.sizes = [shape.numel() for shape in self.shapes]
         rows = [nn.utils.parameters_to_vector(model.parameters()).detach() for model in models]
-        # Every row begins as a matrix of its own would: how a library computes depends on where its numbers lie.
-        self.weights = F.pad(torch.stack(rows), (0, -sum(self.sizes) % _ALIGNED)).to(device)
-        self.leaves, self._gradient = self._leaves(), torch.zeros_like(self.weights)
-        self.prepare, self.steps = _plan(models[0], in_shape, self.weights)
+        # Every row is aligned like a separate matrix, since the algorithm of a library depends on the memory alignment.
+        self.weights = F.pad(torch.stack(rows), (0, -sum(self.sizes) % _ROW_ALIGNMENT)).to(device)
+        self.leaves, self._gradient = self._make_leaves(), torch.zeros_like(self.weights)
+        self.prepare, self.steps = _plan_steps(models[0], in_shape, self.weights)
         self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-        self.kept, self._present = self.weights.clone(), torch.arange(len(models), device=device)
+        self.kept, self._active = self.weights.clone(), torch.arange(len(models), device=device)
         self._adam = Adam(self.weights, torch.tensor(lr, device=device, dtype=self.weights.dtype)[:, None])
 
     def logits(self, images: Tensor, train: bool) -> Tensor:
-        """Logits ``[M, B, K]`` of the prepared images ``[M, B, ...]``, with dropout where ``train``."""
+        """Return logits ``[M, B, K]`` of the prepared images ``[M, B, ...]``, with dropout if ``train``."""
         named = dict(zip(self.names, self.leaves, strict=True))
         for step in self.steps:
             if isinstance(step, nn.Dropout):
-                images = _dropped(images, step.p, self.generators) if train else images
+                images = _dropout(images, step.p, self.generators) if train else images
             else:
                 images = step(named, images)
         return images
 
     def descend(self, loss: Tensor) -> None:
-        """One Adam step down ``loss``, the sum of the members' losses."""
+        """Take one Adam step down ``loss``, the sum of the members' losses."""
         gradients = torch.autograd.grad(loss, self.leaves, materialize_grads=True)
         torch.cat([gradient.flatten(1) for gradient in gradients], dim=1, out=self._gradient[:, : sum(self.sizes)])
         self._adam.step(self._gradient)
 
     def keep(self, better: Tensor) -> None:
-        """Remember the present weights of the members where ``better`` ``[M]`` is True."""
+        """Store the current weights of the members for which ``better`` ``[M]`` is True."""
         better = better.to(self.weights.device)
-        self.kept[self._present[better]] = self.weights[better]
+        self.kept[self._active[better]] = self.weights[better]
 
     def retain(self, staying: Tensor) -> None:
-        """Go on with those members only where ``staying`` ``[M]`` is True; the others keep what is remembered."""
+        """Continue with the members for which ``staying`` ``[M]`` is True; the others keep their stored weights."""
         self.generators = [one for one, stays in zip(self.generators, staying.tolist(), strict=True) if stays]
         staying = staying.to(self.weights.device)
-        self._present = self._present[staying]
+        self._active = self._active[staying]
         self.weights = self._adam.retain(staying)
-        self.leaves, self._gradient = self._leaves(), torch.zeros_like(self.weights)
+        self.leaves, self._gradient = self._make_leaves(), torch.zeros_like(self.weights)
 
     def renew_generators(self) -> None:
-        """Go on drawing the same numbers from new generators: one whose capture broke off may refuse to draw."""
+        """Replace the generators by copies. After a failed capture, the old ones may refuse to draw."""
         states = [one.get_state() for one in self.generators]
         self.generators = [torch.Generator(self.device).set_state(state) for state in states]
 
-    def _leaves(self) -> list[Tensor]:
-        """Each weight of all members: views, so that a change of the matrix is a change of them."""
-        parts = zip(self._parts(self.weights), self.shapes, strict=True)
+    def _make_leaves(self) -> list[Tensor]:
+        """Return each weight of all members as a view of the matrix, so that both change together."""
+        parts = zip(self._split_weights(self.weights), self.shapes, strict=True)
         return [part.view(-1, *shape).requires_grad_() for part, shape in parts]
 
-    def _parts(self, rows: Tensor) -> list[Tensor]:
-        """``[..., P]`` cut into the weights."""
+    def _split_weights(self, rows: Tensor) -> list[Tensor]:
+        """Split ``[..., P]`` into the weights."""
         return list(torch.split(rows[..., : sum(self.sizes)], self.sizes, dim=-1))
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Copy the kept weights into the members, and put these into evaluation mode."""
+        """Copy the stored weights into the members and set these to evaluation mode."""
         for model, row in zip(self.models, self.kept, strict=True):
-            for weight, values in zip(model.parameters(), self._parts(row), strict=True):
+            for weight, values in zip(model.parameters(), self._split_weights(row), strict=True):
                 weight.copy_(values.view_as(weight))
             model.eval()
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) over the rows of one matrix.
+    """Adam (Kingma & Ba 2015, algorithm 1; beta 0.9 and 0.999, eps 1e-8) for the rows of one matrix.
 
-    Each row has its own learning rate ``lr`` ``[M, 1]``, for which ``torch.optim.Adam`` has no place. In single
-    precision on the CPU it is a compiled loop that passes through the memory once: that counts where the rows are long.
+    Each row has its own learning rate ``lr`` ``[M, 1]``, which ``torch.optim.Adam`` does not support. In single
+    precision on the CPU it is a compiled loop that passes over the memory once, which is faster for long rows.
     """
 
     def __init__(self, weights: Tensor, lr: Tensor) -> None:
         self.weights, self.lr = weights, lr
         self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = 0
-        # Beta to the power of the steps, on the device: a step that is captured and replayed must count on.
+        # Powers of beta are kept on the device, so that they advance when a captured step is replayed.
         self._counts_there = weights.device.type not in ("cpu", "mps")  # mps has no float64, in which they are exact
         if self._counts_there:
             self._betas = torch.tensor([0.9, 0.999], dtype=torch.float64, device=weights.device)
@@ -139,9 +140,9 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradient: Tensor) -> None:
-        """Change the weights in place."""
+        """Update the weights in place."""
         self.steps += 1
-        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32:
+        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32 and kernels_enabled():
             from xaibench.models.compiled.dense_loops import adam  # loads numba
 
             root = torch.full_like(self.lr, (1 - 0.999**self.steps) ** 0.5)
@@ -155,13 +156,13 @@ class Adam:
         self.weights.addcdiv_(self.lr / first * self.mean, root, value=-1)
 
     def _corrections(self) -> tuple[float, float] | tuple[Tensor, ...]:
-        """One less beta to the power of the steps: what the two means have taken in by now."""
+        """Return the bias corrections: one minus beta to the power of the number of steps."""
         if self._counts_there:
             return (1 - self._powers.mul_(self._betas)).to(self.weights.dtype).unbind()
         return 1 - 0.9**self.steps, 1 - 0.999**self.steps
 
     def retain(self, staying: Tensor) -> Tensor:
-        """Go on with some of the rows, and return them."""
+        """Continue with some of the rows and return them."""
         self.weights, self.lr, self.mean, self.square = (
             each[staying] for each in (self.weights, self.lr, self.mean, self.square)
         )
@@ -169,7 +170,7 @@ class Adam:
 
 
 class Single:
-    """One network of any kind behind the interface of a stack, with ``torch.optim.Adam``."""
+    """One network of any kind with the interface of a stack, trained by ``torch.optim.Adam``."""
 
     def __init__(self, model: nn.Module, lr: float, device: torch.device) -> None:
         self._home = next(model.parameters()).device
@@ -178,31 +179,31 @@ class Single:
         self._kept = self._copy()
 
     def logits(self, images: Tensor, train: bool) -> Tensor:
-        """Logits ``[1, B, K]`` of the images ``[1, B, C, H, W]``, in training mode where ``train``."""
+        """Return logits ``[1, B, K]`` of the images ``[1, B, C, H, W]``, in training mode if ``train``."""
         self.model.train(train)
         logits: Tensor = self.model(images[0])
         return logits[None]
 
     def descend(self, loss: Tensor) -> None:
-        """One Adam step down ``loss``."""
+        """Take one Adam step down ``loss``."""
         self._adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._adam.step()
 
     def keep(self, better: Tensor) -> None:
-        """Remember the present weights if ``better`` ``[1]`` is True."""
+        """Store the current weights if ``better`` ``[1]`` is True."""
         if better.item():
             self._kept = self._copy()
 
     def retain(self, staying: Tensor) -> None:
-        """Nothing: there is no other member."""
+        """Do nothing, since there are no other members."""
 
     def prepare(self, images: Tensor) -> Tensor:
-        """The images as they are."""
+        """Return the images unchanged."""
         return images
 
     def write_back(self) -> None:
-        """Put the kept weights into the model, in evaluation mode, on its own device, without gradients."""
+        """Load the stored weights into the model, in evaluation mode, on its original device, without gradients."""
         self.model.load_state_dict(self._kept)
         self._adam.zero_grad()
         self.model.to(self._home).eval()
@@ -211,11 +212,15 @@ class Single:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
 
-def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Callable[[Tensor], Tensor], list[Step]]:
-    """What to do to the images once, and the steps from there to the logits."""
+def _plan_steps(
+    model: nn.Module, in_shape: tuple[int, ...], like: Tensor
+) -> tuple[Callable[[Tensor], Tensor], list[Step]]:
+    """Return a function that prepares the images once, and the steps from prepared images to logits."""
     if not isinstance(model, Network):
-        return _unchanged, [_mapped(model, like)]
-    prepare: Callable[[Tensor], Tensor] = _unchanged
+        return _identity, [_module_step(model, like)]
+    if not kernels_enabled():
+        return _identity, _plain_steps(model, like)
+    prepare: Callable[[Tensor], Tensor] = _identity
     steps: list[Step] = []
     names, layers = [name for name, _ in model.named_children()], list(model.children())
     if isinstance(layers[0], nn.Conv2d):
@@ -231,40 +236,48 @@ def _plan(model: nn.Module, in_shape: tuple[int, ...], like: Tensor) -> tuple[Ca
         block = DenseBlock.of(layers, in_shape, like, first=not steps)
         if block is not None:
             prepare = prepare if steps else block.cut
-            steps.append(_weighted(names[0], block))
+            steps.append(_block_step(names[0], block))
             done, in_shape = 3, block.out_shape
         elif isinstance(layers[0], nn.Linear):
-            done = _perceptron(layers)
-            steps.append(_chained(names[:done:2]))
+            done = _perceptron_length(layers)
+            steps.append(_perceptron_step(names[:done:2]))
         elif isinstance(layers[0], nn.ReLU):
             steps.append(_relu)
         elif type(layers[0]) is nn.Dropout:
             steps.append(layers[0])
         else:
-            # What comes out of an unknown layer has an unknown shape: all the rest goes with it.
+            # The output shape of an unknown layer is unknown, so it and all following layers become one step.
             rest = Network(OrderedDict(zip(names, layers, strict=True)))
-            return prepare, [*steps, _mapped(rest, like)]
+            return prepare, [*steps, _module_step(rest, like)]
         names, layers = names[done:], layers[done:]
     return prepare, steps
 
 
-def _unchanged(images: Tensor) -> Tensor:
+def _plain_steps(model: Network, like: Tensor) -> list[Step]:
+    """Return one step per layer, without any of the faster forms."""
+    return [
+        layer if type(layer) is nn.Dropout else _module_step(Network(OrderedDict({name: layer})), like)
+        for name, layer in model.named_children()
+    ]
+
+
+def _identity(images: Tensor) -> Tensor:
     return images
 
 
-def _weighted(name: str, layer: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> Step:
+def _block_step(name: str, layer: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> Step:
     return lambda named, images: layer(images, named[f"{name}.weight"], named.get(f"{name}.bias"))
 
 
-def _perceptron(layers: Sequence[nn.Module]) -> int:
-    """How many of the layers are linear ones with ReLU between them."""
+def _perceptron_length(layers: Sequence[nn.Module]) -> int:
+    """Return how many of the first layers are linear layers with ReLU between them."""
     last = 0
     while [type(layer) for layer in layers[last + 1 : last + 3]] == [nn.ReLU, nn.Linear]:
         last += 2
     return last + 1
 
 
-def _chained(names: Sequence[str]) -> Step:
+def _perceptron_step(names: Sequence[str]) -> Step:
     def step(named: dict[str, Tensor], images: Tensor) -> Tensor:
         return perceptron(images, [(named[f"{name}.weight"], named.get(f"{name}.bias")) for name in names])
 
@@ -275,16 +288,16 @@ def _relu(named: dict[str, Tensor], images: Tensor) -> Tensor:
     return images.relu()
 
 
-def _dropped(images: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
-    """Dropout that draws for each member what ``nn.Dropout`` would draw for it alone."""
+def _dropout(images: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Apply dropout; each member gets the random numbers that ``nn.Dropout`` would draw for it alone."""
     kept = torch.empty(images.shape, dtype=images.dtype, device=images.device)
     for one, generator in zip(kept, generators, strict=True):
         one.bernoulli_(1 - share, generator=generator)
     return images * kept.div_(1 - share)
 
 
-def _mapped(module: nn.Module, like: Tensor) -> Step:
-    """Any module, for weights ``like``."""
+def _module_step(module: nn.Module, like: Tensor) -> Step:
+    """Return a step that runs any module, for weights on the device of ``like``."""
     own = [name for name, _ in module.named_parameters()]
 
     def one(named: dict[str, Tensor], images: Tensor) -> Tensor:
@@ -292,7 +305,7 @@ def _mapped(module: nn.Module, like: Tensor) -> Step:
         return out
 
     def each(named: dict[str, Tensor], images: Tensor) -> Tensor:
-        # Copies lie in memory as those of a member alone do.
+        # Copies have the memory layout that a member alone would have.
         members = [{name: named[name][m].clone() for name in own} for m in range(len(images))]
         return torch.stack([one(weights, batch.clone()) for weights, batch in zip(members, images, strict=True)])
 
@@ -301,16 +314,12 @@ def _mapped(module: nn.Module, like: Tensor) -> Step:
     return lambda named, images: torch.func.vmap(one)({name: named[name] for name in own}, images)
 
 
-def _require_equal(models: Sequence[nn.Module]) -> None:
-    """Refuse members that one stack cannot hold."""
+def _check_equal_layers(models: Sequence[nn.Module]) -> None:
+    """Check that all members have the same layers."""
     first = models[0]
     for number, model in enumerate(models):
         if str(model) != str(first):
             raise ValueError(
                 f"The models of a stack must have equal layers, but model {number} is\n{model}\nand model 0 is\n{first}"
-                "\nTrain models of other shapes in a call of their own."
+                "\nTrain models of other shapes in a separate call."
             )
-
-
-def _shapes(model: nn.Module) -> list[tuple[str, torch.Size, torch.dtype]]:
-    return [(name, weight.shape, weight.dtype) for name, weight in model.named_parameters()]

@@ -1,4 +1,4 @@
-"""Reading a split batch by batch, in an order that is given; and refusing splits that a model cannot be trained on."""
+"""Reading a split batch by batch in a given order, and checks that a model can be trained on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from xaibench.core.compute.model_probe import check_classes, probe
 from xaibench.core.messages import listed
-from xaibench.models.training.training_checks import check_targets, check_trainable
+from xaibench.models.training.training_checks import check_target_dtype, check_trainable
 
 
-class Samples(Protocol):
-    """A split: indexing with a list of indices reads a batch ``(images [n, C, H, W], ..., targets [n])``."""
+class IndexedSplit(Protocol):
+    """A split from which ``split[[i, j]]`` reads a batch ``(images [n, C, H, W], ..., targets [n])``."""
 
     @property
     def targets(self) -> Tensor:
@@ -25,14 +25,14 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: list[int], /) -> tuple[Any, ...]:
-        """The samples of these indices."""
+        """Return the samples at these indices."""
         ...
 
 
-class _Batched(Dataset[tuple[Tensor, Tensor]]):
-    """What a loader asks for one batch at a time."""
+class _BatchDataset(Dataset[tuple[Tensor, Tensor]]):
+    """Data set whose elements are whole batches."""
 
-    def __init__(self, split: Samples) -> None:
+    def __init__(self, split: IndexedSplit) -> None:
         self.split = split
 
     def __getitem__(self, index: list[int]) -> tuple[Tensor, Tensor]:
@@ -41,31 +41,33 @@ class _Batched(Dataset[tuple[Tensor, Tensor]]):
 
 
 def read_batches(
-    split: Samples, batches: Sequence[list[int]], *, workers: int = 0, seed: int = 0
+    split: IndexedSplit, batches: Sequence[list[int]], *, workers: int = 0, seed: int = 0
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images ``[n, C, H, W]`` and targets ``[n]`` of each batch, in order.
+    """Yield images ``[n, C, H, W]`` and targets ``[n]`` of each batch, in order.
 
     Args:
         split: The samples.
-        batches: The indices of each batch.
-        workers: Processes that read ahead; 0: this one reads.
-        seed: Of the random numbers that a split draws in the worker processes.
+        batches: Indices of each batch.
+        workers: Number of processes that read ahead; 0 = read in this process.
+        seed: Seed of random numbers that a split draws in the worker processes.
     """
     generator = torch.Generator().manual_seed(seed)
-    # Without batch_size, every element of the sampler is one index of the data set: here a whole batch.
-    yield from DataLoader(_Batched(split), batch_size=None, sampler=batches, num_workers=workers, generator=generator)
+    # Without batch_size, every element of the sampler is one index of the data set, which is a whole batch here.
+    yield from DataLoader(
+        _BatchDataset(split), batch_size=None, sampler=batches, num_workers=workers, generator=generator
+    )
 
 
-def check_samples(model: nn.Module, train: Samples, val: Samples) -> None:
-    """Refuse what cannot be trained, after trying the model on one image.
+def check_splits(model: nn.Module, train: IndexedSplit, val: IndexedSplit) -> None:
+    """Check that a model can be trained on two splits; the model is called on one image.
 
     Raises:
-        ValueError: If a split is empty, a target is no class, a class has no training sample, or the model does not
-            take the images, does not return ``[N, K]`` or returns NaN.
+        ValueError: If a split is empty, a target is not a class, a class has no training sample, or the model does not
+            accept the images, does not return ``[N, K]`` or returns NaN.
     """
     check_trainable(model)
     for name, split in (("training", train), ("validation", val)):
-        check_targets(split.targets[: len(split)], name)
+        check_target_dtype(split.targets[: len(split)], name)
     classes = probe(model, train[[0]][0], what="the training images").shape[1]
     for name, split in (("training", train), ("validation", val)):
         check_classes(split.targets, classes, f"{name} targets")

@@ -1,4 +1,4 @@
-"""Refusing what cannot be trained, before any work is done."""
+"""Checks of models, data and arguments before training."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ from xaibench.core.compute.precision import check_precision, stored_dtype
 from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.messages import unknown
 from xaibench.core.vocabulary import Precision
-from xaibench.models.training.batches import Data, in_memory, loader_of
+from xaibench.models.training.batches import TrainingData, in_memory, loader_of
 
 
-def check_data(model: nn.Module, train: Data, val: Data) -> tuple[int, ...]:
-    """Shape ``(C, H, W)`` of the images, after trying the model on one of each data set.
+def check_data(model: nn.Module, train: TrainingData, val: TrainingData) -> tuple[int, ...]:
+    """Check model and data, and return the shape ``(C, H, W)`` of the images; the model is called on one of each set.
 
     Raises:
-        ValueError: If data hold no sample, targets are no int64 classes of the model, or it does not take the images.
+        ValueError: If data hold no sample, targets are not int64 classes of the model, or it does not accept the
+            images.
     """
     check_trainable(model)
     for name, data in (("training", train), ("validation", val)):
         images, targets = in_memory(data, shuffled=False) or _first_batch(data)
-        check_targets(targets, name)
+        check_target_dtype(targets, name)
         logits = probe(model, images[:1], what=f"the {name} images", finite=False)
         check_classes(targets, logits.shape[1], f"{name} targets")
     return tuple(images.shape[1:])
 
 
 def check_trainable(model: nn.Module) -> None:
-    """Refuse a model without weights."""
+    """Check that a model has weights."""
     if next(model.parameters(), None) is None:
         raise ValueError("The model has no weights to train; give one that has.")
 
 
-def check_targets(targets: Tensor, name: str) -> None:
-    """Refuse no targets at all, and any but int64; ``name``: training or validation."""
+def check_target_dtype(targets: Tensor, name: str) -> None:
+    """Check that there are targets, of dtype int64; ``name`` is ``"training"`` or ``"validation"``."""
     if len(targets) == 0:
         raise ValueError(f"The {name} data hold no sample, expected at least one.")
     if targets.dtype != torch.int64:
         raise ValueError(f"{name} targets are {targets.dtype}, expected int64 class indices; convert with .long().")
 
 
-def _first_batch(data: Data) -> tuple[Tensor, Tensor]:
+def _first_batch(data: TrainingData) -> tuple[Tensor, Tensor]:
     with isolated_rng(0):
         batch = next(iter(loader_of(data, 1, None)), (torch.zeros(0), torch.zeros(0)))
     return batch[0], batch[-1]
@@ -55,13 +56,13 @@ def _first_batch(data: Data) -> tuple[Tensor, Tensor]:
 def check_arguments(
     models: Sequence[nn.Module], each: dict[str, Sequence[Any]], loss: str, losses: Iterable[str]
 ) -> None:
-    """Refuse what does not belong together before any work is done."""
+    """Check that models and arguments match in number."""
     count = len(models)
     if count == 0:
         raise ValueError("models is empty; give at least one.")
     for name, values in each.items():
         if len(values) != count:
-            raise ValueError(f"{count} models but {len(values)} {name}; give one a model.")
+            raise ValueError(f"{count} models but {len(values)} {name}; give one per model.")
     if len({id(model) for model in models}) < count:
         raise ValueError("models has the same model twice; build one for each training.")
     if loss not in losses:
@@ -69,7 +70,7 @@ def check_arguments(
 
 
 def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, patience: int | None = None) -> None:
-    """Refuse numbers out of their range."""
+    """Check that numbers are in their range."""
     check_count("epochs", epochs)
     check_count("patience", patience, none="for no early stop")
     check_count("batch_size", batch_size, none="for the loader's own, or 512")
@@ -78,7 +79,7 @@ def check_ranges(*, epochs: int, batch_size: int | None, stack: int, lr: float, 
 
 
 def check_precision_of(models: Sequence[nn.Module], precision: Precision | None) -> None:
-    """Refuse a precision that is none, or float64 for weights that are kept in less."""
+    """Check that a precision exists and fits the dtype of the weights."""
     if precision is None:
         return
     check_precision(precision)

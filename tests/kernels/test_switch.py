@@ -1,0 +1,125 @@
+"""``XAIBENCH_KERNELS=0``: every operation that has a compiled kernel gives the same result without it, up to rounding.
+
+The kernels' own tests compare each with an oracle in detail; these compare the two paths that a user can choose.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from xaibench.core.compiled_loops import kernels_enabled
+from xaibench.data.dataset import Split
+from xaibench.explainers.forward.incremental_passes import IncrementalPasses
+from xaibench.explainers.forward.shapley_increments import FlatLinear
+from xaibench.metrics.model.imputation import imputed
+from xaibench.metrics.truth.earth_mover import emd
+from xaibench.models import build, fit_many
+
+
+@pytest.fixture
+def both_ways(monkeypatch):
+    """Call a function with and without kernels."""
+
+    def call(function):
+        monkeypatch.setenv("XAIBENCH_KERNELS", "1")
+        assert kernels_enabled()
+        compiled = function()
+        monkeypatch.setenv("XAIBENCH_KERNELS", "0")
+        assert not kernels_enabled()
+        return compiled, function()
+
+    return call
+
+
+def samples(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(count, 1, 8, 8, generator=generator)
+    targets = (images[:, 0, :4].mean((1, 2)) > images[:, 0, 4:].mean((1, 2))).long()
+    return Split(images, torch.ones(count, 8, 8, dtype=torch.bool), targets)
+
+
+@pytest.mark.parametrize("name", ["llr", "mlp", "cnn"])
+def test_training(name, both_ways):
+    """Convolution blocks, linear layers and Adam, in single precision."""
+    train, val = samples(200, 0), samples(100, 1)
+
+    def fit():
+        models = [build(name, (1, 8, 8), 2, seed=seed) for seed in (0, 1)]
+        fit_many(models, [train] * 2, [val] * 2, epochs=2, batch_size=64, seeds=[0, 1], device="cpu", progress=False)
+        return torch.stack([torch.nn.utils.parameters_to_vector(model.parameters()).detach() for model in models])
+
+    compiled, plain = both_ways(fit)
+    torch.testing.assert_close(compiled, plain, rtol=0, atol=1e-4)
+
+
+def test_earth_mover_distance_to_small_masks(both_ways):
+    maps = np.random.default_rng(0).random((6, 8, 8))
+    masks = np.zeros((6, 8, 8), dtype=bool)
+    masks[:, 2:4, 3:5] = True
+    compiled, plain = both_ways(lambda: emd(maps, masks, reduction="none"))
+    np.testing.assert_allclose(compiled, plain, rtol=1e-9)
+
+
+def test_earth_mover_distance_of_larger_images(both_ways):
+    maps = np.random.default_rng(0).random((1, 24, 24))
+    masks = np.zeros((1, 24, 24), dtype=bool)
+    masks[:, :, 4:12] = True
+    compiled, plain = both_ways(lambda: emd(maps, masks))
+    assert compiled == pytest.approx(plain, rel=1e-9)
+    _, bounds = both_ways(lambda: emd(maps, masks, exact=False))
+    assert bounds[0] <= compiled * (1 + 1e-9)
+    assert bounds[1] >= compiled * (1 - 1e-9)
+
+
+def test_road_imputation(both_ways):
+    image = np.random.default_rng(0).standard_normal((3, 31, 50))
+    removed = np.random.default_rng(1).random((31, 50)) < 0.7
+    compiled, plain = both_ways(lambda: imputed(image, removed))
+    np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-9 * np.ptp(image))
+
+
+@pytest.mark.parametrize("network", ["cnn", "mlp"])
+@pytest.mark.parametrize("explainer", ["shapley_sampling", "pfi", "occlusion"])
+def test_one_pixel_updates(network, explainer, both_ways):
+    import xaibench as xb
+
+    model = build(network, (1, 8, 8), 2, seed=0).double().eval()
+    images = torch.randn(2, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    parameters = {"window": 1} if explainer == "occlusion" else {}
+    compiled, plain = both_ways(
+        lambda: xb.explain(explainer, model, images, torch.tensor([0, 1]), device="cpu", progress=False, **parameters)
+    )
+    torch.testing.assert_close(compiled, plain, rtol=0, atol=1e-10)
+
+
+def test_faster_passes_are_not_looked_for(monkeypatch):
+    monkeypatch.setenv("XAIBENCH_KERNELS", "0")
+    model, images = build("mlp", (1, 64, 64), 2, seed=0).double().eval(), torch.zeros(1, 1, 64, 64).double()
+    assert IncrementalPasses.find(model, images, 1) is None
+    assert FlatLinear.find(model, images) is None
+
+
+def test_the_library_works_without_numba():
+    """In a process that cannot import numba: train, explain and score."""
+    code = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+import xaibench as xb
+import xaibench.metrics.w1, xaibench.metrics.model.grid_solver, xaibench.explainers.forward.increment_loops
+import xaibench.models.compiled.convolution_blocks
+data = xb.load("xai-tris/lin-white-8x8", n_samples=60)
+model = xb.models.build("cnn", (1, 8, 8), 2, seed=0)
+xb.models.fit(model, data.train, data.val, epochs=1, progress=False, device="cpu")
+result = xb.evaluate(
+    ["gradient", "occlusion"], data, model, metrics=["iou", "emd", "road"], samples=4, scored="all", progress=False,
+    controls=False, device="cpu",
+)
+assert len(result.summary()) == 6, result.summary()
+"""
+    environment = os.environ | {"XAIBENCH_KERNELS": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
