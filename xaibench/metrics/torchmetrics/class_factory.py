@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from xaibench.core.messages import unknown
+from xaibench.core.parameters import check_names
 from xaibench.core.part_info import MetricInfo
 from xaibench.metrics.metric_table import METRICS
 from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
@@ -50,9 +50,7 @@ def make_class(metric: str, module: str) -> type[MeanScore]:
     own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
 
     def initialise(self: MeanScore, **parameters: Any) -> None:
-        for given in parameters:
-            if given not in defaults:
-                raise TypeError(unknown(f"{name} has no parameter", given, defaults))
+        check_names(name, parameters, defaults)
         base.__init__(self, metric, defaults | parameters)
 
     defaults = {one.name: one.default for one in own}

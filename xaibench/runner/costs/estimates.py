@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Unpack
 
 from xaibench.core.compute.device import devices_of
 from xaibench.core.compute.host_work import available_cpus
@@ -13,7 +13,7 @@ from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local_engines import default_drivers
 from xaibench.runner.plan.job_base import STAGES
-from xaibench.runner.request import OpenRequest, RunRequest
+from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,27 +49,14 @@ class Estimate:
     unmeasured: int
 
 
+@takes_request_fields
 def estimate(
     suite: str | Path | RunRequest,
     out: str | Path | None = None,
     *,
-    quick: bool = False,
-    workers: int | None = None,
-    device: str = "auto",
-    store: str | Path | None = None,
-    device_workers: int | None = None,
-    root: str | Path | None = None,
-    images: str | Path | None = None,
-    datasets: Sequence[str] | None = None,
-    models: Sequence[str] | None = None,
-    explainers: Sequence[str] | None = None,
-    metrics: Sequence[str] | None = None,
-    samples: int | Literal["all"] | None = None,
-    finetune: str | None = None,
-    protocol: str | None = None,
-    against: str | Path | None = None,
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
+    **fields: Unpack[RequestFields],
 ) -> Estimate:
     """Estimate what :func:`xaibench.runner.run` would cost with the same arguments.
 
@@ -78,52 +65,21 @@ def estimate(
     programs a run takes longer. ``seconds`` has :data:`START` for starting the workers and writing tables and page.
 
     Args:
-        suite: As in :func:`~xaibench.runner.run`.
-        out: The run folder; what is finished there is not counted.
-        quick: As in :func:`~xaibench.runner.run`.
-        workers: As in :func:`~xaibench.runner.run`; give the number of a cluster to see what it would take.
-        device: As in :func:`~xaibench.runner.run`.
-        store: As in :func:`~xaibench.runner.run`.
-        device_workers: As in :func:`~xaibench.runner.run`.
-        root: As in :func:`~xaibench.runner.run`.
-        images: As in :func:`~xaibench.runner.run`.
-        datasets: As in :func:`~xaibench.runner.run`.
-        models: As in :func:`~xaibench.runner.run`.
-        explainers: As in :func:`~xaibench.runner.run`.
-        metrics: As in :func:`~xaibench.runner.run`.
-        samples: As in :func:`~xaibench.runner.run`.
-        finetune: As in :func:`~xaibench.runner.run`.
-        protocol: As in :func:`~xaibench.runner.run`.
-        against: As in :func:`~xaibench.runner.run`; costs nothing.
+        suite: Name of a built-in suite, or path of a TOML file; or a :class:`~xaibench.runner.RunRequest`.
+        out: The run folder. Finished results in it cost nothing.
         measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
-        say: Called with a line when something is measured.
+        say: Called with a line of text when something is measured.
+        **fields: The other fields of :class:`~xaibench.runner.RunRequest`.
 
     Returns:
         Jobs, seconds, memory and disk of each stage, and the whole in seconds of wall time.
 
     Raises:
-        UnknownNameError: If the suite, or a part that it names, is not known.
+        UnknownNameError: If there is no such suite or part; names the nearest.
         SuiteError: If the suite cannot be run as written.
+        UnknownParameterError: If there is no such argument; names the nearest.
     """
-    asked = RunRequest.of(
-        suite,
-        out=out,
-        quick=quick,
-        store=store,
-        workers=workers,
-        device=device,
-        device_workers=device_workers,
-        root=root,
-        images=images,
-        datasets=datasets,
-        models=models,
-        explainers=explainers,
-        metrics=metrics,
-        samples=samples,
-        finetune=finetune,
-        protocol=protocol,
-        against=against,
-    )
+    asked = RunRequest.of(suite, out, **fields)
     with asked.opened() as opened:
         return _estimate(asked, opened, measure, say)
 

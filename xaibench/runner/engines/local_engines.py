@@ -16,45 +16,17 @@ import time
 import traceback
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
 from xaibench.core.compute.device import devices_of, memory_of
 from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
-from xaibench.runner.plan.job_base import Job
+from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store.result_store import Store, StoreError
 
 log = logging.getLogger("xaibench")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How one job ended.
-
-    Attributes:
-        job: The job.
-        error: Empty when the result is in the store; else what went wrong.
-        fatal: True when no other job can succeed either (the disk is full).
-        inapplicable: True when the explainer said that it cannot treat this network: ``error`` is what it said, and no
-            fault.
-        died: True when the process died that ran this job or another beside it, so that it may be worth a second try.
-        seconds: How long it ran.
-        cpu_seconds: Processor time of its thread and those it started.
-        peak_mb: The most memory that its process has held so far, in MiB; 0 where the system does not say.
-        worker: Which machine and process ran it.
-    """
-
-    job: Job
-    error: str = ""
-    fatal: bool = False
-    inapplicable: bool = False
-    died: bool = False
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_mb: float = 0.0
-    worker: str = ""
 
 
 class Engine(Protocol):
