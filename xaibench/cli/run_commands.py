@@ -71,7 +71,7 @@ def run(
         str | None,
         typer.Option(
             "--model",
-            help="Run these models instead of those of the suite, such as vit,resnet50. The suites mosaic and "
+            help="Run these models instead of the suite's, such as vit,resnet50. The suites mosaic and "
             "photographs need one.",
             show_default=False,
             autocompletion=completer("models", several=True),
@@ -80,7 +80,7 @@ def run(
     explainers: Annotated[
         str | None,
         typer.Option(
-            help="Run these explainers instead of those of the suite, and its controls, such as gradcam,mine:squared. "
+            help="Run these explainers instead of the suite's, and its controls, such as gradcam,mine:squared. "
             "Your own are given as module:name.",
             show_default=False,
             autocompletion=completer("explainers", several=True),
@@ -89,7 +89,7 @@ def run(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Run these metrics instead of those of the suite, such as iou,hit.",
+            help="Run these metrics instead of the suite's, such as iou,hit.",
             show_default=False,
             autocompletion=completer("metrics", several=True),
         ),

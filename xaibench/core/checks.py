@@ -14,17 +14,17 @@ from xaibench.core.parameters import ParameterError
 
 
 def check_count(name: str, value: object, least: int = 1, *, owner: str = "", none: str = "") -> None:
-    """Raise an error unless a value is a whole number of at least ``least``. Integers of numpy are whole numbers.
+    """Check that a value is an integer, of Python or numpy, of at least ``least``.
 
     Args:
         name: Name of the parameter.
         value: The value that was given.
         least: The smallest accepted value.
         owner: The class that has the parameter; empty for a function.
-        none: The meaning of None, such as ``"for all"``; empty if None is not accepted.
+        none: Meaning of None, such as ``"for all"``; empty if None is an error.
 
     Raises:
-        ParameterError: Gives the value and what was expected.
+        ParameterError: Gives the value, and the expected ones.
 
     Example:
         >>> check_count("n_samples", 0, owner="LIME")
@@ -43,7 +43,7 @@ def check_count(name: str, value: object, least: int = 1, *, owner: str = "", no
 
 
 def check_amount(name: str, value: object, *, above: bool = True, owner: str = "") -> None:
-    """Raise an error unless a value is a finite number above 0, or (``above=False``) of at least 0.
+    """Check that a value is a finite number above 0, or (``above=False``) of at least 0.
 
     Args:
         name: Name of the parameter.
@@ -52,7 +52,7 @@ def check_amount(name: str, value: object, *, above: bool = True, owner: str = "
         owner: The class that has the parameter; empty for a function.
 
     Raises:
-        ParameterError: Gives the value and what was expected.
+        ParameterError: Gives the value, and the expected ones.
 
     Example:
         >>> check_amount("lr", -0.1)
@@ -67,7 +67,7 @@ def check_amount(name: str, value: object, *, above: bool = True, owner: str = "
 
 
 def check_choice(name: str, value: object, choices: Iterable[str], *, owner: str = "") -> None:
-    """Raise an error unless a value is one of the choices.
+    """Check that a value is one of the choices.
 
     Args:
         name: Name of the parameter.

@@ -99,7 +99,7 @@ def adapt(method: Any, parameters: Mapping[str, Any]) -> CaptumMethod:
         The explainer.
 
     Raises:
-        UnknownParameterError: If there is no such parameter; names the nearest.
+        UnknownParameterError: If a parameter is unknown; names the nearest.
         TypeError: If the method is not an ``Attribution`` of the input, or a required parameter is missing.
     """
     kind: Any = method if inspect.isclass(method) else type(method)

@@ -26,7 +26,7 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
 
     Raises:
         UnknownNameError: If no explainer has that name (did you mean).
-        UnknownParameterError: If the explainer has no such parameter; lists those that it has.
+        UnknownParameterError: If the explainer has no such parameter; lists all.
         TypeError: If the explainer cannot be called.
 
     Example:

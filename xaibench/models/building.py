@@ -18,7 +18,7 @@ from xaibench.models.networks.own_networks import check_outputs, check_parameter
 def build(
     name: str, in_shape: tuple[int, int, int], num_classes: int, *, seed: int = 0, **parameters: Any
 ) -> nn.Module:
-    """Build a model: with pretrained weights if its name stands for them, otherwise with random ones from ``seed``.
+    """Build a model, with pretrained weights if its name refers to them, otherwise with random ones from ``seed``.
 
     Args:
         name: A name of :data:`MODELS`, ``"timm:<name>"``, or ``"package.module:name"`` of a class, a factory or a

@@ -92,7 +92,7 @@ class Part:
 
     @property
     def all_parameters(self) -> dict[str, Any]:
-        """The values of all parameters as JSON: those of the suite, and the defaults of the others."""
+        """The values of all parameters as JSON: from the suite, otherwise the defaults."""
         values = {name: one.default for name, one in self.accepted.items() if one.default is not one.empty}
         if is_dataclass(self.target):
             factories = {f.name: f.default_factory for f in fields(self.target) if f.default_factory is not MISSING}
@@ -288,7 +288,7 @@ class ExplainerPart(Part):
 
     @property
     def is_users_own(self) -> bool:
-        """As for every part; a reference is never the user's own."""
+        """Whether the explainer is the user's own; a reference is not."""
         return not self.is_reference and super().is_users_own
 
     @property
@@ -303,7 +303,7 @@ class ExplainerPart(Part):
 
     @property
     def fit_settings(self) -> str:
-        """What decides the fit: explainers of equal settings share one. Empty if the fit cannot be shared."""
+        """The settings that decide the fit: explainers with equal ones share a fit. Empty if it cannot be shared."""
         part = self.target
         deciding = getattr(part, "fit_decided_by", ())
         stated = {name: self.parameters.get(name, self.accepted[name].default) for name in deciding}
@@ -317,7 +317,7 @@ class ExplainerPart(Part):
         return AppliedExplainer(self.name, self.parameters)
 
     def passes_in_budget(self, shape: tuple[int, int, int]) -> int:
-        """Return the number of passes for an image of a shape within the budget; 0 if there is no budget or number.
+        """Return the number of passes for an image of a shape within the budget; 0 without a budget or if unknown.
 
         Raises:
             ValueError: If the budget is too small.
@@ -340,7 +340,7 @@ class MetricPart(Part):
 
     @property
     def input_kind(self) -> str:
-        """What the metric is called with (``MetricInfo.kind``); without a record, maps and masks."""
+        """The inputs of the metric (``MetricInfo.kind``); without a record, maps and masks."""
         return getattr(self.info, "kind", "ground-truth")
 
     @property
@@ -406,7 +406,7 @@ def part_info(kind: Kind, name: str) -> Any:
     """Return the record of a part; None if a user's own part has none.
 
     Raises:
-        UnknownNameError: If there is no such part; names the nearest.
+        UnknownNameError: If the part is unknown; names the nearest.
     """
     return find_part(kind, name).info
 

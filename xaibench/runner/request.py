@@ -63,16 +63,16 @@ class RunRequest:
         images: The folder of photographs for the backgrounds of IMAGENET sets; default the environment variable
             ``XAIBENCH_IMAGES``. If there are fewer than a set needs, they are repeated, and the page says how often.
         datasets: Run only these data sets of the suite, by name or by the label of their cell.
-        models: Run these models instead of those of the suite, or where it leaves the model open.
-        explainers: Run these explainers instead of those of the suite, and its controls. ``"mine:squared"`` is one of
-            your own. Explainers of the suite keep their parameters.
-        metrics: Run these metrics instead of those of the suite, in the same way.
+        models: Run these models instead of the suite's, or where it leaves the model open.
+        explainers: Run these explainers instead of the suite's, and its controls. ``"mine:squared"`` is one of your
+            own. Explainers of the suite keep their parameters.
+        metrics: Run these metrics instead of the suite's, in the same way.
         samples: Number of test samples per data set, from the first one; or ``"all"``.
         finetune: ``"head"`` or ``"all"``: which layers are trained, in suites with pretrained networks.
         protocol: How maps are scaled and thresholded: ``"scaled"`` or ``"published"``
             (:mod:`xaibench.evaluation.protocol`).
-        against: ``"published"`` ranks the methods together with those whose scores of this suite come with the library,
-            without running these; a path does so with a file of scores
+        against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
+            library and are not run again. A path does so with a file of scores
             (:func:`xaibench.runner.published_scores.write_published`).
     """
 
@@ -125,7 +125,7 @@ class RunRequest:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """The fields that change the suite, without those that are None."""
+        """The fields that change the suite and are not None."""
         names = ("datasets", "models", "explainers", "metrics", "samples", "finetune", "protocol")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -139,7 +139,7 @@ class RunRequest:
             A context manager that gives the :class:`OpenRequest`.
 
         Raises:
-            UnknownNameError: If there is no such suite or part; names the nearest.
+            UnknownNameError: If the suite or a part is unknown; names the nearest.
             SuiteError: If the suite cannot be run as written, or the published scores are not of this suite.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)

@@ -59,7 +59,7 @@ class Run:
         missing: ``{data set: how to get it}`` of the sets that were left out because they are not there.
         inapplicable: ``{job: reason}`` of explainers that do not support a network (they raise
             :class:`~xaibench.explainers.UnsupportedModelError`). Their scores are left out; this is not a failure.
-        beside: Notes about the published scores that the run's methods are ranked with.
+        beside: Notes about the published scores that the methods of the run are ranked with.
         notes: ``{data set: sentence}`` about its samples, for example that photographs are repeated.
     """
 
@@ -122,10 +122,10 @@ def run(
         failed jobs again.
 
     Raises:
-        UnknownNameError: If there is no such suite or part; names the nearest.
+        UnknownNameError: If the suite or a part is unknown; names the nearest.
         SuiteError: If the suite cannot be run as written.
-        ArgumentError: If the folder is not writable or is in use, or there is no such engine or device.
-        UnknownParameterError: If there is no such argument; names the nearest.
+        ArgumentError: If the folder is not writable or is in use, or the engine or device is unknown.
+        UnknownParameterError: If an argument is unknown; names the nearest.
         StoreError: If the disk is full or is lost during the run; finished results are kept.
     """
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Models of the user, given as ``"package.module:name"``: how they are built, and what they must return."""
+"""Build and check models of the user, given as ``"package.module:name"``."""
 
 from __future__ import annotations
 

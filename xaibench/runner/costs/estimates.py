@@ -1,4 +1,4 @@
-"""What a run will cost, before anything starts: jobs, time, memory and disk by stage."""
+"""Estimate the cost of a run: jobs, time, memory and disk per stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START = 12.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost.
+    """The estimated cost of a run.
 
     Attributes:
         suite: Its name.
@@ -60,24 +60,24 @@ def estimate(
 ) -> Estimate:
     """Estimate what :func:`xaibench.runner.run` would cost with the same arguments.
 
-    The costs are those that earlier runs had on this machine; for kinds of jobs that were never run here, small ones
-    are tried (seconds at 8×8, a minute or two at 64×64) and remembered. Times are processor times: beside other heavy
-    programs a run takes longer. ``seconds`` has :data:`START` for starting the workers and writing tables and page.
+    Costs are known from earlier runs on this machine. For other kinds of jobs small ones are run (seconds at 8×8, a
+    minute or two at 64×64), and their costs are kept. Times are processor times: a run takes longer on a busy machine.
+    ``seconds`` includes :data:`START` for starting the workers and writing tables and page.
 
     Args:
         suite: Name of a built-in suite, or path of a TOML file; or a :class:`~xaibench.runner.RunRequest`.
         out: The run folder. Finished results in it cost nothing.
-        measure: Try small jobs where a cost is unknown. Without, such jobs count as nothing, in ``unmeasured``.
+        measure: Run small jobs if a cost is unknown. Otherwise these jobs count as 0 seconds, in ``unmeasured``.
         say: Called with a line of text when something is measured.
         **fields: The other fields of :class:`~xaibench.runner.RunRequest`.
 
     Returns:
-        Jobs, seconds, memory and disk of each stage, and the whole in seconds of wall time.
+        Jobs, seconds, memory and disk per stage, and the total wall time.
 
     Raises:
-        UnknownNameError: If there is no such suite or part; names the nearest.
+        UnknownNameError: If the suite or a part is unknown; names the nearest.
         SuiteError: If the suite cannot be run as written.
-        UnknownParameterError: If there is no such argument; names the nearest.
+        UnknownParameterError: If an argument is unknown; names the nearest.
     """
     asked = RunRequest.of(suite, out, **fields)
     with asked.opened() as opened:

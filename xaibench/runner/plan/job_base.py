@@ -135,7 +135,7 @@ class Job(ABC):
 
     @property
     def asked(self) -> str:
-        """What decides the cost of a pass, network and image shape; empty for a job that does not explain."""
+        """The settings that decide the cost of a pass; empty for a job that does not explain."""
         return ""
 
 

@@ -222,7 +222,7 @@ class ExplainJob(Job):
         output: The explained output of the network.
         explain_seed: Seed of the explainer.
         revision: Revision of the explainer.
-        cut: If not 0, this job stands for several jobs of at most ``cut`` samples each (:attr:`parts`).
+        cut: If not 0, this job represents several jobs of at most ``cut`` samples each (:attr:`parts`).
         part: For one of these jobs: its first sample, and the one after its last.
         precision: Precision of the maps and of the model outputs in metrics; ``"own"`` is that of the network.
         fit_from: Job of another explainer with the same fit to the same network, which leaves its fit in the store.

@@ -51,7 +51,7 @@ def check_parts(suite: Suite) -> None:
     in its jobs.
 
     Raises:
-        UnknownNameError: If there is no such part; names the nearest.
+        UnknownNameError: If a part is unknown; names the nearest.
         SuiteError: If a part does not accept a parameter or its value.
     """
     for part in suite.explainers:

@@ -62,7 +62,7 @@ def make_plan(suite: Suite) -> Plan:
     """Check the parts of a suite, and plan its jobs.
 
     Raises:
-        UnknownNameError: If there is no such data set, model, explainer or metric; names the nearest.
+        UnknownNameError: If a data set, model, explainer or metric is unknown; names the nearest.
         SuiteError: If a part does not accept a parameter; names the line of the file.
     """
     check_parts(suite)

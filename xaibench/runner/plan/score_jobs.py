@@ -28,8 +28,8 @@ class ScoreJob(Job):
         protocol: Protocol of the metric (:mod:`xaibench.evaluation.protocol`).
         revision: Revision of the metric and of the protocols.
         raw: For a metric that relates another one to chance: the job of the other scores.
-        blind: Model and parameters of a network that reads only some pixels, for a metric of what the network uses.
-            These pixels are the masks, instead of those of the data set.
+        blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network
+            uses. The pixels that it reads replace the masks of the data set.
         answers_from: Job for another explainer with the same model outputs, which it leaves in the store.
         leaves_answers: Whether a later job uses the model outputs of this one. Neither ``answers_from`` nor this
             affects the scores.

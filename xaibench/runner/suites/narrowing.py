@@ -33,12 +33,12 @@ def narrowed(
         suite: The suite as written.
         datasets: Names or labels of the data sets to keep; None = all.
         models: Models to run. A model of the suite, also of its optional cells, runs in its own cells. Any other model
-            replaces those of every cell, or fills the place that a cell leaves open. None = the models of the suite
-            without its optional cells.
-        explainers: Explainers to run; those of the suite keep its parameters. Its controls are added, because maps are
-            compared with them. None = those of the suite.
-        metrics: Metrics to run, in the same way; None = those of the suite.
-        samples: Number of test samples from the first one, or ``"all"``; None = that of the suite.
+            replaces the models of every cell, or fills the place that a cell leaves open. None = all models of the
+            suite, without its optional cells.
+        explainers: Explainers to run. Explainers of the suite keep its parameters. Its controls are added, because maps
+            are compared with them. None = all explainers of the suite.
+        metrics: Metrics to run, in the same way; None = all metrics of the suite.
+        samples: Number of test samples from the first one, or ``"all"``; None = the number in the suite.
         finetune: ``"head"`` or ``"all"``, for suites that train pretrained networks.
         protocol: ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
 
@@ -150,7 +150,7 @@ def _with_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> l
 
 
 def _with_explainers(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
-    """Restrict the explainers that cells name to the kept ones, and add those that are not of the suite."""
+    """Restrict the explainers that cells name to the kept ones, and add the new ones."""
     own = [part.name for part in suite.explainers]
     return [
         dataclasses.replace(

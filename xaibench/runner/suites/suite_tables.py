@@ -148,13 +148,13 @@ class Cell:
     Attributes:
         datasets: Names of data sets. They can contain environment variables: ``"photographs:$XAIBENCH_DATA"``.
         models: Names of models. They can be left open: ``"$MODEL"``, ``"disconnected:$MODEL"`` (:data:`MODEL`).
-        data: Parameters of the data sets, added to those of the suite. Strings can contain environment variables:
+        data: Parameters of the data sets, in addition to the suite's. Strings can contain environment variables:
             ``images_dir = "$XAIBENCH_IMAGES"``.
-        training: Fields of :class:`Training` that differ from those of the suite.
+        training: Fields of :class:`Training` that differ from the suite's.
         build: Parameters of the models, such as ``fold = "pet"``.
         label: Name of the data set in tables, if it is in two cells.
-        explainers: Names of those explainers of the suite that explain these networks; empty = all.
-        metrics: Names of those metrics of the suite that score these maps; empty = all.
+        explainers: Names of the suite's explainers that explain these networks; empty = all.
+        metrics: Names of the suite's metrics that score these maps; empty = all.
         number: Position of the cell in the file, from 0.
     """
 

@@ -22,8 +22,8 @@ _REST = re.compile(r"[^,\]}#\n]*")
 def entry_lines(text: str) -> dict[Path, int]:
     r"""Return the line number, from 1, of each table and entry of a TOML file.
 
-    The entries found are compared with those of ``tomllib``. If they differ, no lines are returned, so that no error
-    names a wrong line.
+    The entries found are compared with the result of ``tomllib``. If they differ, no lines are returned, because a
+    wrong line is worse than none.
 
     Args:
         text: Valid TOML.

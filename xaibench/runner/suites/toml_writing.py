@@ -45,11 +45,8 @@ def _format_string(value: str) -> str:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return (
-            "{ " + ", ".join(f"{_format_key(k)} = {_format_value(v)}" for k, v in value.items()) + " }"
-            if value
-            else "{}"
-        )
+        entries = ", ".join(f"{_format_key(k)} = {_format_value(v)}" for k, v in value.items())
+        return f"{{ {entries} }}" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_format_value(item) for item in value) + "]"
     if isinstance(value, datetime.date | datetime.time):
