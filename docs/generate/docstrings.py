@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import sys
 import textwrap
@@ -29,8 +31,23 @@ class Markdown(griffe.Extension):
                 obj.docstring = griffe.Docstring(text, parent=obj)
             if str(obj.value).startswith("Registry("):
                 obj.value = None  # a long table, which `xaibench list` and other pages show
+        if isinstance(obj, griffe.Function) and "fields" in obj.parameters:
+            _list_fields(obj)
         if obj.docstring is not None:
             obj.docstring.value = markdown(obj.docstring.value, obj.module.path)
+
+
+def _list_fields(function: griffe.Function) -> None:
+    """Replace ``**fields`` by the parameters that the function lists at run time, with their documentation."""
+    made = getattr(importlib.import_module(function.module.path), function.name)
+    parameters = inspect.signature(made).parameters
+    if "fields" not in parameters and function.docstring is not None:
+        del function.parameters["fields"]
+        for name in [name for name in parameters if name not in function.parameters]:
+            one, kind = parameters[name], griffe.ParameterKind.keyword_only
+            shown = griffe.Parameter(name, annotation=one.annotation, kind=kind, default=repr(one.default))
+            function.parameters.add(shown)
+        function.docstring.value = made.__doc__
 
 
 def markdown(text: str, module: str = "") -> str:

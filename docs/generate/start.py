@@ -54,15 +54,15 @@ def table(run: RunResults) -> str:
 def made_of(suite: str) -> str:
     """The parts of the table with their revisions, for the test that says when it is of other ones."""
     from xaibench.runner import load_suite
-    from xaibench.runner.plan.part_facts import is_reference, revision
+    from xaibench.runner.parts import find_part
 
     loaded, _ = load_suite(suite)
     shown = [part for part in loaded.metrics if part.name in METRICS]
-    ranked = [part for part in loaded.explainers if not is_reference(part.use)]
-    kinds = (("explainer", ranked), ("metric", shown))
-    parts = [f"{part.name} {revision(kind, part.use)}" for kind, named in kinds for part in named]
+    ranked = [part for part in loaded.explainers if not find_part("explainer", part.use).is_reference]
+    parts = [f"{part.name} {find_part('explainer', part.use).revision}" for part in ranked]
+    parts += [f"{part.name} {find_part('metric', part.use).revision}" for part in shown]
     sets = dict.fromkeys(name for cell in loaded.cells for name in cell.datasets)
-    return ", ".join([*parts, *(f"{name} {revision('dataset', name)}" for name in sets)])
+    return ", ".join([*parts, *(f"{name} {find_part('dataset', name).revision}" for name in sets)])
 
 
 def named(run: RunResults) -> str:

@@ -102,9 +102,9 @@ def test_it_is_handed_on_as_keyword_arguments():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"a": {"b": [1, {3}]}}, r"a.b\[1\] is set; expected a text, a number"),
+        ({"a": {"b": [1, {3}]}}, r"a.b\[1\] is set; expected a string, a number"),
         ({"a": np.zeros(3)}, "a is ndarray; expected"),
-        ({"a": {1: 2}}, "a: the name 1 is int, expected a text"),
+        ({"a": {1: 2}}, "a: the name 1 is int, expected a string"),
     ],
 )
 def test_what_no_toml_file_holds_is_refused(table, message):

@@ -1,5 +1,7 @@
-"""One request for a run and for its price: what is priced is what would run."""
+"""A request for a run, and for the estimate of its cost."""
 
+import dataclasses
+import inspect
 import json
 import os
 
@@ -8,7 +10,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from xaibench.cli.run_commands import run as run_command
 from xaibench.runner import RunRequest, estimate, run
+from xaibench.runner.request import RequestFields
 
 SUITE = """
 name = "request"
@@ -83,11 +87,43 @@ def test_root_counts_for_the_price_too(request_of, tmp_path, monkeypatch):
     assert "XAIBENCH_DATA" not in os.environ
 
 
-def test_what_stands_beside_a_request_is_not_lost(request_of):
-    with pytest.raises(TypeError, match="got a request and workers, protocol beside it"):
+def test_a_request_and_other_arguments_are_refused(request_of):
+    with pytest.raises(TypeError, match="got a request together with workers, protocol"):
         run(request_of(), workers=3, protocol="scaled")
-    with pytest.raises(TypeError, match="got a request and quick beside it"):
+    with pytest.raises(TypeError, match="got a request together with quick"):
         estimate(request_of(), quick=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "nearest"),
+    [(run, "quik", "quick"), (run, "engin", "engine"), (estimate, "sampels", "samples")],
+)
+def test_an_unknown_argument_names_the_nearest(function, given, nearest):
+    message = rf"^{function.__name__} has no parameter '{given}'; did you mean '{nearest}'\?"
+    with pytest.raises(TypeError, match=message) as found:
+        function("xai-tris-8x8", **{given: 1})
+    assert found.value.parameter == given
+
+
+@pytest.mark.parametrize("function", [run, estimate])
+def test_the_signature_and_the_docstring_list_every_field(function):
+    listed = inspect.signature(function).parameters
+    for field in dataclasses.fields(RunRequest):
+        assert field.name in listed
+        assert listed[field.name].default in (field.default, inspect.Parameter.empty)
+        assert f"\n    {field.name}: " in function.__doc__
+    assert "**" not in function.__doc__
+
+
+def test_the_types_of_the_fields_are_those_of_the_request():
+    types = {field.name: field.type for field in dataclasses.fields(RunRequest)}
+    assert {"suite", "out"} | RequestFields.__annotations__.keys() == types.keys()
+    for name, annotation in RequestFields.__annotations__.items():
+        assert annotation.__forward_arg__ == types[name]
+
+
+def test_every_field_is_an_option_of_the_command_line():
+    assert inspect.signature(run_command).parameters.keys() >= {field.name for field in dataclasses.fields(RunRequest)}
 
 
 IMAGENET = f"""{SUITE}

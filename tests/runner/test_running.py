@@ -320,12 +320,11 @@ def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monk
     import linecache
     import sys
 
-    from xaibench.runner.plan import part_facts as parts
+    from xaibench.runner.parts import forget_parts
 
     sys.modules.pop("failing_part")
     linecache.clearcache()
-    parts.part_info.cache_clear()
-    parts.revision.cache_clear()
+    forget_parts()
     assert run(suite, result.folder, engine="serial").failures == {}
     assert "failing_part:broken" in set(pd.read_parquet(result.folder / "scores.parquet")["explainer"])
 

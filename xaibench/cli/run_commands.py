@@ -1,4 +1,4 @@
-"""``xaibench run`` and ``xaibench report``."""
+"""The commands ``xaibench run``, ``report`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class EngineChoice(enum.StrEnum):
-    """Where jobs run."""
+    """The engines, which run the jobs."""
 
     serial = enum.auto()
     processes = enum.auto()
@@ -49,28 +49,30 @@ def run(
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/SUITE]", show_default=False)] = None,
-    engine: Annotated[EngineChoice, typer.Option(help="Jobs side by side, or one after the other.")] = (
-        EngineChoice.processes
-    ),
+    engine: Annotated[
+        EngineChoice, typer.Option(help="Run jobs in parallel processes, one after the other, or on a Ray cluster.")
+    ] = EngineChoice.processes,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
+        int | None, typer.Option(min=1, help="Number of processes. [default: one per CPU]", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-    quick: Annotated[bool, typer.Option("--quick", help="A small form of the suite, to try it in a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small form of the suite, in about a minute.")] = False,
     root: Root = None,
     images: Images = None,
     datasets: Annotated[
         str | None,
         typer.Option(
-            help="Only these sets, such as pet,pascal.",
+            help="Run only these data sets, such as pet,pascal.",
             show_default=False,
             autocompletion=completer("datasets", several=True),
         ),
     ] = None,
-    model: Annotated[
+    models: Annotated[
         str | None,
         typer.Option(
-            help="These, as the suite has them or instead of its own: vit,resnet50; mosaic and photographs need one.",
+            "--model",
+            help="Run these models instead of the suite's, such as vit,resnet50. The suites mosaic and "
+            "photographs need one.",
             show_default=False,
             autocompletion=completer("models", several=True),
         ),
@@ -78,7 +80,8 @@ def run(
     explainers: Annotated[
         str | None,
         typer.Option(
-            help="Instead of the suite's, beside its controls: mine:squared,gradcam; yours are module:name.",
+            help="Run these explainers instead of the suite's, and its controls, such as gradcam,mine:squared. "
+            "Your own are given as module:name.",
             show_default=False,
             autocompletion=completer("explainers", several=True),
         ),
@@ -86,62 +89,56 @@ def run(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Instead of the suite's, such as iou,hit.",
+            help="Run these metrics instead of the suite's, such as iou,hit.",
             show_default=False,
             autocompletion=completer("metrics", several=True),
         ),
     ] = None,
     samples: Annotated[
-        str | None, typer.Option(help="The first so many test samples of each set, or all.", show_default=False)
+        str | None,
+        typer.Option(help="Number of test samples per data set, from the first one; or all.", show_default=False),
     ] = None,
     finetune: Annotated[
-        str | None, typer.Option(help="head or all, of suites with pretrained networks.", show_default=False)
+        str | None,
+        typer.Option(help="Layers to train in suites with pretrained networks: head or all.", show_default=False),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="How maps are cut by IoU and its kin: scaled or published.", show_default=False)
+        str | None, typer.Option(help="How maps are scaled and thresholded: scaled or published.", show_default=False)
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="Rank them among the suite's published scores, not run again: published.", show_default=False
+            help="published: rank the methods together with the published scores of the suite, without running these.",
+            show_default=False,
         ),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="Where results lie: a folder or a URL. [default: OUT/store]", show_default=False)
+        str | None,
+        typer.Option(help="Where results are kept: a folder or a URL. [default: OUT/store]", show_default=False),
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="The Ray cluster: auto, or HOST:PORT.", show_default=False)
+        str | None, typer.Option(help="Address of the Ray cluster: auto, or HOST:PORT.", show_default=False)
     ] = None,
     device_workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the GPUs.", show_default=False)
+        int | None, typer.Option(min=1, help="Number of processes that share the GPUs.", show_default=False)
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what it will cost, and stop.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Estimate the cost, and stop.")] = False,
 ) -> None:
-    """Run a suite: generate, train, explain, score, report. Stop it at any time: the same command goes on."""
+    """Run a suite: generate data, train, explain, score, report. A stopped run continues with the same command."""
+    options = locals() | {
+        "datasets": names(datasets),
+        "models": names(models),
+        "explainers": names(explainers),
+        "metrics": names(metrics),
+        "samples": _parse_samples(samples),
+    }
     with clear_errors(goes_on=True):
         from xaibench import runner
+        from xaibench.runner.request import RequestFields
 
-        request = runner.RunRequest(
-            suite,
-            out,
-            quick=quick,
-            store=store,
-            workers=workers,
-            device=device,
-            device_workers=device_workers,
-            root=root,
-            images=images,
-            datasets=names(datasets),
-            models=names(model),
-            explainers=names(explainers),
-            metrics=names(metrics),
-            samples=_count(samples),
-            finetune=finetune,
-            protocol=protocol,
-            against=against,
-        )
+        request = runner.RunRequest(suite, out, **{name: options[name] for name in RequestFields.__annotations__})
         if plan:
-            _say_cost(runner.estimate(request, say=typer.echo))
+            _print_cost(runner.estimate(request, say=typer.echo))
             return
         typer.echo(f"xaibench {__version__}: {suite}{' --quick' if quick else ''}")
         with progress_bars() as progress:
@@ -154,7 +151,7 @@ def run(
             jobs = [job for job, said in result.inapplicable.items() if said == why]
             typer.echo(f"{hint('Not applicable:')} {listed(jobs, 3)}: {why}")
         typer.echo(f"{result.jobs} jobs, {format_duration(result.seconds)}; writing the report")
-    _finish(result.folder)
+    _write_report(result.folder)
     if result.failures:
         typer.echo(alarm(f"\n{len(result.failures)} jobs failed; the same command tries them again:"), err=True)
         for job, error in list(result.failures.items())[:20]:
@@ -171,8 +168,8 @@ def report(
         Path | None, typer.Option(help="Write to this folder. [default: the run folder]", show_default=False)
     ] = None,
 ) -> None:
-    """Write the tables, figures and page of a run folder anew."""
-    _finish(folder, out)
+    """Write the tables, figures and page of a run folder again."""
+    _write_report(folder, out)
 
 
 @app.command()
@@ -182,9 +179,9 @@ def compare(
     ],
     out: Annotated[Path | None, typer.Option(help="Write all rows to this CSV file.", show_default=False)] = None,
 ) -> None:
-    """Put runs side by side: what moved, and whether it is more than chance (5 %, corrected for all comparisons).
+    """Compare runs, and test the differences of their means (at 5 %, corrected for all comparisons).
 
-    Scores of the same image are paired; where the runs' images differ, all of one are compared with all of the other.
+    Scores of the same image are paired. If the runs have different images, the test is unpaired.
     """
     with clear_errors():
         from xaibench.report.numbers.run_comparison import compare_runs
@@ -197,7 +194,7 @@ def compare(
             better = int(mine["better"].sum())
             typer.echo(f"{run}: of {len(rows)} means, {better} better and {len(mine) - better} worse than {folders[0]}")
             if unpaired := sorted(set(rows[~rows["paired"]]["dataset"])):
-                typer.echo(f"  without pairs, as the images differ or are not said: {', '.join(unpaired)}")
+                typer.echo(f"  unpaired, as the images differ or are unknown: {', '.join(unpaired)}")
         if len(moved):
             typer.echo()
             print_table(moved.drop(columns=["run", "p"] if len(folders) == 2 else ["p"]).head(40))
@@ -208,25 +205,25 @@ def compare(
                 table.to_csv(out, index=False)
 
 
-def _say_cost(found: Estimate) -> None:
+def _print_cost(found: Estimate) -> None:
     table = found.stages.assign(
         **{name: found.stages[name].map(format_duration) for name in ("work_seconds", "longest_seconds")}
     )
     typer.echo(table.rename(columns={"work_seconds": "work", "longest_seconds": "longest job"}).round(1).to_string())
-    beyond = f", and what {found.unmeasured} jobs of unknown cost take" if found.unmeasured else ""
+    beyond = f" and the time of {found.unmeasured} jobs of unknown cost" if found.unmeasured else ""
     typer.echo(
-        f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, {found.memory_mb / 1024:.1f} GiB of "
-        f"memory at most, {found.disk_mb / 1024:.1f} GiB of disk"
+        f"{format_duration(found.seconds)}{beyond}; on {found.workers} workers, at most {found.memory_mb / 1024:.1f} GiB of "
+        f"memory, {found.disk_mb / 1024:.1f} GiB of disk"
     )
 
 
-def _count(text: str | None) -> Any:
-    """A number where it is one; the runner refuses other words than ``all``."""
+def _parse_samples(text: str | None) -> Any:
+    """Return a number, or the text, which the runner checks."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def _finish(folder: str | Path, out: Path | None = None) -> None:
-    """Write the report, and say in the terminal what came out and where the page is."""
+def _write_report(folder: str | Path, out: Path | None = None) -> None:
+    """Write the report, and print the ranking and the path of the page."""
     with clear_errors():
         from xaibench.report import best_methods, ranked_methods, write_report
 

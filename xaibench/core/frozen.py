@@ -1,4 +1,4 @@
-"""Parameters of a part as a value: they can be hashed and compared, and never change."""
+"""An immutable table of parameters, which can be hashed and compared."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: What a TOML file can hold beside tables and lists; ``None`` comes from Python alone.
+#: Types of the values of a TOML file other than tables and lists, and ``None``, which only Python can give.
 _PLAIN = (str, bool, int, float, datetime.datetime, datetime.date, datetime.time, type(None))
 
 
 class Frozen(Mapping[str, Any]):
-    """A table that cannot change: what a suite says of a part, handed on as ``part(**frozen)``.
+    """An immutable table: the parameters that a suite gives to a part, passed on as ``part(**frozen)``.
 
-    ``dict(frozen)`` is the table that it was made of, to the type of every number (``1``, ``1.0`` and ``True`` are
-    three values) and in its order; what it hands out are copies. Two are equal where their tables would be written
-    alike: order counts, because it decides which of ``rules = { "features.*" = "z+", "*" = "epsilon" }`` is looked at
-    first, and nan is nan.
+    ``dict(frozen)`` equals the original table, in its order and with the type of every number (``1``, ``1.0`` and
+    ``True`` are three values). Values are returned as copies. Two tables are equal if they would be written alike, so
+    the order of the entries matters: it decides which entry of ``rules = { "features.*" = "z+", "*" = "epsilon" }`` is
+    matched first. NaN equals NaN.
 
     Args:
-        table: Names to texts, numbers, booleans, dates, times, ``None``, and lists (or tuples, which become lists) and
-            tables of such.
+        table: Strings, numbers, booleans, dates, times and ``None`` by name, and lists and tables of them. Tuples
+            become lists.
 
     Raises:
-        TypeError: For anything else; says where it stands.
+        TypeError: If a value has another type; gives its path in the table.
 
     Example:
         >>> frozen = Frozen({"rules": {"conv*": "z+"}, "low": [0, 0.5]})
@@ -37,12 +37,15 @@ class Frozen(Mapping[str, Any]):
 
     def __init__(self, table: Mapping[str, Any] | None = None) -> None:
         self._table: dict[str, Any] = _copy(table or {}, "")
-        # Python writes numbers, texts and dates so that nothing but themselves is written alike.
+        # repr() of numbers, strings and dates is unique, so equal reprs mean equal tables.
         self._written = repr(self._table)
 
     @classmethod
     def keywords(cls, *tables: Mapping[str, Any]) -> Frozen:
-        """Keyword arguments, of which later tables change earlier ones: by name, because their order decides nothing.
+        """Merge tables of keyword arguments, sorted by name because their order has no effect. Later tables win.
+
+        Args:
+            *tables: Values by parameter.
 
         Example:
             >>> Frozen.keywords({"n": 1, "alpha": 0.5}, {"n": 2})
@@ -73,7 +76,7 @@ class Frozen(Mapping[str, Any]):
         return Frozen, (self._table,)
 
     def as_json(self) -> list[list[Any]]:
-        """Pairs by name, of what JSON can hold; different for different tables, so that a hash of it can name a result.
+        """Return pairs of names and JSON values, sorted by name. Different tables have different pairs.
 
         Example:
             >>> Frozen({"b": [1, 2], "a": {"z": 1}}).as_json()
@@ -86,21 +89,21 @@ def _copy(value: Any, place: str) -> Any:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise TypeError(f"{place or 'table'}: the name {name!r} is {type(name).__name__}, expected a text.")
+                raise TypeError(f"{place or 'table'}: the name {name!r} is {type(name).__name__}, expected a string.")
         return {name: _copy(item, f"{place}.{name}" if place else name) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_copy(item, f"{place}[{i}]") for i, item in enumerate(value)]
     if type(value) in _PLAIN:
         return value
     raise TypeError(
-        f"{place} is {type(value).__name__}; expected a text, a number, true or false, a date, or a list or table of "
-        "such, as a TOML file holds them."
+        f"{place} is {type(value).__name__}; expected a string, a number, true or false, a date, or a list or table "
+        "of these, as in a TOML file."
     )
 
 
 def _json(value: Any) -> Any:
-    """Lists as they are; what JSON has no word for as an object of one entry, which nothing else becomes."""
-    if isinstance(value, dict):  # in its order, unlike the keyword arguments: see the class
+    """Convert a value to JSON. Tables and dates, which JSON lacks, become objects with one entry: their type."""
+    if isinstance(value, dict):  # keeps its order, unlike keyword arguments: see the class
         return {"table": [[name, _json(item)] for name, item in value.items()]}
     if isinstance(value, list):
         return [_json(item) for item in value]

@@ -1,6 +1,6 @@
-"""What the error messages of all parts are made of: the nearest name, the known names, the first few of many.
+"""Building blocks of error messages: the nearest known name, lists of names, and warnings with the caller's line.
 
-This module imports neither torch nor anything else that is slow to load.
+This module imports nothing that is slow to load.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 
 def unknown(start: str, name: object, known: Iterable[str], also: Iterable[str] = ()) -> str:
-    """What to say of a name that is not known: the nearest, and all that there are.
+    """Return the error message for an unknown name, with the nearest known name and a list of all.
 
     Args:
-        start: How the sentence begins, up to the name: ``"Unknown loss"``, ``"LIME has no parameter"``.
-        name: As a user wrote it.
-        known: The names there are, in the order in which they are listed.
-        also: Other spellings, which may be the nearest but are not listed.
+        start: Beginning of the sentence, up to the name: ``"Unknown loss"``, ``"LIME has no parameter"``.
+        name: The name as the user wrote it.
+        known: The known names, in the order in which they are listed.
+        also: Other spellings that can be suggested but are not listed.
 
     Returns:
         Two sentences.
@@ -34,37 +34,37 @@ def unknown(start: str, name: object, known: Iterable[str], also: Iterable[str] 
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """How a sentence ends after a name that is not known: with the nearest one, or with a full stop.
+    """Return the end of a sentence about an unknown name: a suggestion, or a full stop.
 
-    Capitals, spaces, ``-`` and ``_`` make no difference to what is near.
+    Capitals, spaces, ``-`` and ``_`` are ignored in the comparison.
 
     Args:
-        name: As a user wrote it.
-        known: The names there are; of two that are equally near the first is said.
+        name: The name as the user wrote it.
+        known: The known names. Of two equally near names the first is suggested.
 
     Returns:
-        ``"; did you mean 'nearest'?"`` or ``"."``.
+        ``"; did you mean 'nearest'?"``, or ``"."`` if no name is near.
 
     Example:
         >>> did_you_mean("TV-Monitor", ["cat", "tv monitor"]), did_you_mean("zebra", ["cat"])
         ("; did you mean 'tv monitor'?", '.')
     """
-    spelt: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for one in known:
-        spelt.setdefault(folded(one), one)
-    near = difflib.get_close_matches(folded(str(name)), spelt, n=1, cutoff=0.5)
-    return f"; did you mean {spelt[near[0]]!r}?" if near else "."
+        spellings.setdefault(folded(one), one)
+    near = difflib.get_close_matches(folded(str(name)), spellings, n=1, cutoff=0.5)
+    return f"; did you mean {spellings[near[0]]!r}?" if near else "."
 
 
 def listed(names: Iterable[object], most: int | None = None) -> str:
-    """Names in one line: all of them, or the first ``most`` and how many there are in all.
+    """Join names in one line: all of them, or the first ``most`` and the total number.
 
     Args:
         names: Names or numbers.
-        most: How many are said; None = all.
+        most: Largest number of names to list; None = all.
 
     Returns:
-        ``"none"`` where there are none.
+        The line; ``"none"`` if there are no names.
 
     Example:
         >>> listed("abc"), listed(range(9), most=3), listed([])
@@ -76,7 +76,7 @@ def listed(names: Iterable[object], most: int | None = None) -> str:
 
 
 def folded(name: str) -> str:
-    """A name without what users spell in several ways: capitals, spaces, ``-`` and ``_``.
+    """Remove the differences in spelling from a name: capitals, spaces, ``-`` and ``_``.
 
     Example:
         >>> folded("Tv_Monitor") == folded("tv-monitor") == folded("TV monitor")
@@ -86,7 +86,7 @@ def folded(name: str) -> str:
 
 
 def capitalised(text: str) -> str:
-    """A text whose first letter is a capital; the others stay.
+    """Capitalize the first letter of a text, and keep the others.
 
     Example:
         >>> capitalised("data set of MNIST")
@@ -96,7 +96,7 @@ def capitalised(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    r"""The first line of what another library's error says, to be put into a sentence; else the name of its kind.
+    r"""Return the first line of the message of an error; if it has no message, the name of its class.
 
     Example:
         >>> first_line(OSError("No such file. \nTraceback ...")), first_line(KeyError())
@@ -107,7 +107,7 @@ def first_line(error: BaseException) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, for "got ...": the name of its type, or ``"the class NAME"`` for a class that was not called.
+    """Describe a value by its type, or as ``"the class NAME"`` if it is a class that should have been called.
 
     Example:
         >>> kind_of(3), kind_of(dict)
@@ -117,15 +117,15 @@ def kind_of(value: object) -> str:
 
 
 class ParameterWarning(UserWarning):
-    """Parameters with which a method says little. A run leaves it out: its suite states what is wanted."""
+    """Parameters with which the results of a method are of little use. Not shown in a run, whose suite states them."""
 
 
 def warn_caller(text: str, kind: type[UserWarning] = UserWarning) -> None:
-    """Warn with the line outside of xaibench that is the cause, however deep in it that shows.
+    """Warn with the line of the caller outside of xaibench.
 
     Args:
         text: What was found, and what to do.
-        kind: Of warning.
+        kind: Class of the warning.
     """
     level, frame = 2, sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "xaibench":

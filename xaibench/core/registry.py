@@ -1,7 +1,7 @@
-"""One kind of registry for data sets, models, explainers, metrics and suites.
+"""Registries of data sets, models, explainers, metrics and suites.
 
-A registry maps a name to a target ``"package.module:attribute"``, which is imported only when it is asked for. A
-user's own part needs no entry: ``"mypackage.module:Thing"`` is accepted wherever a name is.
+A registry maps a name to a target ``"package.module:attribute"``, which is imported on first use. A part of the user
+needs no entry: ``"mypackage.module:Thing"`` is accepted instead of a name.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from xaibench.core.messages import capitalised, did_you_mean, unknown
 
 
 class Registry:
-    """Names and where their parts live.
+    """Names of parts, and the modules that define them.
 
     Args:
-        kind: What the parts are, in the singular, for error messages: ``"explainer"``.
+        kind: Kind of the parts in the singular, for error messages: ``"explainer"``.
         targets: ``{name: "package.module:attribute"}``.
-        aliases: Other spellings, ``{alias: name}``; accepted by :meth:`resolve`, not listed. Of a part that is to be
-            found by its name and listed nowhere, ``{name: target}``.
-        schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` makes.
-        own: How a part of the user's own is given, for error messages.
+        aliases: Other names, ``{alias: name}``; accepted by :meth:`resolve` but not listed. ``{name: target}`` adds a
+            part that is found by its name but not listed.
+        schemes: Prefixes, ``{"folder": target}``: ``"folder:~/mine"`` is the part that ``target("~/mine")`` returns.
+        own: A sentence for error messages that tells users how to give a part of their own.
 
     Example:
         >>> registry = Registry("function", {"sqrt": "math:sqrt"})
@@ -60,23 +60,23 @@ your own is given as 'package.module:name'.
 
     @property
     def schemes(self) -> frozenset[str]:
-        """What stands before the colon of names that say how a part is made, and not where it is imported from."""
+        """Prefixes of names that a function turns into a part, such as ``"folder"`` in ``"folder:~/mine"``."""
         return frozenset(self._schemes)
 
     def canonical(self, name: str) -> str:
-        """The listed name of the part behind ``name``; unknown names unchanged.
+        """Return the registered name of a part; unknown names are returned unchanged.
 
-        Whatever decides by the name of a part decides by this one, so that a part is the same however it was written.
+        Compare parts by this name: it is the same for all spellings.
 
         Args:
-            name: As a user wrote it: listed, an alias, another spelling (``-`` for ``_``, capitals), or
-                ``"package.module:attribute"``, which is imported to see whether it is a listed part.
+            name: A registered name, an alias, another spelling (``-`` for ``_``, capitals), or
+                ``"package.module:attribute"``, which is imported to find out whether it is a registered part.
 
         Returns:
-            As the table has it, or as it was.
+            The registered name, or ``name``.
 
         Raises:
-            TypeError: If it is no text.
+            TypeError: If the name is not a string.
 
         Example:
             >>> registry = Registry("function", {"floor": "fractions:Fraction.__floor__"}, {"entier": "floor"})
@@ -85,7 +85,7 @@ your own is given as 'package.module:name'.
             >>> registry.canonical("math:sqrt")
             'math:sqrt'
         """
-        known = self._listed(name)
+        known = self._registered_name(name)
         if ":" not in known or known.partition(":")[0] in self._schemes:
             return known
         try:
@@ -94,13 +94,13 @@ your own is given as 'package.module:name'.
             return known
 
     def name_of(self, part: object) -> str | None:
-        """The listed name of a function or class.
+        """Return the registered name of a function or class.
 
         Args:
-            part: Whatever it is.
+            part: Any object.
 
         Returns:
-            Its name, or ``None`` where it is not listed, or one target has several names.
+            Its name; ``None`` if it is not registered, or registered under several names.
 
         Example:
             >>> import textwrap
@@ -109,20 +109,20 @@ your own is given as 'package.module:name'.
             ('dedent', None)
         """
         module, attribute = getattr(part, "__module__", None), getattr(part, "__qualname__", None)
-        return self._name_of_target(f"{module}:{attribute}")
+        return self._find_by_target(f"{module}:{attribute}")
 
-    def _name_of_target(self, target: str) -> str | None:
+    def _find_by_target(self, target: str) -> str | None:
         names = [name for name, own in self._targets.items() if own == target]
         return names[0] if len(names) == 1 else None
 
-    def _listed(self, name: str) -> str:
-        """As :meth:`canonical`, by the text alone: nothing is imported."""
+    def _registered_name(self, name: str) -> str:
+        """Return the registered name without importing anything (see :meth:`canonical`)."""
         if not isinstance(name, str):
             raise TypeError(f"{self.kind}: got {type(name).__name__}, expected a name or 'package.module:name'.")
         if name in self._targets:
             return name
         if ":" in name:
-            return self._name_of_target(name) or name
+            return self._find_by_target(name) or name
         folded = name.casefold().replace("_", "-")
         for known in self._targets:
             if known.casefold().replace("_", "-") == folded:
@@ -133,64 +133,65 @@ your own is given as 'package.module:name'.
         return name
 
     def resolve(self, name: str) -> Any:
-        """Import and return the part behind ``name`` (a listed name, an alias, or ``"package.module:attribute"``).
+        """Import and return a part.
 
         Args:
-            name: As a user wrote it.
+            name: A registered name, an alias, or ``"package.module:attribute"``.
 
         Returns:
-            The class, function or object; for a scheme, what it makes of the rest of the name.
+            The class, function or object; for a scheme, the result of its target for the rest of the name.
 
         Raises:
-            UnknownNameError: If the name is not listed, or the module or attribute does not exist; names the nearest.
+            UnknownNameError: If the name is not registered, or the module or attribute does not exist; names the
+                nearest.
         """
         part = import_target(self.target(name), self.kind)
         scheme, _, rest = name.partition(":")
         return part(rest) if ":" in name and scheme in self._schemes else part
 
     def target(self, name: str) -> str:
-        """What stands in the table for ``name``; a name with a colon is its own target (for a scheme, the scheme's).
+        """Return the import target of a name.
 
         Args:
-            name: As a user wrote it.
+            name: A registered name, an alias, or ``"package.module:attribute"``, which is its own target.
 
         Returns:
-            ``"package.module:attribute"``.
+            ``"package.module:attribute"``; for a scheme, the target of the scheme.
 
         Raises:
-            UnknownNameError: If the name is not listed; names the nearest.
+            UnknownNameError: If the name is not registered; names the nearest.
         """
-        canonical = self._listed(name)
+        canonical = self._registered_name(name)
         scheme = canonical.partition(":")[0]
         if ":" in name and scheme in self._schemes:
             return self._schemes[scheme]
         if canonical not in self._targets and ":" not in canonical:
-            raise UnknownNameError(self._message(name))
+            raise UnknownNameError(self._describe_unknown(name))
         return self._targets.get(canonical, canonical)
 
-    def _message(self, name: str) -> str:
+    def _describe_unknown(self, name: str) -> str:
         return f"{unknown(f'Unknown {self.kind}', name, sorted(self._targets), self._aliases)} {self._own}"
 
 
 class UnknownNameError(KeyError, ValueError):
-    """A name that no registry entry and no importable target answers to."""
+    """A name is neither registered nor importable."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def import_target(target: str, kind: str = "part") -> Any:
-    """Import ``"package.module:attribute"``; attributes may be dotted.
+    """Import a part from its target.
 
     Args:
-        target: As above.
-        kind: What the part is, in the singular, for error messages.
+        target: ``"package.module:attribute"``; the attribute may be dotted.
+        kind: Kind of the part in the singular, for error messages.
 
     Returns:
         The class, function or object.
 
     Raises:
-        UnknownNameError: If module or attribute is missing; the message says which of the two.
+        UnknownNameError: If the module or the attribute does not exist.
     """
     module_name, _, attribute = target.partition(":")
     if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
@@ -198,12 +199,12 @@ def import_target(target: str, kind: str = "part") -> Any:
     try:
         part: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # A module that exists but lacks one of its own dependencies must say so itself.
+        # A missing dependency of an existing module is another error.
         if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise
         raise UnknownNameError(
-            f"{capitalised(kind)} {target!r}: there is no module {error.name!r} to import; install it, or run where it "
-            "lies."
+            f"{capitalised(kind)} {target!r}: there is no module {error.name!r} to import; install it, or start from "
+            "its folder."
         ) from error
     owner = module_name
     for step in attribute.split("."):

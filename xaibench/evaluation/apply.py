@@ -86,6 +86,7 @@ class AppliedExplainer:
         progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
+        from xaibench.explainers.explainer_building import configured
 
         part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
         given = dict(parameters or {})
@@ -99,6 +100,9 @@ class AppliedExplainer:
         if reference and distribution is not None and getattr(part, "distribution", None) is None:
             given.setdefault("distribution", distribution())
         self._part: Any = build(part, **given)
+        if not self._fits:  # a fit does not depend on these settings
+            set_once = {name: self._settings.get(name) for name in ("seed", "batch_size", "channels")}
+            self._part = configured(self._part, **set_once)
         self._output, self._device, self._training = output, device, training
         self._fit_function = fit or (lambda part, network, training: part.fit(network, training()))
         is_object = not isinstance(explainer, str) and not inspect.isclass(explainer)

@@ -1,8 +1,7 @@
-"""What an evaluation refuses, with what was got, what was expected, and what to do."""
+"""Checks of the inputs and results of an evaluation."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,53 +9,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xaibench.core.checks import check_count
-from xaibench.core.messages import unknown
+from xaibench.core.parameters import check_names, has_any_parameter, named_parameters
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from xaibench.core.part_info import MetricInfo
 
-#: How many arguments a metric is called with before its parameters, by its kind.
-_INPUTS = {"ground-truth": 2, "map": 1, "model": 4, "explainer": 4}
+#: Number of arguments of a metric before its parameters, by kind of metric.
+_INPUT_COUNTS = {"ground-truth": 2, "map": 1, "model": 4, "explainer": 4}
 
 
 def check_numbers(samples: int | None, batch_size: int) -> None:
-    """Whether there is something to evaluate on.
+    """Check the number of samples and the batch size.
 
     Raises:
-        ValueError: For less than one sample, in all or at a time.
+        ValueError: If one of them is less than 1.
     """
     check_count("samples", samples, none="for all")
     check_count("batch_size", batch_size)
 
 
 def check_parameters(name: str, function: Callable[..., Any], info: MetricInfo, parameters: object) -> None:
-    """Refuse parameters that a metric does not have.
+    """Check the names of the parameters of a metric.
 
     Raises:
-        TypeError: Names the nearest, and all that there are.
+        UnknownParameterError: If the metric has no such parameter; names the nearest, and lists all.
+        TypeError: If the parameters are not a table.
     """
     if not isinstance(parameters, Mapping):
         raise TypeError(f"metrics: the parameters of {name!r} are {parameters!r}, expected a table {{name: value}}.")
-    signature = inspect.signature(function).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
-        return
-    known = [parameter.name for parameter in list(signature)[_INPUTS[info.kind] :] if parameter.name != "reduction"]
-    for given in parameters:
-        if given not in known:
-            raise TypeError(unknown(f"Metric {name!r} has no parameter", given, known))
+    if not has_any_parameter(function):
+        known = named_parameters(function, skip=_INPUT_COUNTS[info.kind], without=("reduction",))
+        check_names(f"Metric {name!r}", parameters, known)
 
 
 def check_maps(maps: Tensor, label: str, count: int) -> None:
-    """Refuse maps that are not one ``[H, W]`` of finite numbers for each sample.
+    """Check that there is one map ``[H, W]`` of finite numbers per sample.
 
     Raises:
-        ValueError: Says what they are, or which of them are not finite.
+        ValueError: Gives the shape, or the maps that are not finite.
     """
     if maps.ndim != 3 or len(maps) < count or not maps.is_floating_point():
         raise ValueError(
-            f"{label}: expected floating maps [{count}, H, W], one for each sample; got {list(maps.shape)} "
+            f"{label}: expected floating maps [{count}, H, W], one per sample; got {list(maps.shape)} "
             f"{str(maps.dtype).removeprefix('torch.')}."
         )
     finite = maps[:count].isfinite().flatten(1).all(1)
@@ -68,23 +64,23 @@ def check_maps(maps: Tensor, label: str, count: int) -> None:
 
 
 def check_scores(values: NDArray[np.float64], name: str, count: int) -> None:
-    """Refuse what is not one score a sample; a metric of your own may return anything.
+    """Check that a metric, which may be the user's own, has returned one score per sample.
 
     Raises:
-        ValueError: Names the metric.
+        ValueError: If the shape differs.
     """
     if values.shape != (count,):
         raise ValueError(
             f"Metric {name!r} returned {list(values.shape)} for {count} samples with reduction='none', expected "
-            f"[{count}], one score for each."
+            f"[{count}], one score per sample."
         )
 
 
 def name_of(part: object) -> str:
-    """What a part that is not listed is called."""
+    """Return the name of a part that is not registered: that of its class or function."""
     return str(getattr(part, "__name__", type(part).__name__))
 
 
 def as_float64(values: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Whatever a metric returns, tensors on a GPU too."""
+    """Convert the result of a metric, which may be a tensor on a GPU, to a float64 array."""
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""An explainer from its name and parameters."""
+"""Build an explainer from its name and parameters."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import functools
 import inspect
 from typing import Any, cast
 
-from xaibench.core.messages import unknown
+from xaibench.core.parameters import check_names, has_any_parameter, named_parameters
 from xaibench.explainers.explainer_table import EXPLAINERS
 from xaibench.explainers.shared.exact_template import ExactMethod, is_exact
 from xaibench.explainers.shared.interface import Explainer
 
 
 def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
-    """An explainer with its parameters set.
+    """Build an explainer with its parameters.
 
     Args:
         explainer: As in :func:`explain`.
         **parameters: Fields of the explainer, or keyword arguments of a function.
 
     Returns:
-        Something to call as ``explainer(model, images, targets)``. Called so directly, it explains what the model
-        returns as it is; :func:`explain` does the rest.
+        A callable ``explainer(model, images, targets)``. Called directly, it explains the output of the model as it is;
+        the conversions and checks of :func:`explain` are not applied.
 
     Raises:
         UnknownNameError: If no explainer has that name (did you mean).
-        TypeError: If a parameter is not known; the message lists the known ones.
+        UnknownParameterError: If the explainer has no such parameter; lists all.
+        TypeError: If the explainer cannot be called.
 
     Example:
         >>> build("ig", n_steps=20).n_steps
@@ -34,8 +35,8 @@ def build(explainer: str | Explainer | type, **parameters: Any) -> Explainer:
         >>> build("lime", n_sample=20)
         Traceback (most recent call last):
             ...
-        TypeError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? Known: alpha, baseline, batch_size, \
-cell_size, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
+        xaibench.core.parameters.UnknownParameterError: LIME has no parameter 'n_sample'; did you mean 'n_samples'? \
+Known: alpha, baseline, batch_size, cell, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
     """
     part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
     if _is_captums(part):
@@ -59,42 +60,39 @@ cell_size, channels, feature_mask, kernel_width, n_samples, n_segments, seed.
 
 
 def _is_captums(part: Any) -> bool:
-    """Whether a class or object is of Captum's, or derived from one; nobody has those before captum is imported."""
+    """Return whether a part is a Captum class, an instance of one, or derived from one; captum is not imported."""
     kind = part if inspect.isclass(part) else type(part)
     return any(base.__module__.partition(".")[0] == "captum" for base in kind.__mro__)
 
 
 def _check_parameters(part: Any, parameters: dict[str, Any]) -> None:
-    if dataclasses.is_dataclass(part):
-        known = {field.name for field in dataclasses.fields(part) if field.init}
-    else:
-        signature = inspect.signature(part).parameters.values()
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
-            return
+    is_instance = dataclasses.is_dataclass(part) and not inspect.isclass(part)
+    called = type(part) if is_instance else part  # the fields of an instance are changed
+    if not has_any_parameter(called):
         # The first three of a function are model, images and targets; a class is called with its parameters only.
-        own = list(signature)[0 if inspect.isclass(part) else 3 :]
-        known = {parameter.name for parameter in own if parameter.kind is not parameter.VAR_POSITIONAL}
-    for name in parameters:
-        if name not in known:
-            raise TypeError(unknown(f"{name_of(part)} has no parameter", name, sorted(known)))
+        known = named_parameters(called, skip=0 if inspect.isclass(called) else 3)
+        check_names(name_of(part), parameters, sorted(known))
 
 
 def configured(part: Explainer, **settings: Any) -> Explainer:
-    """The explainer with those of its fields set that are given and that it has.
+    """Return the explainer with some of its fields changed.
 
     Args:
         part: From :func:`build`.
-        **settings: ``{field: value}``; None leaves the field as it is, and so does one that the explainer lacks.
+        **settings: New values by field. None keeps the value, and fields that the explainer does not have are ignored.
+
+    Returns:
+        A changed copy; the explainer itself if nothing changes.
     """
     if not dataclasses.is_dataclass(part):
         return part
-    has = {field.name for field in dataclasses.fields(part)}
-    changed = {name: value for name, value in settings.items() if value is not None and name in has}
+    names = {field.name for field in dataclasses.fields(part)} & settings.keys()
+    changed = {name: settings[name] for name in names if settings[name] not in (None, getattr(part, name))}
     return cast(Explainer, dataclasses.replace(cast(Any, part), **changed)) if changed else part
 
 
 def name_of(part: Any) -> str:
-    """What an explainer is called: the name of its class, or of the function."""
+    """Return the name of an explainer: that of its class or function."""
     while isinstance(part, functools.partial):
         part = part.func
     return str(getattr(part, "__name__", type(part).__name__))

@@ -1,8 +1,7 @@
-"""``build``: from a name to a network."""
+"""Build a model from its name."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from xaibench.core.compute.random_state import isolated_rng
+from xaibench.core.parameters import named_parameters
 from xaibench.models.model_table import MODELS
 from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own
 
@@ -18,17 +18,17 @@ from xaibench.models.networks.own_networks import check_outputs, check_parameter
 def build(
     name: str, in_shape: tuple[int, int, int], num_classes: int, *, seed: int = 0, **parameters: Any
 ) -> nn.Module:
-    """Make a model: pretrained where its name stands for pretrained weights, else with weights that ``seed`` decides.
+    """Build a model, with pretrained weights if its name refers to them, otherwise with random ones from ``seed``.
 
     Args:
-        name: A name of :data:`MODELS`, ``"timm:<name>"``, or ``"package.module:name"``: a class, a factory, or a
-            module, of which a copy is taken.
+        name: A name of :data:`MODELS`, ``"timm:<name>"``, or ``"package.module:name"`` of a class, a factory or a
+            module. A module is copied.
         in_shape: ``(C, H, W)`` of the images.
         num_classes: Number of logits.
-        seed: Decides the initial weights (of a pretrained network: of its new last layer). The global random state is
+        seed: Seed of the initial weights; for a pretrained network, of its new last layer. The global random state is
             neither used nor changed.
-        **parameters: The model's own, such as ``weights=None``, ``head="pretrained"`` or ``fold="pet"`` of the networks
-            pretrained on ImageNet (see :class:`xaibench.models.networks.imagenet.Torchvision`).
+        **parameters: Parameters of the model, such as ``weights=None``, ``head="pretrained"`` or ``fold="pet"`` for
+            networks pretrained on ImageNet (see :class:`xaibench.models.networks.imagenet.Torchvision`).
 
     Returns:
         A model on the CPU that maps images ``[N, C, H, W]`` to logits ``[N, num_classes]``. Pretrained networks are in
@@ -36,9 +36,10 @@ def build(
 
     Raises:
         UnknownNameError: If no model has that name.
-        WeightsNotFoundError: If pretrained weights are not here and cannot be downloaded; says which file goes where.
-        TypeError: If a parameter is not known, or a model of your own cannot be made so.
-        ValueError: If the model takes no images of that shape, or its outputs are not the classes.
+        WeightsNotFoundError: If pretrained weights are neither on disk nor downloadable; gives the file and its folder.
+        UnknownParameterError: If the model has no such parameter.
+        TypeError: If a model of your own cannot be built with these arguments.
+        ValueError: If the model does not accept images of that shape, or its outputs do not match ``num_classes``.
 
     Example:
         >>> import torch
@@ -48,9 +49,9 @@ def build(
         >>> build("resnet18", (3, 64, 64), 2, weights=None).network.fc
         Linear(in_features=512, out_features=2, bias=True)
     """
-    with isolated_rng(0):  # a module of your own may draw weights when it is imported
+    with isolated_rng(0):  # importing the user's module may draw random weights
         part = MODELS.resolve(name)
-    shape = _shape(in_shape)
+    shape = _check_shape(in_shape)
     known = MODELS.canonical(name) in MODELS
     with isolated_rng(seed):
         if known or MODELS.target(name) != name:
@@ -63,7 +64,7 @@ def build(
     return model
 
 
-def _shape(in_shape: object) -> tuple[int, int, int]:
+def _check_shape(in_shape: object) -> tuple[int, int, int]:
     sides = in_shape if isinstance(in_shape, Sequence) else ()
     if len(sides) == 3 and all(isinstance(side, int | np.integer) and side > 0 for side in sides):
         return int(sides[0]), int(sides[1]), int(sides[2])
@@ -71,20 +72,20 @@ def _shape(in_shape: object) -> tuple[int, int, int]:
 
 
 def drawn_seed() -> int:
-    """A seed for a network inside of another, drawn from the state that :func:`build` has seeded for that one."""
+    """Draw a seed for a network inside another one, from the random state that :func:`build` has seeded."""
     return int(torch.randint(2**31, ()))
 
 
 def as_it_comes(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with which a network is built that is not to be trained any more.
+    """Return the parameters of a network that is used without training.
 
     Args:
         name: As for :func:`build`.
-        parameters: Those that are stated.
+        parameters: The parameters that are given.
 
     Returns:
-        The same; of a pretrained network with the last layer that its weights come with, where nothing else is said of
-        its classes: a new one would be random.
+        The parameters. For a pretrained network they include ``head="pretrained"``, because a new last layer would be
+        random, unless ``head`` or ``fold`` is given.
 
     Example:
         >>> as_it_comes("resnet18", {}), as_it_comes("resnet18", {"fold": "pet"}), as_it_comes("mlp", {})
@@ -93,5 +94,5 @@ def as_it_comes(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     known = MODELS.canonical(name) in MODELS or MODELS.target(name) != name
     if not known or parameters.keys() & {"head", "fold"}:
         return dict(parameters)
-    takes = inspect.signature(MODELS.resolve(name)).parameters
-    return {**parameters, **({"head": "pretrained"} if "head" in takes else {})}
+    has_head = "head" in named_parameters(MODELS.resolve(name))
+    return {**parameters, **({"head": "pretrained"} if has_head else {})}

@@ -20,7 +20,7 @@ from xaibench.core.atomic_files import whole_file
 from xaibench.core.messages import listed
 from xaibench.runfolder.descriptions import PARTS, PartWords, read_environment, read_parts
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.plan.part_facts import part_info, revision, skill_of
+from xaibench.runner.parts import find_part, part_info
 from xaibench.runner.plan.planning import CellPlan, Plan, make_plan
 from xaibench.runner.stages.merged_scores import score_truth, set_name
 from xaibench.runner.store.result_store import Store
@@ -84,9 +84,8 @@ class Published:
             shared = mine[kind].keys() & theirs[kind].keys()
             if other := sorted(name for name in shared if mine[kind][name] != theirs[kind][name]):
                 notes.append(f"{verb} differently than published: {listed(other, 5)}; compared nevertheless.")
-        if older := sorted(
-            name for name, was in theirs["explainers"].items() if revision("explainer", was["use"]) != was["revision"]
-        ):
+        published = theirs["explainers"].items()
+        if older := sorted(name for name, was in published if _revision(was["use"]) != was["revision"]):
             notes.append(f"Published with another revision: {listed(older, 5)}; run them to get their current scores.")
         return notes
 
@@ -213,7 +212,7 @@ def write_published(folder: Path, file: Path) -> None:
     about["explainers"] = {
         part.name: {
             "use": part.use,
-            "revision": revision("explainer", part.use),
+            "revision": _revision(part.use),
             "words": known.explainers[part.name].plain(),
         }
         for part in suite.explainers
@@ -252,10 +251,14 @@ def _name_with_seed(name: str, seed: int) -> str:
     return f"{name} (seed {seed})"
 
 
+def _revision(explainer: str) -> str:
+    return find_part("explainer", explainer).revision
+
+
 def _find_skills(suite: Suite) -> dict[str, str]:
     """Return the chance-corrected metrics of a suite whose underlying metric it has too, and that metric."""
     names = {part.use: part.name for part in suite.metrics}
-    return {part.name: names[raw] for part in suite.metrics if (raw := skill_of(part.use)) in names}
+    return {part.name: names[raw] for part in suite.metrics if (raw := find_part("metric", part.use).skill_of) in names}
 
 
 #: Explainer name in rows that contain the chance level of the metric behind a chance-corrected metric.

@@ -1,15 +1,19 @@
-"""What is asked of the runner: one request, by which a run is made and by which it is priced beforehand."""
+"""The request for a run: everything that decides its jobs, their results and their cost."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
+from xaibench.core.parameters import check_names
 from xaibench.runner.plan.planning import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store.result_store import Store
@@ -17,32 +21,59 @@ from xaibench.runner.suites.narrowing import IMAGES, narrowed, narrowed_text, wi
 from xaibench.runner.suites.suite_files import load_suite, suite_file
 from xaibench.runner.suites.suite_tables import Suite, check_variables, with_folders
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class RequestFields(TypedDict, total=False):
+    """The types of the fields of :class:`RunRequest` after the first two, for functions that take them by name."""
+
+    quick: bool
+    store: str | Path | None
+    workers: int | None
+    device: str
+    device_workers: int | None
+    root: str | Path | None
+    images: str | Path | None
+    datasets: Sequence[str] | None
+    models: Sequence[str] | None
+    explainers: Sequence[str] | None
+    metrics: Sequence[str] | None
+    samples: int | Literal["all"] | None
+    finetune: str | None
+    protocol: str | None
+    against: str | Path | None
+
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Everything that decides which jobs there are, where their results lie, and on what they run.
+    """A request for :func:`~xaibench.runner.run` or :func:`~xaibench.runner.estimate`.
 
     Attributes:
         suite: Name of a built-in suite, or path of a TOML file.
-        out: The run folder; default ``runs/<name of the suite>``.
-        quick: The suite's small form.
-        store: Where the results of the jobs lie; default ``store`` in the run folder.
-        workers: The most jobs to run at a time on CPUs; default one a CPU.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
-        device_workers: Processes that share the GPUs; default up to four each.
-        root: The folder below which annotated sets lie; default the environment variable ``XAIBENCH_DATA``.
-        images: The folder of photographs that IMAGENET sets lie on; default the environment variable
-            ``XAIBENCH_IMAGES``.
-        datasets: Only these of the suite's data sets, by name or by their cell's label.
-        models: These instead of the suite's, or in the place that it leaves open for them.
-        explainers: These instead of the suite's, whose controls stay; ``"mine:squared"`` is one of your own. Those that
-            the suite has too keep the parameters it states.
-        metrics: These instead of the suite's, likewise.
-        samples: The first so many test samples of each data set, or ``"all"``.
-        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
-        protocol: How maps are cut, ``"scaled"`` or ``"published"``.
-        against: ``"published"``: rank the run's methods among those whose scores of this suite come with the library;
-            or a file of such scores. It decides no job.
+        out: The run folder; default ``runs/<name of the suite>``. Results that it has are not computed again.
+        quick: Run the suite's small form.
+        store: Where the results of the jobs are kept: a folder, or a URL that fsspec supports (``"s3://bucket/run"``);
+            default ``store`` in the run folder. With the engine ``"ray"`` all machines must reach it under this name.
+        workers: Largest number of jobs that run at the same time on CPUs; default one per CPU (with ``"ray"``, of the
+            cluster).
+        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
+        device_workers: Number of processes that share the GPUs; default up to four per GPU, as memory and CPUs allow.
+            With ``"ray"``, the number of jobs that share one GPU.
+        root: The folder that contains the annotated sets; default the environment variable ``XAIBENCH_DATA``.
+        images: The folder of photographs for the backgrounds of IMAGENET sets; default the environment variable
+            ``XAIBENCH_IMAGES``. If there are fewer than a set needs, they are repeated, and the page says how often.
+        datasets: Run only these data sets of the suite, by name or by the label of their cell.
+        models: Run these models instead of the suite's, or where it leaves the model open.
+        explainers: Run these explainers instead of the suite's, and its controls. ``"mine:squared"`` is one of your
+            own. Explainers of the suite keep their parameters.
+        metrics: Run these metrics instead of the suite's, in the same way.
+        samples: Number of test samples per data set, from the first one; or ``"all"``.
+        finetune: ``"head"`` or ``"all"``: which layers are trained, in suites with pretrained networks.
+        protocol: How maps are scaled and thresholded: ``"scaled"`` or ``"published"``
+            (:mod:`xaibench.evaluation.protocol`).
+        against: ``"published"`` ranks the methods together with other methods, whose scores of this suite come with the
+            library and are not run again. A path does so with a file of scores
+            (:func:`xaibench.runner.published_scores.write_published`).
     """
 
     suite: str | Path
@@ -64,51 +95,56 @@ class RunRequest:
     against: str | Path | None = None
 
     @classmethod
-    def of(cls, suite: str | Path | RunRequest, **settings: Any) -> RunRequest:
-        """The request that arguments make, or the one that is given.
+    def of(
+        cls, suite: str | Path | RunRequest, out: str | Path | None = None, **settings: Unpack[RequestFields]
+    ) -> RunRequest:
+        """Return the request for the arguments of a function that takes either a request or its fields.
 
         Args:
             suite: A suite, or a request.
+            out: The run folder.
             **settings: The other fields.
 
         Returns:
             The request.
 
         Raises:
-            TypeError: If there is a request and settings beside it, one of which would be lost.
+            TypeError: If there are both a request and other settings.
         """
         if not isinstance(suite, RunRequest):
-            return cls(suite, **settings)
-        stated = {one.name: one.default for one in fields(cls)}
-        beside = [name for name, value in settings.items() if value != stated[name]]
-        if beside:
+            return cls(suite, out, **settings)
+        defaults = {one.name: one.default for one in fields(cls)}
+        given = {"out": out, **settings}
+        changed = [name for name, value in given.items() if value != defaults[name]]
+        if changed:
             raise TypeError(
-                f"suite: got a request and {', '.join(beside)} beside it, expected the request alone; state it there."
+                f"suite: got a request together with {', '.join(changed)}, expected the request alone; state these in "
+                "the request."
             )
         return suite
 
     @property
     def choices(self) -> dict[str, Any]:
-        """What is chosen of the suite, where something is."""
+        """The fields that change the suite and are not None."""
         names = ("datasets", "models", "explainers", "metrics", "samples", "finetune", "protocol")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[OpenRequest]:
-        """The suite made to fit and planned; inside the block ``root`` and ``images`` are where data are looked for.
+        """Read, change and plan the suite. Inside the block ``root`` and ``images`` are set in the environment.
 
-        Parts of one's own are imported from the folder of the suite's file too.
+        The user's own parts are also imported from the folder of the suite's file.
 
         Returns:
             A context manager that gives the :class:`OpenRequest`.
 
         Raises:
-            UnknownNameError: If the suite, or a part that it names, is not known.
-            SuiteError: If the suite cannot be run as written, or no published score can stand beside it.
+            UnknownNameError: If the suite or a part is unknown; names the nearest.
+            SuiteError: If the suite cannot be run as written, or the published scores are not of this suite.
         """
         loaded, text = load_suite(self.suite, quick=self.quick)
         folders = {"XAIBENCH_DATA": self.root, IMAGES: self.images}
-        with _variables(folders), _beside(suite_file(self.suite)):
+        with _set_variables(folders), _import_from(suite_file(self.suite)):
             suite = narrowed(loaded, **self.choices)
             text = narrowed_text(text, suite, changed=bool(self.choices))
             suite, missing = without_missing(with_folders(suite))
@@ -123,17 +159,17 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """A request whose suite has been read.
+    """A request whose suite has been read and planned.
 
     Attributes:
-        suite: As it will be run.
-        text: The same as TOML.
-        missing: ``{data set: how to get it}`` of the annotated sets that are not there and are left out.
-        plan: Its jobs.
+        suite: The suite as it will be run.
+        text: The suite as TOML.
+        missing: ``{data set: how to get it}`` of the sets that are not there and are left out.
+        plan: The jobs.
         folder: The run folder.
-        store: Where the results of the jobs lie.
-        published: Scores that were made before, to stand beside the run's.
-        beside: What is to be known of them, in words.
+        store: The store of the results.
+        published: Published scores to rank the run's methods with.
+        beside: Notes about the published scores.
     """
 
     suite: Suite
@@ -146,9 +182,47 @@ class OpenRequest:
     beside: Sequence[str] = ()
 
 
+def takes_request_fields(function: _F) -> _F:
+    """Let a function that takes ``**fields: Unpack[RequestFields]`` list and check the fields of :class:`RunRequest`.
+
+    Its signature and docstring list every field, and an unknown keyword is an error that names the nearest.
+    """
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    listed = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
+        for one in fields(RunRequest)
+        if one.name in RequestFields.__annotations__
+    ]
+    signature = signature.replace(parameters=[*own, *listed])
+
+    @functools.wraps(function)
+    def checked(*args: Any, **keywords: Any) -> Any:
+        check_names(function.__name__, keywords, signature.parameters)
+        return function(*args, **keywords)
+
+    checked.__signature__ = signature  # type: ignore[attr-defined]
+    entries = _documented_fields()
+    text = "".join(entries[one.name] for one in listed if one.name in entries)
+    checked.__doc__ = re.sub(
+        r"^    \*\*fields: .*\n(?:     .*\n)*",
+        lambda _: text,
+        inspect.cleandoc(function.__doc__ or ""),
+        flags=re.MULTILINE,
+    )
+    return cast("_F", checked)
+
+
+def _documented_fields() -> dict[str, str]:
+    """Return the entries of the section "Attributes" of :class:`RunRequest`, by field."""
+    section = inspect.cleandoc(RunRequest.__doc__ or "").partition("Attributes:\n")[2] + "\n"
+    entries = re.findall(r"^    \w+: .*\n(?:     .*\n)*", section, flags=re.MULTILINE)
+    return {entry.split(":")[0].strip(): entry for entry in entries}
+
+
 @contextlib.contextmanager
-def _variables(folders: Mapping[str, str | Path | None]) -> Iterator[None]:
-    """The folders that are given as variables of the environment, which suites name and worker processes inherit."""
+def _set_variables(folders: Mapping[str, str | Path | None]) -> Iterator[None]:
+    """Set environment variables inside the block; worker processes inherit them."""
     given = {name: str(Path(folder).expanduser()) for name, folder in folders.items() if folder is not None}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
@@ -163,8 +237,8 @@ def _variables(folders: Mapping[str, str | Path | None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _beside(file: Path | None) -> Iterator[None]:
-    """The folder of ``file`` as the last place to import parts from, which worker processes inherit."""
+def _import_from(file: Path | None) -> Iterator[None]:
+    """Append the folder of a file to ``sys.path`` inside the block; worker processes inherit it."""
     folder = None if file is None else str(file.resolve().parent)
     if folder is None or folder in sys.path:
         yield

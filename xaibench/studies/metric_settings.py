@@ -15,7 +15,7 @@ from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.descriptions import SUITE, read_suite
 from xaibench.runfolder.robust_rankings import RobustRanking, write_robust
 from xaibench.runfolder.tables import RunFolderError
-from xaibench.runner.plan.part_facts import registry
+from xaibench.runner.parts import registry
 from xaibench.runner.request import RunRequest
 from xaibench.runner.running import Progress, Run
 from xaibench.runner.running import run as run_suite

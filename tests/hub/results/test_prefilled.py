@@ -9,7 +9,7 @@ from xaibench.explainers import EXPLAINERS
 from xaibench.hub.results.checking import check_result
 from xaibench.hub.results.result_manifest import VERIFICATION, find_results, read_manifest
 from xaibench.hub.results.run_splitting import slug
-from xaibench.runner.plan.part_facts import part_info
+from xaibench.runner.parts import part_info
 from xaibench.runner.suites.suite_files import load_suite
 
 RESULTS = Path(__file__).parents[3] / "examples" / "leaderboard" / "results"

@@ -105,7 +105,7 @@ def test_parameters_are_passed_on(own):
         TypeError, match=r"own_models:Net\(.*cannot be called \(got an unexpected keyword argument 'bia'"
     ):
         own("Net", 2, bia=False)
-    with pytest.raises(TypeError, match="own_models:instance is a module already; it takes no parameters, got bias"):
+    with pytest.raises(TypeError, match="own_models:instance is a module, which has no parameters; got bias"):
         own("instance", 2, bias=False)
 
 
@@ -113,8 +113,8 @@ def test_parameters_are_passed_on(own):
     ("name", "kind", "message"),
     [
         ("three", TypeError, r"three\(a, b, c\) cannot be called .*Expected a factory \(in_shape, num_classes\)"),
-        ("number", TypeError, "number: got int, expected a torch.nn.Module, or what makes one"),
-        ("array", TypeError, "array made list, expected a torch.nn.Module"),
+        ("number", TypeError, "number: got int, expected a torch.nn.Module, or a class or factory of one"),
+        ("array", TypeError, "array returned list, expected a torch.nn.Module"),
         (
             "torchvision_like",
             ValueError,

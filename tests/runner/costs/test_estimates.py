@@ -10,7 +10,7 @@ from xaibench.runner import load_suite, run
 from xaibench.runner.costs import calibration as module
 from xaibench.runner.costs.calibration import Cost, known_costs, learn, remember
 from xaibench.runner.costs.estimates import START, estimate
-from xaibench.runner.engines.local_engines import Outcome
+from xaibench.runner.plan.job_base import Outcome
 from xaibench.runner.plan.planning import make_plan
 from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.suite_parsing import parse_suite

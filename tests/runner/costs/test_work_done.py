@@ -8,7 +8,7 @@ import pytest
 from xaibench.runner import load_suite
 from xaibench.runner.costs.calibration import Cost
 from xaibench.runner.costs.work_done import WorkDone
-from xaibench.runner.engines.local_engines import Outcome
+from xaibench.runner.plan.job_base import Outcome
 from xaibench.runner.plan.planning import make_plan
 
 

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from xaibench.runner.engines.local_engines import Outcome
 from xaibench.runner.engines.scheduling import MAX_TRIES, Schedule
-from xaibench.runner.plan.job_base import Job
+from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store.result_store import Store, StoreError
 
 
@@ -23,7 +22,7 @@ class Pretend(Job):
     def needs(self):
         return self.after
 
-    def _alike(self):
+    def _kind_fields(self):
         return [self.name]
 
     def about(self):

@@ -170,11 +170,10 @@ def test_a_name_of_the_suites_own_decides_nothing():
 
 
 def test_a_revision_changes_the_keys(monkeypatch):
-    from xaibench.runner.plan import planning as module
+    from xaibench.runner.parts import MetricPart
 
     before = plan()
-    old = module.revision
-    monkeypatch.setattr(module, "revision", lambda kind, name: old(kind, name) + ("+" if kind == "metric" else ""))
+    monkeypatch.setattr(MetricPart, "revision", property(lambda part: "new"))
     after = plan()
     assert keys(before, "explain") == keys(after, "explain")
     assert not keys(before, "score") & keys(after, "score")
@@ -183,7 +182,7 @@ def test_a_revision_changes_the_keys(monkeypatch):
 def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatch):
     import importlib
 
-    from xaibench.runner.plan import part_facts as parts
+    from xaibench.runner.parts import forget_parts
 
     monkeypatch.syspath_prepend(str(tmp_path))
     module = tmp_path / "users_own_explainer.py"
@@ -197,8 +196,7 @@ def test_a_users_part_without_info_is_revised_by_its_source(tmp_path, monkeypatc
         import linecache
 
         linecache.clearcache()
-        parts.part_info.cache_clear()
-        parts.revision.cache_clear()
+        forget_parts()
         found.append(keys(plan(explainers={"users_own_explainer:mine": {}}), "explain"))
     assert found[0].isdisjoint(found[1])
 
@@ -211,11 +209,11 @@ def test_info_of_a_users_part_is_read():
     globals()["mine_for_this_test"] = mine
     import sys
 
-    from xaibench.runner.plan.part_facts import revision
+    from xaibench.runner.parts import find_part
 
     sys.modules["plan_test_parts"] = type(sys)("plan_test_parts")
     sys.modules["plan_test_parts"].mine = mine
-    assert revision("explainer", "plan_test_parts:mine") == "7"
+    assert find_part("explainer", "plan_test_parts:mine").revision == "7"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +253,7 @@ def test_precision_is_in_the_key_and_its_default_leaves_the_old_ones():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"explaining": {"precision": "fp16"}}, "explaining.precision is 'fp16'; expected one of own, float32, tf32"),
+        ({"explaining": {"precision": "fp16"}}, "precision is 'fp16'; expected 'own' or 'float32' or 'tf32'"),
         ({"training": {"precision": "float64"}}, "training.precision is 'float64'; expected one of float32, tf32"),
     ],
 )

@@ -131,12 +131,12 @@ def test_any_parameters_are_written_as_they_are_read(parameters):
         ({"training": {"epochs": True}}, r"epochs is True; expected a whole number"),
         ({"training": {"seeds": [0, 0]}}, r"training.seeds is \[0, 0\]; expected one or more different"),
         ({"data": {"seeds": [0.5]}}, r"seeds is \[0.5\]; expected a list of whole numbers"),
-        ({"explaining": {"samples": "some"}}, r"samples is 'some'; expected a whole number or \"all\""),
-        ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected one of best, all"),
-        ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected one of default, probability"),
+        ({"explaining": {"samples": "some"}}, r"samples is 'some'; expected a whole number or 'all'"),
+        ({"explaining": {"trainings": "worst"}}, r"trainings is 'worst'; expected 'best' or 'all'"),
+        ({"explaining": {"output": "softmax"}}, r"output is 'softmax'; expected 'default' or 'probability'"),
         ({"cells": [{"datasets": ["a"]}]}, r"cells.* number 1: models missing"),
-        ({"explaining": {"scored": "some"}}, r"explaining.scored is 'some'; expected one of correct, all"),
-        ({"title": 5}, r"title is 5; expected a text"),
+        ({"explaining": {"scored": "some"}}, r"scored is 'some'; expected 'correct' or 'all'"),
+        ({"title": 5}, r"title is 5; expected a string"),
         ({"data": 5}, r"\[data\]: expected a table"),
         ({"data": {"parameters": "x"}}, r"\[data\]: parameters is 'x'; expected a table of parameters"),
         ({"data": {"seeds": [-1]}}, r"data.seeds is \[-1\]; expected .* none below 0"),
@@ -144,7 +144,7 @@ def test_any_parameters_are_written_as_they_are_read(parameters):
         ({"explainers": ["lime"]}, r"explainers is \['lime'\]; expected a table"),
         ({"explainers": {"lime": {"use": 3}}}, r"lime.use is 3; expected the name of a part"),
         ({"cells": {"datasets": ["a"], "models": ["b"]}}, r"cells is .*; expected one or more tables \[\[cells\]\]"),
-        ({"cells": [{"datasets": [3], "models": ["b"]}]}, r"datasets is \[3\]; expected a list of texts"),
+        ({"cells": [{"datasets": [3], "models": ["b"]}]}, r"datasets is \[3\]; expected a list of strings"),
         (
             {"cells": [{"datasets": ["a"], "models": ["b"], "training": {"epochs": "x"}}]},
             r"number 1, training: epochs is 'x'; expected a whole number",
@@ -167,13 +167,13 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "broken.toml").write_text("name = ")
     with pytest.raises(SuiteError, match=r"broken.toml is not valid TOML"):
         load_suite(tmp_path / "broken.toml")
-    with pytest.raises(SuiteError, match="'mine:suite' is no suite; give the name of one"):
+    with pytest.raises(SuiteError, match="'mine:suite' is not a suite; give the name of one"):
         load_suite("mine:suite")
     (tmp_path / "quick.toml").write_text("quick = 3")
     with pytest.raises(SuiteError, match=r"quick.toml: quick is 3; expected a table \[quick\]\."):
         load_suite(tmp_path / "quick.toml", quick=True)
     (tmp_path / "latin.toml").write_bytes(b"\xff")
-    with pytest.raises(SuiteError, match=r"Cannot read the suite .*latin.toml: it is no text in UTF-8"):
+    with pytest.raises(SuiteError, match=r"Cannot read the suite .*latin.toml: it is not text in UTF-8"):
         load_suite(tmp_path / "latin.toml")
     (tmp_path / "full.toml").write_text(to_toml(MINIMAL))
     with pytest.raises(SuiteError, match=r"no \[quick\] table"):

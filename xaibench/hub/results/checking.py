@@ -31,7 +31,7 @@ from xaibench.hub.results.suite_text import bare_plan, check_everybody_has, suit
 from xaibench.models import MODELS
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
-from xaibench.runner.plan.part_facts import part_info
+from xaibench.runner.parts import part_info
 from xaibench.runner.plan.planning import Plan
 from xaibench.runner.suites.suite_tables import Suite
 

@@ -18,8 +18,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from xaibench.core.compute.host_work import available_cpus
-from xaibench.runner.engines.local_engines import Outcome, run_job
-from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job
+from xaibench.runner.engines.local_engines import run_job
+from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Outcome
 from xaibench.runner.plan.planning import Plan
 from xaibench.runner.run_environment import processor
 from xaibench.runner.store.result_store import Store

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Unpack
 
 from xaibench.core.compute.device import devices_of
 from xaibench.core.compute.host_work import available_cpus
@@ -13,7 +13,7 @@ from xaibench.runner.costs.calibration import calibrate, known_costs
 from xaibench.runner.costs.simulation import simulate
 from xaibench.runner.engines.local_engines import default_device_workers
 from xaibench.runner.plan.job_base import STAGES
-from xaibench.runner.request import OpenRequest, RunRequest
+from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,84 +49,39 @@ class Estimate:
     unmeasured: int
 
 
+@takes_request_fields
 def estimate(
     suite: str | Path | RunRequest,
     out: str | Path | None = None,
     *,
-    quick: bool = False,
-    workers: int | None = None,
-    device: str = "auto",
-    store: str | Path | None = None,
-    device_workers: int | None = None,
-    root: str | Path | None = None,
-    images: str | Path | None = None,
-    datasets: Sequence[str] | None = None,
-    models: Sequence[str] | None = None,
-    explainers: Sequence[str] | None = None,
-    metrics: Sequence[str] | None = None,
-    samples: int | Literal["all"] | None = None,
-    finetune: str | None = None,
-    protocol: str | None = None,
-    against: str | Path | None = None,
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
+    **fields: Unpack[RequestFields],
 ) -> Estimate:
     """Estimate the cost of :func:`xaibench.runner.run` with the same arguments.
 
-    Costs come from earlier runs on this machine. For kinds of jobs that were never run on it, small jobs are measured
-    (seconds at 8×8, a minute or two at 64×64) and cached. Times are processor times, so a run takes longer if other
-    programs use the CPUs. ``seconds`` includes :data:`START` for starting the workers and writing the tables and page.
+    Costs are known from earlier runs on this machine. For other kinds of jobs small ones are run (seconds at 8×8, a
+    minute or two at 64×64), and their costs are kept. Times are processor times: a run takes longer on a busy machine.
+    ``seconds`` includes :data:`START` for starting the workers and writing tables and page.
 
     Args:
-        suite: As in :func:`~xaibench.runner.run`.
-        out: The run folder; finished jobs in it are not counted.
-        quick: As in :func:`~xaibench.runner.run`.
-        workers: As in :func:`~xaibench.runner.run`; give a cluster's number of CPUs to estimate a run on it.
-        device: As in :func:`~xaibench.runner.run`.
-        store: As in :func:`~xaibench.runner.run`.
-        device_workers: As in :func:`~xaibench.runner.run`.
-        root: As in :func:`~xaibench.runner.run`.
-        images: As in :func:`~xaibench.runner.run`.
-        datasets: As in :func:`~xaibench.runner.run`.
-        models: As in :func:`~xaibench.runner.run`.
-        explainers: As in :func:`~xaibench.runner.run`.
-        metrics: As in :func:`~xaibench.runner.run`.
-        samples: As in :func:`~xaibench.runner.run`.
-        finetune: As in :func:`~xaibench.runner.run`.
-        protocol: As in :func:`~xaibench.runner.run`.
-        against: As in :func:`~xaibench.runner.run`; it adds no cost.
-        measure: Whether to measure unknown costs on small jobs. Otherwise such jobs count as 0, and ``unmeasured`` is
-            their number.
-        say: Called with a message when something is measured.
+        suite: Name of a built-in suite, or path of a TOML file; or a :class:`~xaibench.runner.RunRequest`.
+        out: The run folder. Finished results in it cost nothing.
+        measure: Run small jobs if a cost is unknown. Otherwise these jobs count as 0 seconds, in ``unmeasured``.
+        say: Called with a line of text when something is measured.
+        **fields: The other fields of :class:`~xaibench.runner.RunRequest`.
 
     Returns:
-        The estimate.
+        Jobs, seconds, memory and disk per stage, and the total wall time.
 
     Raises:
-        UnknownNameError: If the suite, or a part that it names, is unknown.
-        SuiteError: If the suite is invalid.
+        UnknownNameError: If the suite or a part is unknown; names the nearest.
+        SuiteError: If the suite cannot be run as written.
+        UnknownParameterError: If an argument is unknown; names the nearest.
     """
-    request = RunRequest.of(
-        suite,
-        out=out,
-        quick=quick,
-        store=store,
-        workers=workers,
-        device=device,
-        device_workers=device_workers,
-        root=root,
-        images=images,
-        datasets=datasets,
-        models=models,
-        explainers=explainers,
-        metrics=metrics,
-        samples=samples,
-        finetune=finetune,
-        protocol=protocol,
-        against=against,
-    )
-    with request.opened() as opened:
-        return _estimate(request, opened, measure, say)
+    asked = RunRequest.of(suite, out, **fields)
+    with asked.opened() as opened:
+        return _estimate(asked, opened, measure, say)
 
 
 def _estimate(request: RunRequest, opened: OpenRequest, measure: bool, say: Callable[[str], None]) -> Estimate:

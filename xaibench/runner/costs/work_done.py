@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from xaibench.runner.costs.calibration import Cost
-from xaibench.runner.engines.local_engines import Outcome
-from xaibench.runner.plan.job_base import Job, Stage
+from xaibench.runner.plan.job_base import Job, Outcome, Stage
 
 
 @dataclass

@@ -15,46 +15,17 @@ import time
 import traceback
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
 from xaibench.core.compute.device import devices_of, memory_of
 from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
-from xaibench.runner.plan.job_base import Job
+from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store.result_store import Store, StoreError
 
 log = logging.getLogger("xaibench")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Outcome of one job.
-
-    Attributes:
-        job: The job.
-        error: The error message; empty if the result is in the store.
-        fatal: True if no other job can succeed either, for example because the disk is full.
-        inapplicable: True if the explainer does not support the network; then ``error`` is its reason, and the job does
-            not count as failed.
-        died: True if the process that ran the job, or another job of the same pool, died; the job may succeed if it is
-            tried again.
-        seconds: Wall time.
-        cpu_seconds: Processor time of the job's process.
-        peak_mb: Peak memory of the process so far, in MiB; 0 if the system does not report it.
-        worker: Machine and process that ran the job.
-    """
-
-    job: Job
-    error: str = ""
-    fatal: bool = False
-    inapplicable: bool = False
-    died: bool = False
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_mb: float = 0.0
-    worker: str = ""
 
 
 class Engine(Protocol):

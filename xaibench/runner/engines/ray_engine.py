@@ -21,8 +21,8 @@ from ray.exceptions import OutOfMemoryError, RayTaskError
 
 from xaibench.core.compute.host_work import available_cpus
 from xaibench.runner.engines.freed_memory import keep_freed_memory
-from xaibench.runner.engines.local_engines import Outcome, run_job
-from xaibench.runner.plan.job_base import Job
+from xaibench.runner.engines.local_engines import run_job
+from xaibench.runner.plan.job_base import Job, Outcome
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import is_remote
 

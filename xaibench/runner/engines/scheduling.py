@@ -6,8 +6,8 @@ import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from xaibench.runner.engines.local_engines import Engine, Outcome
-from xaibench.runner.plan.job_base import STAGES, Job
+from xaibench.runner.engines.local_engines import Engine
+from xaibench.runner.plan.job_base import STAGES, Job, Outcome
 from xaibench.runner.store.result_store import Store, StoreError
 
 log = logging.getLogger("xaibench")

@@ -1,11 +1,12 @@
-"""What the jobs of a run have in common: frozen, hashable, and each with a key that names its result.
+"""The base class of all jobs of a run, and how a job ends.
 
-The jobs refer to one another (a score job has its explain job, that has its train jobs, and so on), so the graph is
-in the objects themselves. The key of a job is a hash of its own parameters, of the revisions of the parts it uses and
-of the keys of the jobs it needs: change a parameter and only what depends on it is computed again.
+Jobs are frozen and hashable. They refer to the jobs that they need (a score job has its explain job, which has its
+train jobs, and so on), so the objects themselves are the graph. The *key* of a job names its result. It is a hash of
+the job's own parameters, of the revisions of its parts and of the keys of the jobs it needs: if a parameter changes,
+only the results that depend on it are computed again.
 
-A job also says what can be known of it before it runs: its amount of work, its disk and memory, and what it is about.
-Jobs of one *kind* cost in proportion to their *amount*, so that a small job of a kind tells what a large one will cost.
+A job also estimates its work, disk and memory before it runs. The time of jobs of one *kind* is proportional to their
+*amount*, so the cost of a large job follows from that of a small one.
 """
 
 from __future__ import annotations
@@ -21,58 +22,61 @@ from typing import Any, ClassVar, Literal, Self
 Stage = Literal["data", "train", "explain", "score"]
 STAGES: tuple[Stage, ...] = ("data", "train", "explain", "score")
 
-#: Samples of the small form of a data set. Two batches of 512 to train on, and some to explain.
+#: Samples of the small form of a generated data set: two batches of 512 for training, and some to explain.
 SMALL_SAMPLES = 1300
 
-#: Samples of each split of the small form of a set on disk, or as many as it has classes.
+#: Samples per split of the small form of a set on disk; at least one per class.
 SMALL_ON_DISK = 16
 
-#: MiB of a worker process that has loaded the library and done nothing yet.
+#: MiB of a worker process that has loaded the library and not run a job.
 BASE_MB = 600.0
 
-#: Perturbations of an explainer that would take long with all of its own (its time grows with their number).
+#: Perturbations of an explainer in a trial, if it has more.
 SMALL_PERTURBATIONS = 3
 
-#: Passes of a budget that count as one of these: with fewer than thrice as many, some explainers cannot do.
+#: Passes of a budget that count as one perturbation. Some explainers need at least three times as many passes.
 PASSES_OF_A_PERTURBATION = 50
 
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """What all jobs share: a stage, the jobs it needs, the key of its result, and what can be said of it beforehand."""
+    """A job: its stage, the jobs that it needs, the key of its result, and estimates of its cost."""
 
     stage: ClassVar[Stage]
 
     @property
     @abstractmethod
     def needs(self) -> tuple[Job, ...]:
-        """The jobs whose results this one reads: they come first."""
+        """Jobs whose results this one reads. They run first."""
 
     @property
     def waits_for(self) -> tuple[Job, ...]:
-        """Jobs that it waits for without needing them: what they leave behind spares it work."""
+        """Jobs that this one waits for but does not need: what they leave in the store saves work."""
         return ()
 
     @functools.cached_property
     def key(self) -> str:
-        """Hash of all that decides the result; the name under which the result is stored."""
-        # A field at its default is left out, so that a new option leaves the old results their names.
+        """Hash of everything that decides the result; the name of the result in the store."""
+        # Fields at their defaults are left out, so that a new field does not change the keys of older results.
         deciding = [f for f in dataclasses.fields(self) if f.compare]
-        own = {f.name: _plain(value) for f in deciding if (value := getattr(self, f.name)) != f.default}
+        own = {f.name: _to_json(value) for f in deciding if (value := getattr(self, f.name)) != f.default}
         return hashlib.sha256(json.dumps([self.stage, own], sort_keys=True).encode()).hexdigest()[:20]
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The keys under which the job keeps its results: one, but for a job that does several things in one go."""
+        """Keys of the results of the job: one, except for a job that trains several networks."""
         return (self.key,)
 
     @property
     def uses_device(self) -> bool:
-        """Whether a GPU would be used: the job trains or asks a network."""
+        """Whether the job can use a GPU, because it trains or evaluates a network."""
         return False
 
     def kind(self, device: str = "cpu") -> str:
-        """Name of all that decides what a unit of the job's work costs on one machine.
+        """Return a name for everything that decides the cost per unit of work on one machine.
+
+        Args:
+            device: ``"cpu"`` or ``"cuda"``.
 
         Example:
             >>> from xaibench.core.frozen import Frozen
@@ -80,62 +84,94 @@ class Job(ABC):
             >>> DataJob("pet", 0, Frozen(), "1").kind()
             '["data", "pet", "cpu"]'
         """
-        return json.dumps([self.stage, *self._alike(), device if self.uses_device else "cpu"])
+        return json.dumps([self.stage, *self._kind_fields(), device if self.uses_device else "cpu"])
 
     @abstractmethod
-    def _alike(self) -> list[Any]:
-        """What jobs of one kind have in common, as JSON."""
+    def _kind_fields(self) -> list[Any]:
+        """Return what jobs of one kind have in common, as JSON."""
 
     @property
     @abstractmethod
     def can_be_small(self) -> bool:
-        """Whether :meth:`small` makes it so: an annotated set lies on disk as it is."""
+        """Whether :meth:`small` can make the data set small; an annotated set on disk has a fixed size."""
 
     @property
     @abstractmethod
     def amount(self) -> int:
-        """How many units of work."""
+        """Number of units of work."""
 
     @property
     @abstractmethod
     def disk_mb(self) -> float:
-        """MiB of the job's result in the store."""
+        """MiB of the result in the store."""
 
     @property
     @abstractmethod
     def memory_mb(self) -> float:
-        """MiB that a worker holds at most while it runs the job: an estimate of what it reads, makes and writes."""
+        """Estimated peak memory of a worker that runs the job, in MiB."""
 
     @abstractmethod
     def about(self) -> dict[str, object]:
-        """What the job is about, in words: ``dataset``, ``data_seed``, ``model``, ``explainer``, ``metric``."""
+        """Return the subject of the job: ``dataset``, ``data_seed``, ``model``, ``explainer`` and ``metric``."""
 
     @abstractmethod
     def small(self, size: int, perturbations: int | None = None) -> Self:
-        """So many epochs or samples of it, on a small data set, its explainer with so many perturbations."""
+        """Return a small form of the job, to measure its cost.
+
+        Args:
+            size: Number of epochs or samples.
+            perturbations: Number of perturbations of the explainer; None = its own.
+        """
 
     @property
     def perturbations(self) -> int:
-        """What the time of an explain job grows with beside its samples: the stated ``n_samples`` or ``budget``."""
+        """Number of perturbations of an explain job, to which its time per sample is proportional; otherwise 1."""
         return 1
 
     @property
     def passes(self) -> int:
-        """Those for an image of an explain job with a budget, where its explainer states them; else 0."""
+        """Passes per image of an explain job with a budget, if its explainer states them; otherwise 0."""
         return 0
 
     @property
     def asked(self) -> str:
-        """Name of what decides a pass's cost: the network and its images; empty for a job that explains nothing."""
+        """The settings that decide the cost of a pass; empty for a job that does not explain."""
         return ""
 
 
-def _plain(value: Any) -> Any:
-    """A field of a job as JSON: other jobs by their key, what knows its JSON by that."""
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        job: The job.
+        error: The error message; empty if the result is in the store.
+        fatal: True if no other job can succeed either (the disk is full).
+        inapplicable: True if the explainer does not support the network. ``error`` is its message, and the job has not
+            failed.
+        died: True if the process of this job died, because of this or another job, so that a retry may succeed.
+        seconds: Wall time.
+        cpu_seconds: Processor time of the thread of the job and of the threads that it started.
+        peak_mb: Largest memory of its process so far, in MiB; 0 if the system does not report it.
+        worker: Machine and process that ran the job.
+    """
+
+    job: Job
+    error: str = ""
+    fatal: bool = False
+    inapplicable: bool = False
+    died: bool = False
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_mb: float = 0.0
+    worker: str = ""
+
+
+def _to_json(value: Any) -> Any:
     if isinstance(value, Job):
         return value.key
     if hasattr(value, "as_json"):
         return value.as_json()
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     return value

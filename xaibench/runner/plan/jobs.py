@@ -1,4 +1,4 @@
-"""Three of the four kinds of jobs: make a data set, train networks, explain. The last is in :mod:`.score_jobs`."""
+"""Jobs that make a data set, train networks and explain them. Score jobs are in :mod:`.score_jobs`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from xaibench.core.frozen import Frozen
-from xaibench.runner.plan import part_facts
+from xaibench.runner.parts import DatasetPart, ExplainerPart, find_part
 from xaibench.runner.plan.job_base import BASE_MB, PASSES_OF_A_PERTURBATION, SMALL_ON_DISK, SMALL_SAMPLES, Job, Stage
 from xaibench.runner.suites.suite_tables import NamedPart
 
@@ -19,9 +19,15 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class DataJob(Job):
-    """Make or load one data set; of one on disk only a ``few`` samples of each split, where jobs are tried.
+    """Make or load one data set.
 
-    A set that is made for a network has that one's name, parameters and revision.
+    Attributes:
+        name: Name of the data set.
+        seed: Seed of the data set.
+        parameters: Parameters of the data set.
+        revision: Revision of the data set.
+        few: Samples per split that a trial loads from a set on disk; 0 = all.
+        network: Name, parameters and revision of the network that the set is made for, if any.
     """
 
     stage: ClassVar[Stage] = "data"
@@ -33,27 +39,32 @@ class DataJob(Job):
     network: tuple[str, Frozen, str] | None = None
 
     @property
+    def dataset_part(self) -> DatasetPart:
+        """The data set with its parameters."""
+        return find_part("dataset", self.name, self.parameters)
+
+    @property
     def needs(self) -> tuple[Job, ...]:
-        """None."""
+        """No other job."""
         return ()
 
-    def _alike(self) -> list[Any]:
+    def _kind_fields(self) -> list[Any]:
         return [self.name]
 
     @property
     def can_be_small(self) -> bool:
-        """Whether its data set can be made small."""
-        return part_facts.takes_n_samples(self.name)
+        """Whether the data set can be made small."""
+        return self.dataset_part.has_n_samples
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """``(C, H, W)``."""
-        return part_facts.image_shape(self.name, self.parameters)
+        return self.dataset_part.image_shape
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Samples of the training, validation and test split."""
-        return (self.few,) * 3 if self.few else part_facts.split_sizes(self.name, self.parameters, self.seed)
+        """Number of training, validation and test samples."""
+        return (self.few,) * 3 if self.few else self.dataset_part.split_sizes(self.seed)
 
     @property
     def amount(self) -> int:
@@ -62,22 +73,22 @@ class DataJob(Job):
 
     @property
     def disk_mb(self) -> float:
-        """Images, masks and targets; of a set that lies on disk, the targets alone."""
+        """Images, masks and targets; only the targets of a set on disk."""
         channels, height, width = self.image_shape
         pixels = height * width if self.can_be_small else 0
         return self.amount * (4 * channels * pixels + pixels + 8) / _MB
 
     @property
     def memory_mb(self) -> float:
-        """The samples as they are made and written."""
+        """The samples while they are made and written."""
         return BASE_MB + 3 * self.disk_mb
 
     def about(self) -> dict[str, object]:
-        """See :meth:`Job.about`."""
+        """Return the subject of the job (:meth:`Job.about`)."""
         return {"dataset": self.name, "data_seed": self.seed, "model": "", "explainer": "", "metric": ""}
 
     def small(self, size: int = SMALL_SAMPLES, perturbations: int | None = None) -> Self:
-        """A set of ``SMALL_SAMPLES``, whatever ``size``, where such can be made; else a few samples of it."""
+        """Return a set of ``SMALL_SAMPLES`` regardless of ``size``; for a set on disk, a few of its samples."""
         if not self.can_be_small:
             return dataclasses.replace(self, few=SMALL_ON_DISK)
         return dataclasses.replace(self, parameters=Frozen.keywords(self.parameters, {"n_samples": SMALL_SAMPLES}))
@@ -88,9 +99,9 @@ class DataJob(Job):
 
 @dataclass(frozen=True)
 class TrainJob(Job):
-    """Train a few networks of one architecture on one data set, one for each seed, in one go.
+    """Train networks of one architecture on one data set together, one per seed.
 
-    Each has a result of its own, under the key of the job that would train it alone.
+    Each network has its own result, under the key of the job that would train it alone.
     """
 
     stage: ClassVar[Stage] = "train"
@@ -108,31 +119,31 @@ class TrainJob(Job):
 
     @property
     def results(self) -> tuple[str, ...]:
-        """A key for each seed."""
+        """A key per seed."""
         return tuple(self.result(seed) for seed in self.seeds)
 
     def result(self, seed: int) -> str:
-        """The key of one training."""
+        """Return the key of the training with one seed."""
         return self.key if self.seeds == (seed,) else dataclasses.replace(self, seeds=(seed,)).key
 
     @property
     def uses_device(self) -> bool:
-        """Always."""
+        """True: training uses the device."""
         return True
 
-    def _alike(self) -> list[Any]:
+    def _kind_fields(self) -> list[Any]:
         shape, parameters = self.data.image_shape, self.parameters
         how = [parameters.get(name) for name in ("batch_size", "method", "precision")] + [self.build.as_json()]
         return [self.model, shape, len(self.seeds), *how]
 
     @property
     def can_be_small(self) -> bool:
-        """Whether its data set can be made small."""
+        """Whether the data set can be made small."""
         return self.data.can_be_small
 
     @property
     def amount(self) -> int:
-        """Samples that go through the network to train it: in all epochs, or once where only a head learns."""
+        """Samples in all forward passes: of all epochs, or of one if only the head is trained."""
         train, val, test = self.data.sizes
         often = {"head": train + val + test, "none": val + test}.get(self.parameters.get("method", "fit"))
         return max(1, often or int(self.parameters["epochs"]) * train)
@@ -140,20 +151,20 @@ class TrainJob(Job):
     @property
     def disk_mb(self) -> float:
         """The weights of all networks."""
-        facts = part_facts.network_facts(self.model, self.data.name, self.data.parameters, self.build)
+        facts = find_part("model", self.model, self.build).facts(self.data.dataset_part)
         return len(self.seeds) * facts.weights * 4 / _MB
 
     @property
     def memory_mb(self) -> float:
-        """The samples, and the weights with what Adam keeps of each."""
+        """The samples, and the weights with the state of Adam."""
         return BASE_MB + 2 * self.data.disk_mb + 4 * self.disk_mb
 
     def about(self) -> dict[str, object]:
-        """See :meth:`Job.about`."""
+        """Return the subject of the job (:meth:`Job.about`)."""
         return self.data.about() | {"model": self.model}
 
     def small(self, size: int, perturbations: int | None = None) -> Self:
-        """So many epochs on a small data set; as many as there are where only a head learns, which takes no time."""
+        """Return ``size`` epochs on a small data set; training only a head is fast and keeps its epochs."""
         if self.parameters.get("method", "fit") in ("head", "none"):
             return dataclasses.replace(self, data=self.data.small())
         parameters = Frozen.keywords(self.parameters, {"epochs": size})
@@ -165,33 +176,33 @@ class TrainJob(Job):
 
 @dataclass(frozen=True)
 class Network:
-    """A trained network, named before it exists.
+    """A network that a train job will train.
 
     Attributes:
         trainings: The train jobs to choose from.
-        seed: Training seed, or ``"best"`` for the lowest validation loss among all of ``trainings``.
+        seed: Training seed, or ``"best"`` for the lowest validation loss in ``trainings``.
     """
 
     trainings: tuple[TrainJob, ...]
     seed: int | Literal["best"]
 
     def as_json(self) -> list[Any]:
-        """What decides it, for the keys of the jobs that it is given to."""
+        """Return what decides the network, for the keys of the jobs that need it."""
         return [[training.result(seed) for training, seed in self.candidates], self.seed]
 
     @functools.cached_property
     def candidates(self) -> tuple[tuple[TrainJob, int], ...]:
-        """The trainings that it may be: the job and the seed of each."""
+        """The job and seed of each training that can be chosen."""
         found = ((training, seed) for training in self.trainings for seed in training.seeds)
         return tuple(one for one in found if self.seed in ("best", one[1]))
 
     @property
     def model(self) -> str:
-        """Its architecture."""
+        """Name of the architecture."""
         return self.trainings[0].model
 
     def small(self) -> Network:
-        """One network after one epoch."""
+        """Return one network after one epoch."""
         training = self.trainings[0].small(1)
         return Network((training,), training.seeds[0])
 
@@ -201,17 +212,21 @@ class Network:
 
 @dataclass(frozen=True)
 class ExplainJob(Job):
-    """One explainer's maps of one network (of none, for a control) on the first test samples of a data set.
+    """Explain the first test samples of a data set with one explainer.
 
     Attributes:
-        samples: The first so many, or all.
-        cut: Not a job itself, but as many as it takes for each to explain at most so many samples (:attr:`parts`);
-            0 = one job.
-        precision: In what maps are made, and in what the metrics that score them ask the model; ``"own"`` is that of
-            the network.
-        part: Of those jobs one, which explains the samples from the first number to before the second.
-        fit_from: The job of another explainer that is fitted as this one is, to the same network, and leaves its fit.
-        leaves_fit: Whether a job after this one takes its fit. Neither decides the maps.
+        data: The data set.
+        network: The explained network; None for a control.
+        explainer: The explainer.
+        samples: Number of samples, or ``"all"``.
+        output: The explained output of the network.
+        explain_seed: Seed of the explainer.
+        revision: Revision of the explainer.
+        cut: If not 0, this job represents several jobs of at most ``cut`` samples each (:attr:`parts`).
+        part: For one of these jobs: its first sample, and the one after its last.
+        precision: Precision of the maps and of the model outputs in metrics; ``"own"`` is that of the network.
+        fit_from: Job of another explainer with the same fit to the same network, which leaves its fit in the store.
+        leaves_fit: Whether a later job uses the fit of this one. Neither ``fit_from`` nor this affects the maps.
     """
 
     stage: ClassVar[Stage] = "explain"
@@ -229,20 +244,25 @@ class ExplainJob(Job):
     leaves_fit: bool = dataclasses.field(default=False, compare=False)
 
     @property
+    def explainer_part(self) -> ExplainerPart:
+        """The explainer with its parameters."""
+        return find_part("explainer", self.explainer.use, self.explainer.parameters)
+
+    @property
     def waits_for(self) -> tuple[Job, ...]:
-        """The job whose fit it takes."""
+        """The job whose fit is used."""
         return (self.fit_from,) if self.fit_from else ()
 
     @property
     def fit_key(self) -> str:
-        """Hash of all that decides how the explainer is fitted; the same for all that can share it."""
-        shared = part_facts.shared_fit(self.explainer.use, self.explainer.parameters)
+        """Hash of everything that decides the fit; equal for all jobs that can share it."""
+        shared = self.explainer_part.fit_settings
         network = self.network.as_json() if self.network else None
         return hashlib.sha256(json.dumps([self.data.key, network, self.precision, shared]).encode()).hexdigest()[:20]
 
     @property
     def parts(self) -> tuple[ExplainJob, ...]:
-        """The jobs that make the maps, in the order of the samples; of more samples the first jobs are the same."""
+        """The jobs that make the maps, in the order of the samples. More samples only add jobs."""
         if not self.cut or self.samples == "all" or self.samples <= self.cut:
             return (dataclasses.replace(self, cut=0),)
         starts = range(0, self.samples, self.cut)
@@ -251,51 +271,51 @@ class ExplainJob(Job):
 
     @property
     def needs(self) -> tuple[Job, ...]:
-        """The data, and the trainings that the network is chosen from."""
+        """The data, and the trainings from which the network is chosen."""
         return (self.data, *(self.network.trainings if self.network else ()))
 
     @property
     def uses_device(self) -> bool:
-        """All but the controls, which know no network."""
+        """Whether there is a network; controls use none."""
         return self.network is not None
 
-    def _alike(self) -> list[Any]:
+    def _kind_fields(self) -> list[Any]:
         own = [self.explainer.use, self.explainer.parameters.as_json(), self.data.image_shape]
         return [*own, *([self.network.model, self.precision] if self.network else [""]), self.output]
 
     @property
     def can_be_small(self) -> bool:
-        """Whether its data set can be made small."""
+        """Whether the data set can be made small."""
         return self.data.can_be_small
 
     @property
     def amount(self) -> int:
-        """Samples explained."""
+        """Explained samples."""
         test = max(1, self.data.sizes[2])
         start, stop = self.part or (0, test if self.samples == "all" else self.samples)
         return max(0, min(test, stop) - start)
 
     @property
     def disk_mb(self) -> float:
-        """The maps in float32, and of each its power of two and the hash of its image."""
+        """The maps in float32, with an exponent and an image hash per map."""
         _, height, width = self.data.image_shape
         return self.amount * (4 * height * width + 10) / _MB
 
     @property
     def memory_mb(self) -> float:
-        """The test samples and the maps; the other samples too where the explainer learns from them."""
-        fitted = 2 if part_facts.is_fitted(self.explainer.use) else 0
+        """The test samples and the maps; also the other samples if the explainer is fitted."""
+        fitted = 2 if self.explainer_part.is_fitted else 0
         return self.held_mb + fitted * self.data.disk_mb
 
     @property
     def held_mb(self) -> float:
-        """MiB of a worker with the test samples and the maps."""
+        """Memory of a worker with the test samples and the maps, in MiB."""
         test = self.data.sizes[2] / max(1, self.data.amount)
         return BASE_MB + 2 * test * self.data.disk_mb + 6 * self.disk_mb  # float64 in memory
 
     @property
     def perturbations(self) -> int:
-        """As the suite states it; of a budget so many of :data:`PASSES_OF_A_PERTURBATION`; else 1."""
+        """``n_samples`` of the suite, or the budget in units of ``PASSES_OF_A_PERTURBATION``, or 1."""
         stated = self.explainer.parameters
         if budget := stated.get("budget"):
             return -(-int(budget) // PASSES_OF_A_PERTURBATION)
@@ -303,21 +323,21 @@ class ExplainJob(Job):
 
     @property
     def passes(self) -> int:
-        """See :attr:`Job.passes`."""
-        return part_facts.passes_in_budget(self.explainer.use, self.explainer.parameters, self.data.image_shape)
+        """Passes per image within the budget, if the explainer states them; otherwise 0."""
+        return self.explainer_part.passes_in_budget(self.data.image_shape)
 
     @property
     def asked(self) -> str:
-        """See :attr:`Job.asked`."""
+        """Image shape, architecture and precision, which decide the cost of a pass."""
         return json.dumps([self.data.image_shape, self.network and self.network.model, self.precision])
 
     def about(self) -> dict[str, object]:
-        """See :meth:`Job.about`."""
+        """Return the subject of the job (:meth:`Job.about`)."""
         model = self.network.model if self.network else ""
         return self.data.about() | {"model": model, "explainer": self.explainer.name}
 
     def small(self, size: int, perturbations: int | None = None) -> Self:
-        """So many samples."""
+        """Return ``size`` samples of a small data set."""
         few = {} if perturbations is None else {"n_samples": perturbations}
         if perturbations is not None and "budget" in self.explainer.parameters:
             few = {"budget": perturbations * PASSES_OF_A_PERTURBATION}

@@ -1,4 +1,4 @@
-"""From a suite to its jobs."""
+"""Plan the jobs of a suite."""
 
 from __future__ import annotations
 
@@ -8,38 +8,27 @@ from dataclasses import dataclass
 
 from xaibench.core.frozen import Frozen
 from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
+from xaibench.runner.parts import DatasetPart, ModelPart, find_part
 from xaibench.runner.plan.job_base import STAGES, Job
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
-from xaibench.runner.plan.part_facts import (
-    asked_network,
-    asks_once,
-    built_with,
-    is_blind,
-    is_fitted,
-    is_of_use,
-    is_reference,
-    knows_distribution,
-    metric_kind,
-    network_facts,
-    part_info,
-    revision,
-    shared_fit,
-    shared_parameters,
-    skill_of,
-)
 from xaibench.runner.plan.plan_checks import check_parts
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.suites.suite_tables import Cell, NamedPart, Suite, Training
 
-#: Bumped whenever the same training comes to other weights.
+#: Increased whenever the same training gives other weights.
 TRAINING_REVISION = 2
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """One data set with one architecture: all its trainings, and the scores of every explained network.
+    """The jobs of one data set with one architecture.
 
-    ``label`` names the set in tables; empty = its own name.
+    Attributes:
+        data: The data set.
+        model: Name of the architecture.
+        trainings: All train jobs.
+        scores: Explained networks with their score jobs.
+        label: Name of the set in tables; empty = its own name.
     """
 
     data: DataJob
@@ -59,8 +48,9 @@ class Plan:
     """All jobs of a suite.
 
     Attributes:
-        cells: In the order of the suite.
-        jobs: Every job once, each after those it needs.
+        suite: The suite.
+        cells: The cells, in the order of the suite.
+        jobs: Every job once, after the jobs that it needs.
     """
 
     suite: Suite
@@ -69,11 +59,11 @@ class Plan:
 
 
 def make_plan(suite: Suite) -> Plan:
-    """All jobs of ``suite``.
+    """Check the parts of a suite, and plan its jobs.
 
     Raises:
-        UnknownNameError: If a data set, model, explainer or metric is not known (did you mean).
-        SuiteError: If a part does not take its parameters; says which, and on which line of the file.
+        UnknownNameError: If a data set, model, explainer or metric is unknown; names the nearest.
+        SuiteError: If a part does not accept a parameter; names the line of the file.
     """
     check_parts(suite)
     cells = tuple(
@@ -98,19 +88,18 @@ def _add(job: Job, jobs: dict[Job, None]) -> None:
 
 
 def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
-    made = Frozen.keywords(suite.data.parameters, cell.data)
+    made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
     training = suite.training_of(cell)
-    build = built_with(model, cell.build, training.method)
-    asked = asked_network(dataset, model, build)
-    data = DataJob(dataset, data_seed, made, revision("dataset", dataset), network=asked)
+    network = find_part("model", model, cell.build).trained_by(training.method)
+    data = DataJob(dataset, data_seed, made.parameters, made.revision, network=_network_of_set(made, network))
     stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
     parameters = Frozen(
         {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
-        # A default that came later is left out, so that older results keep their names.
+        # The default precision is left out, so that the keys of older results stay valid.
         | ({"precision": training.precision} if training.precision != Training.precision else {})
     )
-    revised = f"{revision('model', model)}.{TRAINING_REVISION}"
-    trainings = tuple(TrainJob(data, model, seeds, parameters, build, revised) for seeds in stacks)
+    revised = f"{network.revision}.{TRAINING_REVISION}"
+    trainings = tuple(TrainJob(data, model, seeds, parameters, network.parameters, revised) for seeds in stacks)
     networks = [Network(trainings, "best")]
     if suite.explaining.trainings == "all":
         networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
@@ -118,14 +107,20 @@ def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: in
     return CellPlan(data, model, trainings, scores, cell.label)
 
 
+def _network_of_set(dataset: DatasetPart, model: ModelPart) -> tuple[str, Frozen, str] | None:
+    """Return name, parameters and revision of the network that a data set is made for; None for most sets."""
+    source = model.source  # the cells of a mosaic use copies of one network
+    return (source.name, source.parameters, source.revision) if dataset.needs_network else None
+
+
 def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ExplainJob]:
-    """A job for each explainer that suits the network; those that are fitted alike hand the fit on, one to the next."""
+    """Return a job per explainer that supports the network. Explainers with the same fit pass it on in this order."""
     jobs: list[ExplainJob] = []
-    last: dict[str, int] = {}  # of each way of fitting, the place of the last job that fits so
+    last: dict[str, int] = {}  # position of the last job with this fit
     for explainer in suite.explainers_of(cell):
         if (job := _explain_job(suite, data, network, explainer)) is None:
             continue
-        shared = shared_fit(explainer.use, explainer.parameters) if job.network else ""
+        shared = job.explainer_part.fit_settings if job.network else ""
         if shared and shared in last:
             jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_fit=True)
             job = dataclasses.replace(job, fit_from=jobs[last[shared]])
@@ -136,67 +131,69 @@ def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> 
 
 
 def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
-    info = part_info("explainer", explainer.use)
-    if getattr(info, "needs_convolution", False) and not _convolves(network):
+    part = find_part("explainer", explainer.use, explainer.parameters)
+    if part.needs_convolution and not _has_convolution(network):
         return None
-    if is_reference(explainer.use) and not knows_distribution(data.name):
+    if part.is_reference and not data.dataset_part.has_known_distribution:
         return None
-    # A control's maps are the same for every network of the data set, so they are made and scored once.
-    explained = None if getattr(info, "control", False) else network
+    # The maps of a control do not depend on the network, so they are made and scored once per data set.
+    explained = None if part.is_control else network
     how = suite.explaining
-    revised = revision("explainer", explainer.use)
-    # What is fitted first would be fitted for each part; a control takes no time.
-    cut = how.samples_per_job if explained and not is_fitted(explainer.use) else 0
+    # A fitted explainer would be fitted again in each part; a control takes no time.
+    cut = how.samples_per_job if explained and not part.is_fitted else 0
     return ExplainJob(
-        data, explained, explainer, how.samples, how.output, how.seed, revised, cut, precision=how.precision
+        data, explained, explainer, how.samples, how.output, how.seed, part.revision, cut, precision=how.precision
     )
 
 
 def _score_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ScoreJob]:
-    """A job for each explainer and metric; those that ask the network the same hand the answers on, one to the next."""
+    """Return a job per explainer and metric. Jobs with the same model outputs pass them on in this order."""
     jobs: list[ScoreJob] = []
-    last: dict[str, int] = {}  # of what is asked, the place of the last job that asks it
+    last: dict[str, int] = {}  # position of the last job with these model outputs
     for explain in _explain_jobs(suite, cell, data, network):
-        for job in _plan_scores(suite, cell, network, explain):
-            if asks_once(job.metric.use):
-                asked = job.answers_key
-                if asked in last:
-                    jobs[last[asked]] = dataclasses.replace(jobs[last[asked]], leaves_answers=True)
-                    job = dataclasses.replace(job, answers_from=jobs[last[asked]])
-                last[asked] = len(jobs)
+        for job in _jobs_of_maps(suite, cell, network, explain):
+            if job.metric_part.shares_model_outputs:
+                shared = job.answers_key
+                if shared in last:
+                    jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_answers=True)
+                    job = dataclasses.replace(job, answers_from=jobs[last[shared]])
+                last[shared] = len(jobs)
             jobs.append(job)
     return jobs
 
 
-def _plan_scores(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
+def _jobs_of_maps(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
+    training = network.trainings[0]
+    is_blind = find_part("model", training.model, training.build).is_blind
     for metric in suite.metrics_of(cell):
-        asked = network if metric_kind(metric.use) in ("model", "explainer") else None
-        # The data set's masks say what the data tell; what a blind network can use are the pixels that it reads.
-        training = network.trainings[0]
-        blind = (training.model, training.build) if is_of_use(metric.use) and is_blind(training.model) else None
-        yield _score_job(suite, explain, asked, metric, blind)
+        part = find_part("metric", metric.use, metric.parameters)
+        # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
+        blind = (training.model, training.build) if part.is_of_use and is_blind else None
+        yield _score_job(suite, explain, network if part.needs_model else None, metric, blind)
 
 
 def _score_job(
     suite: Suite,
     explain: ExplainJob,
-    asked: Network | None,
+    network: Network | None,
     metric: NamedPart,
     blind: tuple[str, Frozen] | None = None,
 ) -> ScoreJob:
-    """The job of a metric; that of one that reads another against chance stands behind that of the other.
+    """Return the job of a metric. A metric relative to chance needs the job of the other metric.
 
-    The other is the suite's own where it has the same parameters; else it is scored too, and not shown.
+    The other metric is that of the suite if it has the same parameters. Otherwise it is scored too, but not shown.
     """
-    revised = f"{revision('metric', metric.use)}.{PROTOCOL_REVISION}"
+    part = find_part("metric", metric.use, metric.parameters)
     raw = None
-    if use := skill_of(metric.use):
-        parameters = shared_parameters("metric", use, metric.parameters)
-        same = [part for part in suite.metrics if (part.use, part.parameters) == (use, parameters)]
+    if use := part.skill_of:
+        accepted = find_part("metric", use).accepted
+        parameters = Frozen({name: value for name, value in metric.parameters.items() if name in accepted})
+        same = [other for other in suite.metrics if (other.use, other.parameters) == (use, parameters)]
         raw = _score_job(suite, explain, None, next(iter(same), NamedPart(use, use, parameters)))
-    return ScoreJob(explain, asked, metric, suite.explaining.protocol, revised, raw, blind)
+    revised = f"{part.revision}.{PROTOCOL_REVISION}"
+    return ScoreJob(explain, network, metric, suite.explaining.protocol, revised, raw, blind)
 
 
-def _convolves(network: Network) -> bool:
+def _has_convolution(network: Network) -> bool:
     training = network.trainings[0]
-    return network_facts(training.model, training.data.name, training.data.parameters, training.build).convolution
+    return find_part("model", training.model, training.build).facts(training.data.dataset_part).has_convolution

@@ -1,4 +1,4 @@
-"""The last kind of jobs: score maps."""
+"""Jobs that score maps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from xaibench.core.frozen import Frozen
-from xaibench.runner.plan import part_facts
+from xaibench.runner.parts import MetricPart, find_part
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network
 from xaibench.runner.suites.suite_tables import NamedPart
@@ -19,15 +19,20 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class ScoreJob(Job):
-    """One metric over the maps of one explain job.
+    """Score the maps of one explain job with one metric.
 
     Attributes:
-        network: For a metric that asks the model.
-        raw: For one that reads another against chance: the job of those scores, from which these follow.
-        blind: Model and parameters of a network that reads some pixels only, for a metric of what the network uses:
-            these pixels are its masks, whatever the data set's are.
-        answers_from: The job of another explainer's maps that asks the same network the same, and leaves its answers.
-        leaves_answers: Whether a job after this one takes its answers. Neither decides the scores.
+        explain: The job of the maps.
+        network: The network, for a metric that evaluates the model.
+        metric: The metric.
+        protocol: Protocol of the metric (:mod:`xaibench.evaluation.protocol`).
+        revision: Revision of the metric and of the protocols.
+        raw: For a metric that relates another one to chance: the job of the other scores.
+        blind: Model and parameters of a network that reads only some pixels, for a metric of the pixels that a network
+            uses. The pixels that it reads replace the masks of the data set.
+        answers_from: Job for another explainer with the same model outputs, which it leaves in the store.
+        leaves_answers: Whether a later job uses the model outputs of this one. Neither ``answers_from`` nor this
+            affects the scores.
     """
 
     stage: ClassVar[Stage] = "score"
@@ -42,13 +47,18 @@ class ScoreJob(Job):
     leaves_answers: bool = dataclasses.field(default=False, compare=False)
 
     @property
+    def metric_part(self) -> MetricPart:
+        """The metric with its parameters."""
+        return find_part("metric", self.metric.use, self.metric.parameters)
+
+    @property
     def waits_for(self) -> tuple[Job, ...]:
-        """The job whose answers it takes."""
+        """The job whose model outputs are used."""
         return (self.answers_from,) if self.answers_from else ()
 
     @property
     def answers_key(self) -> str:
-        """Hash of all that decides what the network is asked whatever the map; the same for all that can share it."""
+        """Hash of everything that decides the model outputs; equal for all jobs that can share them."""
         explain, network = self.explain, self.network.as_json() if self.network else None
         asked = [self.metric.use, self.metric.parameters.as_json(), self.revision, explain.precision]
         return hashlib.sha256(json.dumps([explain.data.key, explain.samples, network, *asked]).encode()).hexdigest()[
@@ -57,30 +67,30 @@ class ScoreJob(Job):
 
     @property
     def needs(self) -> tuple[Job, ...]:
-        """The jobs of the maps, and of the network where one is asked; or that of the scores that it starts from."""
+        """The jobs of the maps and of the network; for a metric relative to chance, the job of the raw scores."""
         if self.raw is not None:
             return (self.raw,)
         return (*self.explain.parts, *(self.network.trainings if self.network else ()))
 
     @property
     def uses_device(self) -> bool:
-        """Only a metric that asks the model."""
+        """Whether the metric evaluates the model."""
         return self.network is not None
 
-    def _alike(self) -> list[Any]:
-        asks = part_facts.metric_kind(self.metric.use) == "explainer"
+    def _kind_fields(self) -> list[Any]:
+        calls_explainer = self.metric_part.input_kind == "explainer"
         own = [self.metric.use, self.metric.parameters.as_json(), self.explain.data.image_shape]
         asked = [self.network.model, self.explain.precision] if self.network else []
-        return [*own, *asked, self.explain.explainer.use if asks else ""]
+        return [*own, *asked, self.explain.explainer.use if calls_explainer else ""]
 
     @property
     def can_be_small(self) -> bool:
-        """Whether its data set can be made small."""
+        """Whether the data set can be made small."""
         return self.explain.data.can_be_small
 
     @property
     def amount(self) -> int:
-        """Maps scored."""
+        """Scored maps."""
         return self.explain.amount
 
     @property
@@ -94,11 +104,11 @@ class ScoreJob(Job):
         return self.explain.held_mb
 
     def about(self) -> dict[str, object]:
-        """See :meth:`Job.about`."""
+        """Return the subject of the job (:meth:`Job.about`)."""
         return self.explain.about() | {"metric": self.metric.name}
 
     def small(self, size: int, perturbations: int | None = None) -> Self:
-        """So many maps, of an explainer that is not asked for many perturbations."""
+        """Return ``size`` maps of an explainer with at most ``SMALL_PERTURBATIONS`` perturbations."""
         if perturbations is None and self.explain.perturbations > SMALL_PERTURBATIONS:
             perturbations = SMALL_PERTURBATIONS
         network = self.network.small() if self.network else None

@@ -20,9 +20,9 @@ from xaibench.evaluation.kept_maps import decode_maps, encode_maps
 from xaibench.evaluation.placed_networks import to_device
 from xaibench.evaluation.protocol import Protocol
 from xaibench.evaluation.training_data import training_batches
+from xaibench.runner.parts import find_part
 from xaibench.runner.plan.job_base import Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
-from xaibench.runner.plan.part_facts import visible_pixels
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.network_training import WEIGHTS, make_network, train
 from xaibench.runner.stages.sample_data import (
@@ -142,7 +142,7 @@ def _score(job: ScoreJob, store: Store, device: str) -> None:
         store.save_table("score", job.key, _compute_skill(metric, store.load_table("score", job.raw.key), split))
         return
     maps = read_maps(store, job.explain)
-    explainer = _make_explainer(job.explain, store, device)
+    explainer = _make_explainer(job.explain, store, device) if metric.info.kind == "explainer" else None
     tables, start = [], 0
     shared, computed = _load_shared_outputs(job, store), list[torch.Tensor]()
     with _precision_context(job.explain, device):
@@ -177,7 +177,7 @@ def _load_shared_outputs(job: ScoreJob, store: Store) -> Tensor | None:
 def _visible_mask(blind: tuple[str, Frozen], images: Tensor) -> Tensor:
     """Return the mask ``[n, H, W]`` of the pixels that a blind network reads, the same for every image."""
     channels, height, width = images.shape[1:]
-    mask: Tensor = visible_pixels(blind[0], (channels, height, width), blind[1])
+    mask: Tensor = find_part("model", *blind).visible_pixels((channels, height, width))
     return mask.expand(len(images), height, width)
 
 

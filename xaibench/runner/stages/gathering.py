@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from xaibench.runfolder.descriptions import PARTS, PartWords, RunParts
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, IMAGES, SAMPLES, SCORES, SHARES, TRAININGS, Table
+from xaibench.runner.parts import Kind, find_part, registry
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
-from xaibench.runner.plan.part_facts import Kind, is_own, part_info, registry, run_with
 from xaibench.runner.plan.planning import CellPlan, Plan
 from xaibench.runner.stages.execution import chosen_training, read_correct, read_image_hashes, read_training
 from xaibench.runner.stages.mass_shares import write_shares
@@ -257,12 +257,12 @@ def _describe_parts(plan: Plan) -> RunParts:
 
 
 def _describe(part: NamedPart, kind: Kind) -> PartWords:
-    info = part_info(kind, part.use)
+    found = find_part(kind, part.use, part.parameters)
     # A part that the suite renames is shown under that name: "lime-500" is not the default "LIME".
     is_renamed = registry(kind).canonical(part.name) != part.use
-    known = dict(vars(info)) if info else {}
+    known = dict(vars(found.info)) if found.info else {}
     if kind != "model":  # for networks, the suite states training parameters instead
-        known |= {"parameters": run_with(kind, part.use, part.parameters), "own": is_own(kind, part.use)}
+        known |= {"parameters": found.all_parameters, "own": found.is_users_own}
     if is_renamed and kind == "explainer":
         known["method"] = known.get("label")
     return PartWords.of(part.name, known, label=part.name if is_renamed else "")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.tables import SHARES
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
-from xaibench.runner.plan.part_facts import is_reference
 from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
 from xaibench.runner.stages.merged_scores import scenario_and_background, set_name
@@ -52,7 +51,7 @@ def _cell_tables(cell: CellPlan, store: Store, correct: Any, unlearned: Containe
     for network in cell.networks:
         jobs = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
         made = [job for job in jobs if has_maps(store, job)]
-        for reference in (job for job in made if is_reference(job.explainer.use)):
+        for reference in (job for job in made if job.explainer_part.is_reference):
             reliance = read_maps(store, reference)
             if masks is None:  # every explainer has the same first samples
                 masks = _first_masks(cell, store, len(reliance))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench.core.part_info import truth_of
 from xaibench.runfolder.tables import SCORES
+from xaibench.runner.parts import part_info
 from xaibench.runner.plan.jobs import Network
-from xaibench.runner.plan.part_facts import part_info
 from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.execution import chosen_training

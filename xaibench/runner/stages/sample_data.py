@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from xaibench.runner.parts import expand_variables, part_info
 from xaibench.runner.plan.jobs import DataJob
-from xaibench.runner.plan.part_facts import part_info
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_tables import with_variables
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -153,7 +152,7 @@ def _load(job: DataJob) -> Dataset:
     from xaibench.data import load
 
     arguments = {} if job.network is None else {"network": _network(job)}
-    return load(job.name, seed=job.seed, **with_variables(dict(job.parameters)), **arguments)
+    return load(job.name, seed=job.seed, **expand_variables(job.parameters), **arguments)
 
 
 def _network(job: DataJob) -> Callable[[Tensor], Tensor]:

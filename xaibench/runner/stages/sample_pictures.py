@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from xaibench.runfolder.sample_file import SIDE, SampleCell
 from xaibench.runner.plan.jobs import ExplainJob
-from xaibench.runner.plan.part_facts import is_reference
 from xaibench.runner.plan.planning import CellPlan
 from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps, read_predictions
 from xaibench.runner.stages.sample_data import read_test_split
@@ -46,7 +45,7 @@ def picture_cell(
     """
     network = cell.networks[0]
     explains = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
-    kept = [job for job in explains if has_maps(store, job) and not is_reference(job.explainer.use)]
+    kept = [job for job in explains if has_maps(store, job) and not job.explainer_part.is_reference]
     if not kept:
         return None
     seed = chosen_training(store, network)[1]

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TextIO
 
 from xaibench.runfolder.tables import JOBS
-from xaibench.runner.engines.local_engines import Outcome
+from xaibench.runner.plan.job_base import Outcome
 from xaibench.runner.store.store_files import StoreError, writing
 
 

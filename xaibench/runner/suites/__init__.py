@@ -1,1 +1,1 @@
-"""Suites: TOML files and what they become."""
+"""Suites: reading and writing their TOML files."""

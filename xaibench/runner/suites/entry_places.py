@@ -1,4 +1,4 @@
-"""Where an entry of a suite stands, as its errors say it."""
+"""Locations of the entries of a suite, for error messages."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class Origin:
     """The file that a suite was read from.
 
     Attributes:
-        name: Its path, or the name of a built-in suite.
-        lines: Of its entries; empty where they are not known.
+        name: Path of the file, or name of a built-in suite.
+        lines: Line numbers of the entries; empty if they are unknown.
     """
 
     name: str = "the suite"
     lines: Mapping[Path, int] = field(default_factory=dict)
 
     def place(self, words: str = "", *path: str | int) -> Place:
-        """The place of an entry; ``words`` name it for people, as ``[metrics] iou`` does ``("metrics", "iou")``."""
+        """Return the location of an entry. ``words`` name it in errors, such as ``[metrics] iou``."""
         return Place(self, path, words)
 
 
 @dataclass(frozen=True)
 class Place:
-    """An entry of a suite, or what would be one.
+    """The location of an entry of a suite. The entry need not exist: then the line is that of its table.
 
     Example:
         >>> place = Origin("my.toml", {("metrics",): 3, ("metrics", "iou"): 5}).place("[metrics] iou", "metrics", "iou")
@@ -40,11 +40,10 @@ class Place:
     words: str
 
     def of(self, *steps: str | int) -> Place:
-        """An entry within, in the same words: the error names it."""
+        """Return the location of an entry inside this one, with the same words."""
         return Place(self.origin, (*self.path, *steps), self.words)
 
     def __str__(self) -> str:
-        # Of what is not written, or written by Python, the line is that of what it would stand in.
         known = (self.origin.lines.get(self.path[:end]) for end in range(len(self.path), 0, -1))
         line = next((number for number in known if number is not None), None)
         return ", ".join(part for part in (self.origin.name, line and f"line {line}", self.words) if part)

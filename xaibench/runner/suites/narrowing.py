@@ -1,4 +1,4 @@
-"""A suite made to fit: other parts, fewer sets or samples, and without the sets that are not there."""
+"""Change a suite for a run: other parts, fewer data sets or samples, and only data sets that are there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from xaibench.runner.plan.part_facts import Kind, part_info, registry
-from xaibench.runner.suites.suite_tables import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError, with_variables
+from xaibench.runner.parts import Kind, expand_variables, find_part, registry
+from xaibench.runner.suites.suite_tables import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError
 from xaibench.runner.suites.toml_writing import to_toml
 
-#: The variable of the environment that names the folder of photographs.
+#: The environment variable for the folder of photographs.
 IMAGES = "XAIBENCH_IMAGES"
 
 
@@ -27,46 +27,46 @@ def narrowed(
     finetune: str | None = None,
     protocol: str | None = None,
 ) -> Suite:
-    """The suite with some of its data sets, with other parts, of other samples, or with another training.
+    """Return the suite with some of its data sets, or with other parts, samples or training.
 
     Args:
-        suite: As written.
-        datasets: Names or labels of the sets to keep; None = all.
-        models: Those of the suite's, as their cells are written, one among its optional cells too; a model that these
-            data sets' cells do not have stands instead of theirs, or in the place that a cell leaves open. None = the
-            suite's own, without the optional ones.
-        explainers: Instead of the suite's own, whose parameters they have where they are among them; its controls stay,
-            since maps are judged beside them. None = those.
-        metrics: Instead of the suite's own, likewise; None = those.
-        samples: The first so many test samples, or ``"all"``; None = as the suite says.
-        finetune: ``"head"`` or ``"all"``, of suites that train pretrained networks.
-        protocol: How maps are cut, ``"scaled"`` or ``"published"``.
+        suite: The suite as written.
+        datasets: Names or labels of the data sets to keep; None = all.
+        models: Models to run. A model of the suite, also of its optional cells, runs in its own cells. Any other model
+            replaces the models of every cell, or fills the place that a cell leaves open. None = all models of the
+            suite, without its optional cells.
+        explainers: Explainers to run. Explainers of the suite keep its parameters. Its controls are added, because maps
+            are compared with them. None = all explainers of the suite.
+        metrics: Metrics to run, in the same way; None = all metrics of the suite.
+        samples: Number of test samples from the first one, or ``"all"``; None = the number in the suite.
+        finetune: ``"head"`` or ``"all"``, for suites that train pretrained networks.
+        protocol: ``"scaled"`` or ``"published"`` (:mod:`xaibench.evaluation.protocol`).
 
     Raises:
-        SuiteError: If a set is not in the suite, its networks are not pretrained ones, or it leaves the network open
-            and none is given.
+        SuiteError: If a data set is not in the suite, ``finetune`` is given for networks that are not pretrained, or
+            the suite leaves the model open and none is given.
     """
     lists = {"datasets": datasets, "models": models, "explainers": explainers, "metrics": metrics}
-    for what, given in lists.items():
+    for field, given in lists.items():
         if given is not None and (isinstance(given, str) or not given):
-            raise SuiteError(f"{what} is {given!r}; expected a list of at least one name.")
-    asked = None if models is None else [registry("model").canonical(name) for name in models]
-    suite = _with_optional(suite, asked or [])
+            raise SuiteError(f"{field} is {given!r}; expected a list of at least one name.")
+    given_models = None if models is None else [registry("model").canonical(name) for name in models]
+    suite = _with_optional(suite, given_models or [])
     cells: list[Cell] = list(suite.cells)
     if datasets is not None:
-        cells = _chosen(suite, [registry("dataset").canonical(name) for name in datasets])
-    if asked is not None:
-        cells = [chosen for cell in cells for chosen in _of_models(cell, asked, cells)]
+        cells = _choose_cells(suite, [registry("dataset").canonical(name) for name in datasets])
+    if given_models is not None:
+        cells = [chosen for cell in cells for chosen in _with_models(cell, given_models, cells)]
     elif any(MODEL in model for cell in cells for model in cell.models):
         raise SuiteError(
-            f"{suite.name} leaves the network open; give one with --model NAME (models=[...] in Python), such as "
+            f"{suite.name} leaves the model open; give one with --model NAME (models=[...] in Python), such as "
             "efficientnet_lite0 or one of your own, mine:network."
         )
     training, explaining = suite.training, suite.explaining
     if samples is not None:
         if samples != "all" and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
             raise SuiteError(f"samples is {samples!r}; expected a whole number of 1 or more, or 'all'.")
-        cut = 0 if samples == "all" else explaining.samples_per_job  # how many all are, nobody knows beforehand
+        cut = 0 if samples == "all" else explaining.samples_per_job  # the number is unknown before the set is loaded
         explaining = dataclasses.replace(explaining, samples=samples, samples_per_job=cut)
     if finetune is not None:
         if training.method not in ("head", "all"):
@@ -80,12 +80,12 @@ def narrowed(
         if protocol not in ("scaled", "published"):
             raise SuiteError(f"protocol is {protocol!r}; expected 'scaled' or 'published'.")
         explaining = dataclasses.replace(explaining, protocol=protocol)  # type: ignore[arg-type]
-    kept = _parts("metric", suite.metrics, metrics)
-    explained = _parts("explainer", suite.explainers, explainers)
-    cells = _of_explainers(cells, [part.name for part in explained], suite)
+    kept = _choose_parts("metric", suite.metrics, metrics)
+    explained = _choose_parts("explainer", suite.explainers, explainers)
+    cells = _with_explainers(cells, [part.name for part in explained], suite)
     return dataclasses.replace(
         suite,
-        cells=tuple(_of_metrics(cells, [metric.name for metric in kept], suite)),
+        cells=tuple(_with_metrics(cells, [metric.name for metric in kept], suite)),
         training=training,
         explaining=explaining,
         explainers=explained,
@@ -94,9 +94,9 @@ def narrowed(
 
 
 def _with_optional(suite: Suite, models: Sequence[str]) -> Suite:
-    """The suite without its optional cells, or with those of the models among its own.
+    """Move the optional cells of the models to the cells of the suite, and drop the other optional cells.
 
-    What explains in them explains in no other cell, and each entry keeps its line.
+    Explainers of optional cells are used in these cells only. Every entry keeps its line number.
     """
     optional = suite.optional
     found = [cell for cell in optional.cells if set(cell.models) & set(models)]
@@ -122,11 +122,11 @@ def _with_optional(suite: Suite, models: Sequence[str]) -> Suite:
     )
 
 
-def _of_models(cell: Cell, given: Sequence[str], every: Sequence[Cell]) -> Iterator[Cell]:
-    """What is run of a cell with the given models.
+def _with_models(cell: Cell, given: Sequence[str], every: Sequence[Cell]) -> Iterator[Cell]:
+    """Yield the cell with the given models.
 
-    Those that it has, as it is written; others in the place that it leaves open. A model that no cell has stands once
-    for each data set, instead of the cells' own.
+    Models of the cell are kept, and a place that it leaves open takes all of them. A model that is in no cell runs once
+    per data set.
     """
     if left_open := [own for own in cell.models if MODEL in own]:
         models = tuple(own.replace(MODEL, model) for model in given for own in left_open)
@@ -140,8 +140,8 @@ def _of_models(cell: Cell, given: Sequence[str], every: Sequence[Cell]) -> Itera
             yield dataclasses.replace(cell, datasets=(dataset,), models=models)
 
 
-def _of_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
-    """The cells that some of the metrics score; of those that a cell names, what is left."""
+def _with_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
+    """Restrict the metrics that cells name to the kept ones, and drop cells without metrics."""
     left = [(cell, tuple(name for name in cell.metrics if name in kept)) for cell in cells]
     found = [dataclasses.replace(cell, metrics=own) for cell, own in left if own or not cell.metrics]
     if not found:
@@ -149,8 +149,8 @@ def _of_metrics(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> lis
     return found
 
 
-def _of_explainers(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
-    """The cells; of those that name explainers, with what is kept of them and what is none of the suite's."""
+def _with_explainers(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> list[Cell]:
+    """Restrict the explainers that cells name to the kept ones, and add the new ones."""
     own = [part.name for part in suite.explainers]
     return [
         dataclasses.replace(
@@ -160,8 +160,8 @@ def _of_explainers(cells: Sequence[Cell], kept: Sequence[str], suite: Suite) -> 
     ]
 
 
-def _parts(kind: Kind, own: Sequence[NamedPart], wanted: Sequence[str] | None) -> tuple[NamedPart, ...]:
-    """The parts of these names, as the suite has them where it has them; of explainers also the suite's controls."""
+def _choose_parts(kind: Kind, own: Sequence[NamedPart], wanted: Sequence[str] | None) -> tuple[NamedPart, ...]:
+    """Return the wanted parts, with the parameters of the suite if it has them; for explainers also its controls."""
     if wanted is None:
         return tuple(own)
     found: list[NamedPart] = []
@@ -170,11 +170,11 @@ def _parts(kind: Kind, own: Sequence[NamedPart], wanted: Sequence[str] | None) -
         called = [part for part in own if part.name == name] or [part for part in own if part.use == use]
         found += called or [NamedPart(use, use)]
     if kind == "explainer":
-        found += [part for part in own if getattr(part_info(kind, part.use), "control", False)]
+        found += [part for part in own if find_part("explainer", part.use).is_control]
     return tuple(dict.fromkeys(found))
 
 
-def _chosen(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
+def _choose_cells(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
     known = {name for cell in suite.cells for name in (*cell.datasets, *([cell.label] if cell.label else []))}
     for name in wanted:
         if name not in known:
@@ -188,7 +188,7 @@ def _chosen(suite: Suite, wanted: Sequence[str]) -> list[Cell]:
 
 
 def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
-    """The TOML of the suite as run: as written, or with what :func:`narrowed` has changed."""
+    """Return the TOML of the suite: as written, or with the changes of :func:`narrowed`."""
     if not changed:
         return text
     tables = tomllib.loads(text)
@@ -201,7 +201,7 @@ def narrowed_text(text: str, suite: Suite, changed: bool) -> str:
     tables["cells"] = [_cell_table(cell) for cell in suite.cells]
     tables["explainers"] = {part.name: _part_table("explainer", part) for part in suite.explainers}
     tables["metrics"] = {part.name: _part_table("metric", part) for part in suite.metrics}
-    return "# As run, with what the command line has changed.\n" + to_toml(tables)
+    return "# As run, with the changes of the command line.\n" + to_toml(tables)
 
 
 def _part_table(kind: Kind, part: NamedPart) -> dict[str, Any]:
@@ -217,20 +217,23 @@ def _cell_table(cell: Cell) -> dict[str, Any]:
 
 
 def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
-    """The suite without the sets that are not there, and for each of those, how to get it.
+    """Drop the data sets that are not there.
 
-    Annotated sets are looked for where they lie; sets on photographs are there if a folder of these is given.
+    Annotated sets are looked up in their folders. Sets that need photographs are there if a folder of them is given.
+
+    Returns:
+        The suite, and ``{data set: how to get it}`` of the dropped sets.
 
     Raises:
-        SuiteError: If none of its sets is there; says how to get them.
+        SuiteError: If no data set is there; tells how to get them.
     """
     from xaibench.data.annotated import AnnotatedSet, MissingDataError
 
-    missing = {name: _NO_IMAGES for cell in suite.cells if _lacks_images(cell) for name in cell.datasets}
+    missing = {name: _NO_IMAGES for cell in suite.cells if _needs_images(cell) for name in cell.datasets}
     for name in dict.fromkeys(name for cell in suite.cells for name in cell.datasets):
         part = registry("dataset").resolve(name)
         if isinstance(part, AnnotatedSet):
-            root = with_variables(dict(suite.data.parameters)).get("root")
+            root = expand_variables(suite.data.parameters).get("root")
             try:
                 part.find(root)
             except MissingDataError as error:
@@ -246,10 +249,10 @@ def without_missing(suite: Suite) -> tuple[Suite, dict[str, str]]:
 
 
 _NO_IMAGES = (
-    f"It lies on photographs: give a folder of them with --images DIR (images= in Python, or the variable {IMAGES}). "
-    "The paper took the 50,000 validation images of ImageNet-1k; where there are fewer than samples, each is repeated."
+    f"It needs photographs: give a folder of them with --images DIR (images= in Python, or the variable {IMAGES}). "
+    "The paper used the 50,000 validation images of ImageNet-1k. If there are fewer than samples, they are repeated."
 )
 
 
-def _lacks_images(cell: Cell) -> bool:
+def _needs_images(cell: Cell) -> bool:
     return IMAGES not in os.environ and any(value in (f"${IMAGES}", f"${{{IMAGES}}}") for value in cell.data.values())

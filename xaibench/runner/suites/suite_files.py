@@ -1,4 +1,4 @@
-"""The suites that come with the library, and reading a suite from a TOML file."""
+"""The built-in suites, and reading a suite from a TOML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xaibench.runner.suites.toml_writing import to_toml
 
 _FOLDER = resources.files("xaibench.runner.suites.built_in")
 
-#: The suites that come with the library, name -> file: all that lie in the folder ``xaibench/runner/suites/built_in``.
+#: The built-in suites, name -> file: all files in the folder ``xaibench/runner/suites/built_in``.
 SUITES = Registry(
     "suite",
     {Path(name).stem: name for name in sorted(file.name for file in _FOLDER.iterdir()) if name.endswith(".toml")},
@@ -30,10 +30,10 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
 
     Args:
         source: Name of a suite, or path of a ``.toml`` file.
-        quick: Apply the suite's ``[quick]`` table, which makes it small enough to try.
+        quick: Apply the suite's ``[quick]`` table, which makes it small.
 
     Returns:
-        The suite, and its text as run: the TOML source, or the changed tables when ``quick``.
+        The suite, and its TOML: the source, or with ``quick`` the changed tables.
 
     Raises:
         UnknownNameError: If no suite has that name.
@@ -53,21 +53,21 @@ def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
     changes = tables.pop("quick", None)
     if quick:
         if changes is None:
-            raise SuiteError(f"{origin} has no [quick] table, so there is no quick form of it; run it without --quick.")
+            raise SuiteError(f"{origin} has no [quick] table, so there is no quick form; run it without --quick.")
         if not isinstance(changes, Mapping):
             raise SuiteError(f"{origin}: quick is {changes!r}; expected a table [quick].")
-        tables = _merged(tables, changes)
+        tables = _merge(tables, changes)
         tables["name"] = f"{tables.get('name', '')}-quick"
         text = f"# The quick form of {origin}, as run.\n" + to_toml(tables)
     lines = entry_lines(source_text)
-    # An entry of [quick] stands for the one that it changes.
+    # An entry of [quick] replaces another one, and its line counts.
     found = {path: lines.get(("quick", *path), lines.get(path)) for path in entry_paths(tables)}
     known = {path: line for path, line in found.items() if line is not None}
     return parse_suite(tables, Origin(origin, known)), text
 
 
 def suite_file(source: str | Path) -> Path | None:
-    """The file that ``source`` names; None for the name of a built-in suite."""
+    """Return the path of a suite; None if ``source`` is the name of a built-in suite."""
     path = Path(source).expanduser()
     return path if path.suffix == ".toml" or path.is_file() else None
 
@@ -78,19 +78,19 @@ def _read(source: str | Path) -> tuple[str, str]:
         try:
             return path.read_text(encoding="utf-8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
             raise SuiteError(f"Cannot read the suite {path}: {reason}. Known suites: {', '.join(SUITES)}.") from error
     if ":" in name:
         raise SuiteError(
-            f"{name!r} is no suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
+            f"{name!r} is not a suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
         )
     text = _FOLDER.joinpath(SUITES.target(name)).read_text(encoding="utf-8")
     return text, SUITES.canonical(name)
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for name, value in changes.items():
         old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        merged[name] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged

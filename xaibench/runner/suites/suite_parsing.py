@@ -1,4 +1,4 @@
-"""From parsed TOML to a suite, with an error that names the entry and its line."""
+"""Turn parsed TOML into a suite. Errors name the entry and its line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any, NoReturn, TypeVar, get_args
 
 from xaibench.core.frozen import Frozen
 from xaibench.core.messages import unknown
-from xaibench.core.vocabulary import Output, Precision
-from xaibench.evaluation.protocol import PROTOCOLS
-from xaibench.runner.plan.part_facts import Kind, registry
+from xaibench.core.parameters import ParameterError, annotations_of, check_types, is_of_type
+from xaibench.runner.parts import Kind, registry
 from xaibench.runner.suites.entry_places import Origin, Place
 from xaibench.runner.suites.suite_tables import (
     METHODS,
@@ -25,28 +24,18 @@ from xaibench.runner.suites.suite_tables import (
     Training,
 )
 
-#: The types of entries as error messages say them.
-_IN_WORDS = {
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "tuple[int, ...]": "a list of whole numbers",
-    "tuple[str, ...]": "a list of texts",
-}
-
 _T = TypeVar("_T")
 
 
 def parse_suite(tables: Mapping[str, Any], origin: Origin | str = "the suite") -> Suite:
-    """Turn parsed TOML into a :class:`Suite`, with every part under its listed name, however it was written.
+    """Turn parsed TOML into a :class:`Suite`. Parts are listed under their registered names.
 
     Args:
-        tables: As ``tomllib`` reads them.
-        origin: Where they are from, for error messages.
+        tables: The tables, as ``tomllib`` returns them.
+        origin: The file, for error messages.
 
     Returns:
-        The suite. Its parts are not built yet (:func:`xaibench.runner.plan.planning.make_plan` does).
+        The suite. Its parts are built later, by :func:`xaibench.runner.plan.planning.make_plan`.
 
     Raises:
         SuiteError: If an entry is unknown, missing or of the wrong type.
@@ -71,7 +60,7 @@ def parse_suite(tables: Mapping[str, Any], origin: Origin | str = "the suite") -
 
 
 def _optional(table: Any, origin: Origin) -> OptionalCells:
-    """What is run on request, read as the suite's own cells and explainers are."""
+    """Read the cells and explainers that are run on request."""
     if not isinstance(table, Mapping):
         raise SuiteError(f"{origin.place('', 'optional')}: optional is {table!r}; expected tables [[optional.cells]].")
     values = dict(table)
@@ -103,7 +92,9 @@ def _cell(table: Any, number: int, origin: Origin, path: tuple[str, ...]) -> Cel
     cell = _table(Cell, table, place)
     inside = Place(origin, (*place.path, "training"), f"{place.words}, training")
     training = _table(Training, cell.training, inside)
-    stated = {name: getattr(training, name) for name in cell.training}  # seeds = 3 is seeds = [0, 1, 2] by now
+    stated = {
+        name: getattr(training, name) for name in cell.training
+    }  # after conversion, such as of seeds = 3 to [0, 1, 2]
     return dataclasses.replace(
         cell,
         datasets=tuple(registry("dataset").canonical(name) for name in cell.datasets),
@@ -114,7 +105,7 @@ def _cell(table: Any, number: int, origin: Origin, path: tuple[str, ...]) -> Cel
 
 
 def _check(suite: Suite) -> None:
-    """Look at numbers and choices; parts are looked at when the jobs are planned."""
+    """Check numbers and choices. Parts are checked when the jobs are planned."""
     origin, explaining = suite.origin, suite.explaining
     _check_seeds(suite.data.seeds, origin.place("", "data"), "data")
     _check_training(suite.training, origin.place("", "training"))
@@ -122,9 +113,9 @@ def _check(suite: Suite) -> None:
         place = origin.place(f"[[cells]] number {cell.number + 1}", "cells", cell.number, "training")
         _check_training(suite.training_of(cell), place)
         named = [metric.name for metric in suite.metrics]
-        if strange := [name for name in cell.metrics if name not in named]:
-            of_metrics = origin.place(place.words, "cells", cell.number, "metrics")
-            raise SuiteError(unknown(f"{of_metrics}: [metrics] has no", strange[0], named))
+        if undefined := [name for name in cell.metrics if name not in named]:
+            metrics = origin.place(place.words, "cells", cell.number, "metrics")
+            raise SuiteError(unknown(f"{metrics}: [metrics] has no", undefined[0], named))
 
     def refuse(name: str, expected: str, more: str = "") -> NoReturn:
         given = f"explaining.{name} is {getattr(explaining, name)!r}{more}"
@@ -137,16 +128,6 @@ def _check(suite: Suite) -> None:
         refuse("samples_per_job", "a number of 1 or more, with a number of samples, or 0 for one job", more)
     if explaining.seed < 0:
         refuse("seed", "0 or more")
-    choices: dict[str, tuple[str, ...]] = {
-        "trainings": ("best", "all"),
-        "output": ("default", *get_args(Output)),
-        "precision": ("own", *get_args(Precision)),
-        "scored": ("correct", "all"),
-        "protocol": PROTOCOLS,
-    }
-    for name, known in choices.items():
-        if getattr(explaining, name) not in known:
-            refuse(name, f"one of {', '.join(known)}")
 
 
 def _check_training(training: Training, place: Place) -> None:
@@ -155,7 +136,7 @@ def _check_training(training: Training, place: Place) -> None:
     _check_seeds(training.seeds, place, "training")
     choices: dict[str, tuple[str, ...]] = {
         "method": METHODS,
-        # A network is built in float32; in which it is explained is another matter.
+        # Networks are built in float32; the precision of explanations is a field of Explaining.
         "precision": ("float32", "tf32", "bfloat16"),
         "loss": get_args(Loss),
     }
@@ -178,7 +159,7 @@ def _check_seeds(seeds: tuple[int, ...], place: Place, table: str) -> None:
 
 
 def _table(kind: type[_T], values: Any, place: Place) -> _T:
-    """Build the dataclass ``kind`` from a TOML table; entries are checked against its fields."""
+    """Build a dataclass from a TOML table, whose entries are checked against the fields."""
     if not isinstance(values, Mapping):
         raise SuiteError(f"{place}: expected a table, got {values!r}.")
     fields = {f.name: f for f in dataclasses.fields(kind) if f.compare}  # type: ignore[arg-type]
@@ -192,36 +173,24 @@ def _table(kind: type[_T], values: Any, place: Place) -> _T:
     ]
     if missing:
         raise SuiteError(f"{place}: {', '.join(missing)} missing; add {'it' if len(missing) == 1 else 'them'}.")
-    typed = {n: _typed(value, str(fields[n].type), f"{place.of(n)}: {n}") for n, value in values.items()}
-    return kind(**typed)
+    types = annotations_of(kind)
+    return kind(**{name: _convert(name, value, types[name], place) for name, value in values.items()})
 
 
-def _typed(value: Any, annotation: str, where: str) -> Any:
-    """``value`` frozen and checked against the (string) annotation of its field."""
-    if annotation == "Frozen":
+def _convert(name: str, value: Any, annotation: Any, place: Place) -> Any:
+    """Check a value against the type of its field; lists become tuples, and tables of parameters are frozen."""
+    where = f"{place.of(name)}: {name}"
+    if annotation is Frozen:
         if not isinstance(value, Mapping):
-            raise SuiteError(f"{where} is {value!r}; expected a table of parameters, such as {{ n_samples = 1000 }}.")
+            example = "{ n_samples = 1000 }"
+            raise SuiteError(f"{where} is {value!r}; expected a table of parameters, such as {example}.")
         return _frozen(value, where)
-    if annotation == "tuple[int, ...]" and isinstance(value, int) and not isinstance(value, bool):
+    if annotation == tuple[int, ...] and is_of_type(value, int):
         value = list(range(value))
-    expected = {
-        "str": str,
-        "int": int,
-        "float": (int, float),
-        "bool": bool,
-        "tuple[int, ...]": (list, tuple),
-        "tuple[str, ...]": (list, tuple),
-    }.get(annotation)
-    of = {"tuple[int, ...]": int, "tuple[str, ...]": str}.get(annotation)
-    wrong = bool(expected) and not isinstance(value, expected)  # type: ignore[arg-type]
-    if (
-        wrong
-        or isinstance(value, bool) != (annotation == "bool")
-        or (of and not all(type(item) is of for item in value))
-    ):
-        raise SuiteError(f"{where} is {value!r}; expected {_IN_WORDS.get(annotation, annotation)}.")
-    if annotation.startswith("int | Literal") and value != "all" and not isinstance(value, int):
-        raise SuiteError(f'{where} is {value!r}; expected a whole number or "all".')
+    try:
+        check_types({name: value}, {name: annotation})
+    except ParameterError as error:
+        raise SuiteError(f"{place.of(name)}: {error}") from error
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -239,5 +208,5 @@ def _part(kind: Kind, name: str, table: Any, place: Place) -> NamedPart:
 def _frozen(table: Mapping[str, Any], where: str) -> Frozen:
     try:
         return Frozen(table)
-    except TypeError as error:  # of tables that come from Python
+    except TypeError as error:  # only for tables from Python
         raise SuiteError(f"{where}: {error}") from error

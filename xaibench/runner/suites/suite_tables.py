@@ -1,13 +1,13 @@
-"""A suite: what is run, as one TOML file read into frozen dataclasses.
+"""The contents of a suite: one TOML file, as frozen dataclasses.
 
-A suite names data sets, models, seeds, explainers and metrics with their parameters, and states every default once::
+A suite lists data sets, models, seeds, explainers and metrics with their parameters::
 
     name = "my-suite"
     title = "Two sets, one network"
 
-    [data]                          # how each set is made
+    [data]                          # how the data sets are made
     seeds = [0]
-    parameters = { n_samples = 10000 }      # handed to the data sets' loaders
+    parameters = { n_samples = 10000 }      # passed to the data sets
 
     [training]
     seeds = [0, 1, 2]
@@ -16,9 +16,9 @@ A suite names data sets, models, seeds, explainers and metrics with their parame
 
     [explaining]
     samples = 200                   # the first test samples; "all" for the whole test split
-    trainings = "best"              # the one of lowest validation loss, or "all"
+    trainings = "best"              # the one with the lowest validation loss, or "all"
 
-    [[cells]]                       # every data set with every model; a cell may change how it is made and trained
+    [[cells]]                       # every data set with every model; a cell can change the data and the training
     datasets = ["xai-tris/rigid-white-8x8"]
     models = ["mlp", "cnn"]
     data = { alpha = 0.7 }
@@ -31,11 +31,11 @@ A suite names data sets, models, seeds, explainers and metrics with their parame
     [metrics]
     emd_perf = {}
 
-    [[optional.cells]]              # run only when their models are asked for (--model)
+    [[optional.cells]]              # run only if their models are given with --model
     datasets = ["xai-tris/rigid-white-8x8"]
     models = ["vit"]
 
-    [optional.explainers]           # beside the others, in these cells alone
+    [optional.explainers]           # in addition to the others, in these cells only
     legrad = {}
 
     [quick]                         # what `--quick` changes: any of the tables above
@@ -50,27 +50,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from xaibench.core.frozen import Frozen
+from xaibench.core.vocabulary import Output, Precision
 from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
 from xaibench.runner.suites.entry_places import Origin
 
-#: What stands in a suite for the networks that are given with ``--model``.
+#: Placeholder in a suite for the models that are given with ``--model``.
 MODEL = "$MODEL"
 
-#: How a network comes to its weights.
+#: Training methods.
 METHODS = ("fit", "head", "all", "none")
 
 
 class SuiteError(ValueError):
-    """A suite that cannot be run as it is written; the message names the file and the entry."""
+    """A suite cannot be run as it is written; the message names the file and the entry."""
 
 
 @dataclass(frozen=True)
 class NamedPart:
-    """A named part with its parameters, as a suite states it.
+    """A part with its parameters, under a name of the suite.
 
     Attributes:
-        name: How it is called in the suite, the scores and the report.
-        use: Registered name or ``"package.module:name"`` of the part itself.
+        name: Name in the suite, the scores and the report.
+        use: Registered name, or ``"package.module:name"``.
         parameters: Keyword arguments.
     """
 
@@ -79,13 +80,13 @@ class NamedPart:
     parameters: Frozen = field(default_factory=Frozen)
 
     def as_json(self) -> list[object]:
-        """What decides what it does, for the keys of jobs; its name in the suite decides nothing."""
+        """Return what decides the results, for the keys of jobs: all except the name in the suite."""
         return [self.use, self.parameters.as_json()]
 
 
 @dataclass(frozen=True)
 class Data:
-    """How each data set is made: once for each seed, with the same parameters."""
+    """How each data set is made: once per seed, with the same parameters."""
 
     seeds: tuple[int, ...] = (0,)
     parameters: Frozen = field(default_factory=Frozen)
@@ -93,11 +94,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Training:
-    """How each network is trained, once for each seed; see :func:`xaibench.models.fit`.
+    """How each network is trained, once per seed; see :func:`xaibench.models.fit`.
 
-    ``stack`` networks of one data set and architecture are trained in one go, as one job. ``method`` is ``"fit"``
-    (from scratch), ``"head"`` (the last layer of a pretrained network), ``"all"`` (the whole of one) or ``"none"`` (as
-    it is). ``precision`` is how float32 is multiplied: ``"float32"``, ``"tf32"`` or ``"bfloat16"``.
+    One job trains ``stack`` networks of one data set and architecture together. ``method`` is ``"fit"`` (from scratch),
+    ``"head"`` (the last layer of a pretrained network), ``"all"`` (all layers of a pretrained network) or ``"none"``
+    (no training). ``precision`` is that of matrix products in float32: ``"float32"``, ``"tf32"`` or ``"bfloat16"``.
     """
 
     seeds: tuple[int, ...] = (0,)
@@ -112,39 +113,49 @@ class Training:
 
 @dataclass(frozen=True)
 class Explaining:
-    """Which samples and networks are explained, and what of the network (see :func:`xaibench.explain`).
+    """Which samples, networks and outputs are explained (see :func:`xaibench.explain`).
 
-    ``output="default"`` leaves it to each explainer. ``scored="correct"`` restricts tables to the samples that every
-    explained network classifies correctly; ``"all"`` takes all. ``protocol`` says how maps are cut by IoU, precision,
-    recall and F1 (:mod:`xaibench.evaluation.protocol`). ``samples_per_job`` cuts the explaining of many samples into
-    jobs for many workers (0 = one job); what an explainer draws, it draws anew in each, and ``pfi`` permutes within
-    one. ``precision`` is in what maps are made, and in what metrics ask the model: ``"float32"``, ``"tf32"``,
-    ``"bfloat16"`` or ``"float64"``; ``"own"`` is that of each network (ours: float64), with float32 multiplied exactly.
-    ``pictures=False`` keeps the images themselves out of the page and of what it is made from: of photographs that must
-    not be passed on it shows numbers and maps alone.
+    Attributes:
+        samples: Number of test samples from the first one, or ``"all"``.
+        samples_per_job: Largest number of samples per job, to use many workers; 0 = one job. Random numbers are drawn
+            per job, and ``pfi`` permutes samples within a job.
+        trainings: Explain the network with the lowest validation loss (``"best"``), or ``"all"``.
+        output: The explained output; ``"default"`` is that of each explainer.
+        seed: Seed of the explainers.
+        scored: ``"correct"`` restricts tables to the samples that every explained network classifies correctly.
+        protocol: How IoU, precision, recall and F1 scale and threshold maps (:mod:`xaibench.evaluation.protocol`).
+        precision: Precision of the maps, and of the model outputs in metrics; ``"own"`` is that of each network
+            (float64 for our small ones), with exact matrix products in float32.
+        pictures: Whether the page and its files may contain the images. False for photographs that must not be
+            redistributed: then only numbers and maps are shown.
     """
 
     samples: int | Literal["all"] = 200
     samples_per_job: int = 0
     trainings: Literal["best", "all"] = "best"
-    output: str = "default"
+    output: Literal["default"] | Output = "default"
     seed: int = 0
     scored: Literal["correct", "all"] = "correct"
     protocol: Protocol = SUITE_DEFAULT
-    precision: str = "own"
+    precision: Literal["own"] | Precision = "own"
     pictures: bool = True
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Data sets and models that are combined, and what is different about their making and their training.
+    """Data sets and models: every data set is combined with every model.
 
-    The name of a data set may hold a variable of the environment, as ``"photographs:$XAIBENCH_DATA"`` does, and that of
-    a model may be left open: ``"$MODEL"``, ``"disconnected:$MODEL"`` (:data:`MODEL`).
-    A text in ``data`` may name variables of the environment, as ``images_dir = "$XAIBENCH_IMAGES"`` does. ``build``
-    holds parameters of the models, such as ``fold = "pet"``; ``label`` names the cell's set in tables, where the same
-    set stands in two cells; ``explainers`` are those of the suite's that explain its networks, ``metrics`` those that
-    score them, where not all do; ``number`` counts the cells of the file from 0.
+    Attributes:
+        datasets: Names of data sets. They can contain environment variables: ``"photographs:$XAIBENCH_DATA"``.
+        models: Names of models. They can be left open: ``"$MODEL"``, ``"disconnected:$MODEL"`` (:data:`MODEL`).
+        data: Parameters of the data sets, in addition to the suite's. Strings can contain environment variables:
+            ``images_dir = "$XAIBENCH_IMAGES"``.
+        training: Fields of :class:`Training` that differ from the suite's.
+        build: Parameters of the models, such as ``fold = "pet"``.
+        label: Name of the data set in tables, if it is in two cells.
+        explainers: Names of the suite's explainers that explain these networks; empty = all.
+        metrics: Names of the suite's metrics that score these maps; empty = all.
+        number: Position of the cell in the file, from 0.
     """
 
     datasets: tuple[str, ...]
@@ -160,9 +171,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class OptionalCells:
-    """Cells that are run only when their models are asked for, and what explains in them beside the suite's explainers.
+    """Cells that are run only if their models are given, with additional explainers for these cells.
 
-    A suite as published stays what it is, and can all the same have a column that its paper does not.
+    They extend a published suite without changing it.
     """
 
     cells: tuple[Cell, ...] = ()
@@ -171,20 +182,20 @@ class OptionalCells:
 
 @dataclass(frozen=True)
 class Suite:
-    """Everything a run is made of. Read one with :func:`~xaibench.runner.suites.suite_files.load_suite`.
+    """The contents of a suite. Read one with :func:`~xaibench.runner.suites.suite_files.load_suite`.
 
     Attributes:
-        name: Short, for files and folders.
-        title: For people.
+        name: Short name, for files and folders.
+        title: Title of the report.
         cells: Which data sets are combined with which models.
-        explainers: What explains every network.
-        metrics: What scores every map.
+        explainers: The explainers.
+        metrics: The metrics.
         data: How each data set is made.
         training: How each network is trained.
         explaining: Which samples and networks are explained.
-        citation: What to cite beside the parts.
-        optional: What :func:`~xaibench.runner.suites.narrowing.narrowed` adds for models that are asked for.
-        origin: The file that it was read from.
+        citation: What to cite in addition to the parts.
+        optional: Cells that :func:`~xaibench.runner.suites.narrowing.narrowed` adds if their models are given.
+        origin: The file of the suite.
     """
 
     name: str
@@ -200,13 +211,13 @@ class Suite:
     origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     def training_of(self, cell: Cell) -> Training:
-        """How the networks of a cell are trained.
+        """Return the training of the networks of a cell.
 
         Args:
-            cell: One of its cells.
+            cell: A cell of the suite.
 
         Returns:
-            The suite's training with what the cell changes.
+            The training of the suite with the changes of the cell.
         """
         own: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in cell.training.items()
@@ -214,33 +225,33 @@ class Suite:
         return replace(self.training, **own)
 
     def explainers_of(self, cell: Cell) -> tuple[NamedPart, ...]:
-        """What explains the networks of a cell.
+        """Return the explainers of a cell.
 
         Args:
-            cell: One of its cells.
+            cell: A cell of the suite.
 
         Returns:
-            Those that the cell names, of the suite's; all of them where it names none.
+            The explainers that the cell names; if it names none, all explainers of the suite.
         """
         return tuple(part for part in self.explainers if part.name in (cell.explainers or (part.name,)))
 
     def metrics_of(self, cell: Cell) -> tuple[NamedPart, ...]:
-        """What scores the maps of a cell.
+        """Return the metrics of a cell.
 
         Args:
-            cell: One of its cells.
+            cell: A cell of the suite.
 
         Returns:
-            Those that the cell names, of the suite's; all of them where it names none.
+            The metrics that the cell names; if it names none, all metrics of the suite.
         """
         return tuple(metric for metric in self.metrics if metric.name in (cell.metrics or (metric.name,)))
 
 
 def check_variables(suite: Suite) -> None:
-    """Look whether the variables of the environment that the suite's data name are set.
+    """Check that the environment variables in the parameters of the data sets are set.
 
     Raises:
-        SuiteError: If one is not; names it and where it stands.
+        SuiteError: If one is not; names it and its entry.
     """
     places = [("[data] parameters", suite.data.parameters)]
     places += [(f"the cell of {', '.join(cell.datasets)}", cell.data) for cell in suite.cells]
@@ -255,10 +266,10 @@ def check_variables(suite: Suite) -> None:
 
 
 def with_folders(suite: Suite) -> Suite:
-    """The suite with the variables of the environment in the names of its data sets replaced.
+    """Replace the environment variables in the names of the data sets.
 
     Raises:
-        SuiteError: If one is not set; says how to give it.
+        SuiteError: If one is not set; tells how to set it.
     """
     cells = []
     for cell in suite.cells:
@@ -266,20 +277,8 @@ def with_folders(suite: Suite) -> Suite:
             if variable not in os.environ:
                 option = "--root DIR (root= in Python), or " if variable == "XAIBENCH_DATA" else ""
                 raise SuiteError(
-                    f"{suite.name} is about a folder of yours, {', '.join(cell.datasets)}, but the environment has no "
+                    f"{suite.name} uses a folder of yours, {', '.join(cell.datasets)}, but the environment has no "
                     f"{variable}. Give {option}{variable}=... xaibench run {suite.name}."
                 )
         cells.append(replace(cell, datasets=tuple(map(os.path.expandvars, cell.datasets))))
     return replace(suite, cells=tuple(cells))
-
-
-def with_variables(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with ``$NAME`` replaced by that variable of the environment: a folder lies elsewhere on each machine.
-
-    Example:
-        >>> import os
-        >>> os.environ["MY_IMAGES"] = "/data/images"
-        >>> with_variables({"images_dir": "$MY_IMAGES", "alpha": 0.1})
-        {'images_dir': '/data/images', 'alpha': 0.1}
-    """
-    return {name: os.path.expandvars(value) if isinstance(value, str) else value for name, value in parameters.items()}

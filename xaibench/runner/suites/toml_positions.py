@@ -1,4 +1,4 @@
-"""On which line of a TOML file each of its entries stands, which ``tomllib`` does not say."""
+"""Find the line of each entry of a TOML file, which ``tomllib`` does not give."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-#: Names of tables and entries, and numbers within lists: ``("cells", 0, "models")``.
+#: Path of an entry: names of tables and entries, and positions in lists, such as ``("cells", 0, "models")``.
 Path: TypeAlias = tuple[str | int, ...]
 
 _STRING = re.compile(
@@ -20,16 +20,16 @@ _REST = re.compile(r"[^,\]}#\n]*")
 
 
 def entry_lines(text: str) -> dict[Path, int]:
-    r"""The line, from 1, on which each table and entry of a TOML file begins.
+    r"""Return the line number, from 1, of each table and entry of a TOML file.
 
-    What was found is held against what ``tomllib`` reads: should they ever differ, no line is given, rather than a
-    wrong one.
+    The entries found are compared with the result of ``tomllib``. If they differ, no lines are returned, because a
+    wrong line is worse than none.
 
     Args:
         text: Valid TOML.
 
     Returns:
-        A line for each entry; none at all where they cannot be told.
+        Line numbers by path; empty if they cannot be determined.
 
     Example:
         >>> entry_lines('name = "s"  # a comment\n[lime]\n"n samples" = [\n  1,\n  2]')
@@ -37,22 +37,22 @@ def entry_lines(text: str) -> dict[Path, int]:
     """
     try:
         lines = _Scanner(text).scan()
-    except (_LostError, tomllib.TOMLDecodeError):
+    except (_ScanError, tomllib.TOMLDecodeError):
         return {}
     return lines if set(lines) == set(entry_paths(tomllib.loads(text))) else {}
 
 
-class _LostError(Exception):
+class _ScanError(Exception):
     pass
 
 
 class _Scanner:
-    """Walks over TOML that is known to be valid, and notes where entries begin."""
+    """Scans valid TOML, and records the lines on which entries begin."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text.replace("\r\n", "\n"), 0
         self._lines: dict[Path, int] = {}
-        self._counts: dict[Path, int] = {}  # tables so far, of each [[list of tables]]
+        self._counts: dict[Path, int] = {}  # position of the last table of each [[array of tables]]
 
     def scan(self) -> dict[Path, int]:
         table: Path = ()
@@ -69,16 +69,16 @@ class _Scanner:
         path = self._within((), self._name())
         self._at += 2 if several else 1
         if several:
-            self._note(path, line)
+            self._record(path, line)
             number = self._counts[path] = self._counts.get(path, -1) + 1
             path = (*path, number)
-        self._note(path, line)
+        self._record(path, line)
         return path
 
     def _entry(self, table: Path) -> None:
         line = self._line()
         path = self._within(table, self._name())
-        self._note(path, line)
+        self._record(path, line)
         self._take("=")
         self._value(path)
 
@@ -92,7 +92,7 @@ class _Scanner:
                 if opening == "{":
                     self._entry(path)
                 else:
-                    self._note((*path, number), self._line())
+                    self._record((*path, number), self._line())
                     self._value((*path, number))
                     number += 1
                 self._skip_blank()
@@ -103,7 +103,7 @@ class _Scanner:
             self._match(_STRING if opening in ('"', "'") else _REST)
 
     def _name(self) -> tuple[str, ...]:
-        """The steps of a name: ``a."b c".d`` has three."""
+        """Read a dotted name: ``a."b c".d`` has three parts."""
         table: Any = tomllib.loads(f"{self._match(_NAME)} = 0")
         steps = []
         while isinstance(table, dict):
@@ -112,17 +112,17 @@ class _Scanner:
         return tuple(steps)
 
     def _within(self, table: Path, steps: tuple[str, ...]) -> Path:
-        """The path of a name; through a list of tables, of the last one so far."""
+        """Return the path of a dotted name; in an array of tables it refers to the last table."""
         path = table
         for i, step in enumerate(steps):
             path = (*path, step)
             if i < len(steps) - 1:
                 if path in self._counts:
                     path = (*path, self._counts[path])
-                self._note(path, self._line())
+                self._record(path, self._line())
         return path
 
-    def _note(self, path: Path, line: int) -> None:
+    def _record(self, path: Path, line: int) -> None:
         self._lines.setdefault(path, line)
 
     def _line(self) -> int:
@@ -135,18 +135,18 @@ class _Scanner:
     def _match(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
         if found is None:
-            raise _LostError
+            raise _ScanError
         self._at = found.end()
         return found[0]
 
     def _take(self, sign: str) -> None:
         if not self._text.startswith(sign, self._at):
-            raise _LostError
+            raise _ScanError
         self._at += len(sign)
 
 
 def entry_paths(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where the tables of a TOML file have an entry."""
+    """Yield the paths of all entries of parsed TOML."""
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for step, item in items:
         yield (*path, step)
