@@ -100,8 +100,8 @@ class AppliedExplainer:
         if reference and distribution is not None and getattr(part, "distribution", None) is None:
             given.setdefault("distribution", distribution())
         self._part: Any = build(part, **given)
-        if not self._fits:  # a fit does not depend on these settings
-            set_once = {name: self._settings.get(name) for name in ("seed", "batch_size", "channels")}
+        if not self._needs_fit:  # a fit does not depend on these settings
+            set_once = {name: self._call_args.get(name) for name in ("seed", "batch_size", "channels")}
             self._part = configured(self._part, **set_once)
         self._output, self._device, self._training = output, device, training
         self._fit_function = fit or (lambda part, network, training: part.fit(network, training()))
