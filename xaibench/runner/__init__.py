@@ -1,7 +1,7 @@
-"""Run suites: plan the jobs, run those without results, and collect the tables of the run folder.
+"""From a suite to a run folder: plan the jobs, run those whose results are not there, gather the tables.
 
-:func:`run` does all of it. Its steps are :func:`load_suite`, :func:`make_plan`, an engine (``serial``, ``processes``,
-``ray``) and :func:`collect`. :func:`estimate` predicts the cost of a run.
+``run`` is the whole of it; the steps are :func:`load_suite`, :func:`make_plan`, an engine (``serial``, ``processes``,
+``ray``), and :func:`collect`. ``estimate`` says beforehand what a run will cost.
 """
 
 from xaibench.runner.costs.estimates import Estimate, estimate

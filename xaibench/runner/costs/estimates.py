@@ -1,4 +1,4 @@
-"""Estimate the cost of a run: jobs, time, memory and disk per stage."""
+"""What a run will cost, before anything starts: jobs, time, memory and disk by stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START = 12.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated cost of a run.
+    """What a run will cost.
 
     Attributes:
         suite: Its name.
