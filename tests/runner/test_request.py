@@ -13,6 +13,7 @@ from PIL import Image
 from xaibench.cli.run_commands import run as run_command
 from xaibench.runner import RunRequest, estimate, run
 from xaibench.runner.request import RequestFields
+from xaibench.runner.stages import execution
 
 SUITE = """
 name = "request"
@@ -76,6 +77,15 @@ def test_arguments_say_the_same_as_a_request(request_of, tmp_path):
     with asked.opened() as opened:
         assert 'protocol = "scaled"' in opened.text
         assert {job.protocol for job in opened.plan.jobs if job.stage == "score"} == {"scaled"}
+
+
+def test_an_explainer_is_built_once_per_explain_job_and_not_to_score(request_of, monkeypatch):
+    built, build = [], execution.AppliedExplainer
+    monkeypatch.setattr(
+        execution, "AppliedExplainer", lambda *args, **more: built.append(args[0]) or build(*args, **more)
+    )
+    assert run(request_of(), engine="serial").jobs == 12
+    assert sorted(built) == ["saliency", "saliency", "uniform", "uniform"]
 
 
 def test_root_counts_for_the_price_too(request_of, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Whatever a part would refuse is refused before any job, on its line of the file."""
+"""Wrong parameters of parts are found before any job runs, and errors name their line of the file."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +26,7 @@ datasets = ["xai-tris/lin-white-8x8"]
 models = ["mlp"]
 
 [explainers]
-ig = { n_steps = 3 }  # its parameters stand on line 18
+ig = { n_steps = 3 }  # line 18
 
 [explainers.lime]
 n_samples = 10
@@ -93,7 +93,7 @@ def test_the_suite_as_it_stands_can_be_planned(tmp_path):
         ("epochs = 1", "epoch = 1", r"line 8, \[training\]: unknown entry 'epoch'; did you mean 'epochs'"),
     ],
 )
-def test_what_a_part_refuses_is_refused_on_its_line(tmp_path, old, new, message):
+def test_a_wrong_parameter_is_an_error_with_its_line(tmp_path, old, new, message):
     assert SUITE.count(old) == 1
     with pytest.raises(SuiteError, match=r"my-suite\.toml, " + message):
         planned(tmp_path, SUITE.replace(old, new))
@@ -138,6 +138,25 @@ def test_a_users_own_part_is_built_too(tmp_path):
     for wrong, message in (("levels = 3", "levels is 3; expected a list"), ('how = "c"', "expected 'a' or 'b'")):
         with pytest.raises(SuiteError, match=rf"line 18, .*{message}"):
             planned(tmp_path, SUITE.replace("[explainers]", own % wrong))
+
+
+@dataclass(frozen=True)
+class Limited:
+    low: int = 0
+    high: int = 1
+
+    def __post_init__(self):
+        if self.high > 9:
+            raise ValueError("The upper end, unlike low, is at most 9.")
+
+    def __call__(self, model, images, targets):
+        return images[:, 0]
+
+
+def test_the_line_of_an_error_does_not_depend_on_its_words(tmp_path):
+    own = f'[explainers."{__name__}:Limited"]\nlow = 1\nhigh = 10\n\n[explainers.lime]'
+    with pytest.raises(SuiteError, match=r"line 22, .*: The upper end, unlike low, is at most 9"):
+        planned(tmp_path, SUITE.replace("[explainers.lime]", own))
 
 
 def test_a_metric_of_what_is_used_is_refused_on_masks_of_something_else(tmp_path):

@@ -66,7 +66,7 @@ def test_the_network_and_the_folder_must_be_given(monkeypatch, photographs):
     monkeypatch.delenv("XAIBENCH_DATA", raising=False)
     with pytest.raises(SuiteError, match=r"mosaic leaves the model open; give one with --model NAME"):
         run("mosaic", root=photographs)
-    with pytest.raises(SuiteError, match=r"about a folder of yours, mosaic:\$XAIBENCH_DATA.*Give --root DIR"):
+    with pytest.raises(SuiteError, match=r"uses a folder of yours, mosaic:\$XAIBENCH_DATA.*Give --root DIR"):
         run("mosaic", models=["efficientnet_lite0"])
     assert "XAIBENCH_DATA" not in os.environ
 

@@ -1,4 +1,4 @@
-"""Make the class of each registered metric, from the signature and docstring of its function."""
+"""The class of each registered metric, made of the metric's own signature and docstring."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BASES: dict[str, type[MeanScore]] = {
     "model": ModelScore,
     "explainer": ExplainerScore,
 }
-#: Parameters that decide the form of the result, which is fixed here: one score per sample.
-_FORM_PARAMETERS = ("reduction", "return_curves", "exact")
+#: Parameters that decide what form the result of a function has, which is settled here: one score a sample.
+_OF_FORM = ("reduction", "return_curves", "exact")
 
 
 def class_name(metric: str) -> str:
-    """Return the name of the class of a metric: from its record, otherwise its name in CamelCase.
+    """What the class of a metric is called: as its record says, else as its name in capitals.
 
     Example:
         >>> class_name("mass_accuracy"), class_name("iou")
@@ -35,19 +35,19 @@ def class_name(metric: str) -> str:
 
 
 def make_class(metric: str, module: str) -> type[MeanScore]:
-    """Make the class of a registered metric.
+    """The class of a registered metric.
 
     Args:
-        metric: Name of the metric.
-        module: The module that contains the class under its name, so that its objects can be pickled.
+        metric: Its name.
+        module: Where the class is found by its name, so that its objects travel.
 
     Returns:
-        A subclass of the base class for this kind of metric, with the keyword parameters of the function.
+        A sub-class of the one for its kind, whose parameters are the keyword parameters of the function.
     """
     function = METRICS.resolve(metric)
     name, base = class_name(metric), _BASES[function.info.kind]
     taken = inspect.signature(function).parameters.values()
-    own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _FORM_PARAMETERS]
+    own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
 
     def initialise(self: MeanScore, **parameters: Any) -> None:
         check_names(name, parameters, defaults)

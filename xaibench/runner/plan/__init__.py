@@ -1,1 +1,1 @@
-"""From a suite to jobs."""
+"""Check a suite and plan its jobs."""
