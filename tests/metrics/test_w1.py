@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from xaibench.core.compiled_loops import fingerprint
 from xaibench.metrics.w1 import exact_emd, interval_emd, multiscale, pairs, pyramid, simplex
-from xaibench.metrics.w1.pyramid import Level
+from xaibench.metrics.w1.pyramid import TransportProblem
 
 KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "good"]
 
@@ -448,7 +448,7 @@ def test_refined_plans_are_plans_without_cycles(shape):
     rng = np.random.default_rng(0)
     net = rng.integers(-9, 10, shape).astype(np.int64)
     net.flat[0] -= net.sum()
-    fine = Level(net)
+    fine = TransportProblem(net)
     coarser = fine.merge()
     assert coarser.level.net.sum() == 0
     assert coarser.level.net.size < net.size

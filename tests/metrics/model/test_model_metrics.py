@@ -255,8 +255,10 @@ def test_input_of_another_kind_is_refused(case, metric, change, message):
     [
         ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
         ({"reduction": "sum"}, "reduction must be"),
-        ({"output": "logits"}, "output must be 'softmax', 'identity' or a callable"),
-        ({"output": lambda z: z[:, 0]}, r"output must make \[N, K\]"),
+        ({"output": "logits"}, "output must be 'probability', 'logit', 'margin' or a callable"),
+        ({"output": "softmax"}, "'softmax' is now called 'probability'"),
+        ({"output": "identity"}, "'identity' is now called 'logit'"),
+        ({"output": lambda z: z[:, 0]}, r"output must return scores \[N, K\]"),
     ],
 )
 def test_bad_settings_are_refused(case, metric, settings, message):
@@ -293,11 +295,11 @@ def test_images_that_the_model_cannot_take_are_named(case):
         (adversarial, {"seed": -1}, "seed=-1: expected an integer"),
         (infidelity, {"perturbation": "noise"}, "perturbation='noise': expected one of"),
         (infidelity, {"n_samples": 2.0}, "n_samples=2.0: expected an integer"),
-        (infidelity, {"sigma": 0.0}, "sigma=0.0: expected a number above 0"),
+        (infidelity, {"noise_std": 0.0}, "noise_std=0.0: expected a number above 0"),
         (road, {"percentiles": (0,)}, "above 0 and below 100"),
         (road, {"percentiles": ()}, "percentiles must be a sequence"),
         (road, {"order": "most"}, "order='most': expected one of"),
-        (road, {"noise": math.nan}, "noise=nan: expected a number of at least 0"),
+        (road, {"noise_std": math.nan}, "noise_std=nan: expected a number of at least 0"),
     ],
 )
 def test_bad_parameters_are_refused(case, metric, settings, message):

@@ -10,7 +10,16 @@ from xaibench.metrics import METRICS, chance_level
 from xaibench.metrics.truth.noise_distance import draws, expected_distance, noise_distances
 
 OF_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
-BY_ORDER = ["topk_precision", "auc", "average_precision", "hit", "leak", "grid_pointing", "use_auc", "use_ap"]
+BY_ORDER = [
+    "topk_precision",
+    "roc_auc",
+    "average_precision",
+    "hit",
+    "mass_outside",
+    "grid_pointing",
+    "use_auc",
+    "use_ap",
+]
 CUT = [name for name in OF_TRUTH if METRICS.resolve(name).info.thresholded and not METRICS.resolve(name).info.skill_of]
 
 

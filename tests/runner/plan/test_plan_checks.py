@@ -183,10 +183,10 @@ def test_types_that_cannot_be_known_are_left_out():
 
 
 def test_a_metric_of_what_is_used_is_refused_on_masks_of_something_else(tmp_path):
-    text = SUITE.replace("iou = { threshold = 0.5 }", "iou = { threshold = 0.5 }\nleak = {}")
+    text = SUITE.replace("iou = { threshold = 0.5 }", "iou = { threshold = 0.5 }\nmass_outside = {}")
     message = (
-        r"line 26, \[metrics\] leak: leak asks 'Does the map lie on what this network uses\?', which the masks of "
-        r"xai-tris/lin-white-8x8 cannot answer .*Leave the metric or the data set out\."
+        r"line 26, \[metrics\] mass_outside: mass_outside asks 'Does the map lie on what this network uses\?', which "
+        r"the masks of xai-tris/lin-white-8x8 cannot answer .*Leave the metric or the data set out\."
     )
     with pytest.raises(SuiteError, match=message):
         planned(tmp_path, text)

@@ -95,7 +95,7 @@ def plant_trigger(
 
     Returns:
         The images that are kept, with the patch. The patch is what decides: nothing says that the network does not look
-        at the rest of the image too, so ``leak`` of a faithful map need not be 0.
+        at the rest of the image too, so ``mass_outside`` of a faithful map need not be 0.
 
     Raises:
         ValueError: If the patch does not fit, ``least`` is no such share, there are no two images of other classes, or

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_explainer import Explained, Explainer
-from xaibench.metrics.shared.forgotten_layers import check_learned, draw_anew, learned_layers
+from xaibench.metrics.shared.asked_explainer import ExplainerCaller, ExplainerFunction
+from xaibench.metrics.shared.forgotten_layers import check_module, learned_layers, reinitialize
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import check_common, check_samples, reduced
+from xaibench.metrics.shared.model_inputs import as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.replaced_pixels import unit_scaled
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
 )
 def efficient_mprt(
-    explainer: Explainer,
+    explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
     targets: Array,
@@ -98,17 +98,17 @@ def efficient_mprt(
     """
     check_common(batch_size, reduction, seed)
     check_count("n_bins", n_bins, least=2)
-    check_learned(model)
-    samples = check_samples(model, images, targets)
-    explain = Explained(explainer, model, samples, batch_size)
+    check_module(model)
+    samples = as_samples(model, images, targets)
+    explain = ExplainerCaller(explainer, model, samples, batch_size)
     layers = learned_layers(explain.model)
     learned = _entropies(explain(samples.images), magnitude, n_bins)
     for index, layer in enumerate(reversed(layers)):  # the network that parameter_randomisation ends with
-        draw_anew(layer, seed, index)
+        reinitialize(layer, seed, index)
     forgotten = _entropies(explain(samples.images), magnitude, n_bins)
     rise = np.full(len(learned), np.nan)
     np.divide(forgotten - learned, learned, out=rise, where=learned > 0)
-    return reduced(torch.from_numpy(rise), reduction, images)
+    return reduce_tensor(torch.from_numpy(rise), reduction, images)
 
 
 def _entropies(maps: Tensor, magnitude: bool, bins: int) -> NDArray[np.float64]:

@@ -17,9 +17,9 @@ from torch import nn
 from xaibench.core.checks import check_choice
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_explainer import Explained, Explainer
+from xaibench.metrics.shared.asked_explainer import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import check_common, check_samples, draw, reduced
+from xaibench.metrics.shared.model_inputs import as_samples, check_common, draw, reduce_tensor
 from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _WINDOW, _K1, _K2 = 7, 0.01, 0.03
     )
 )
 def random_logit(
-    explainer: Explainer,
+    explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
     targets: Array,
@@ -102,8 +102,8 @@ def random_logit(
     """
     check_common(batch_size, reduction, seed)
     check_choice("similarity", similarity, ("ssim", "spearman"))
-    samples = check_samples(model, images, targets)
-    explain = Explained(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets)
+    explain = ExplainerCaller(explainer, model, samples, batch_size)
     if explain.classes < 2:
         raise ValueError("The model has one class, expected another to explain; give a model that tells classes apart.")
     further = int(draw(seed, 0).integers(1, explain.classes))
@@ -114,7 +114,7 @@ def random_logit(
         found = correlation(centred_ranks(one), centred_ranks(other))
     else:
         found = np.array([_ssim(a, b) for a, b in zip(one.numpy(), other.numpy(), strict=True)])
-    return reduced(torch.from_numpy(found), reduction, images)
+    return reduce_tensor(torch.from_numpy(found), reduction, images)
 
 
 def _ssim(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:

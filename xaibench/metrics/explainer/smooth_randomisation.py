@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_explainer import Explained, Explainer
-from xaibench.metrics.shared.forgotten_layers import check_learned, draw_anew, learned_layers
+from xaibench.metrics.shared.asked_explainer import ExplainerCaller, ExplainerFunction
+from xaibench.metrics.shared.forgotten_layers import check_module, learned_layers, reinitialize
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import check_common, check_samples, draw, in_kind_of, reduced
+from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, draw, reduce_tensor
 from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
 from xaibench.metrics.shared.replaced_pixels import Curves
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
 )
 def smooth_mprt(
-    explainer: Explainer,
+    explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
     targets: Array,
@@ -109,9 +109,9 @@ def smooth_mprt(
     check_common(batch_size, reduction, seed)
     check_count("n_samples", n_samples)
     check_amount("noise", noise, above=False)
-    check_learned(model)
-    samples = check_samples(model, images, targets)
-    explain = Explained(explainer, model, samples, batch_size)
+    check_module(model)
+    samples = as_samples(model, images, targets)
+    explain = ExplainerCaller(explainer, model, samples, batch_size)
     layers = learned_layers(explain.model)
     extent = samples.images.amax((1, 2, 3), keepdim=True) - samples.images.amin((1, 2, 3), keepdim=True)
 
@@ -125,11 +125,11 @@ def smooth_mprt(
 
     original, correlations = centred_ranks(smooth()), []
     for index, layer in enumerate(layers):
-        draw_anew(layer, seed, index)
+        reinitialize(layer, seed, index)
         correlations.append(correlation(original, centred_ranks(smooth())))
     curve = torch.from_numpy(np.stack(correlations, 1))
-    result = reduced(curve.mean(1), reduction, images)
+    result = reduce_tensor(curve.mean(1), reduction, images)
     if return_curves:
         fractions = torch.arange(1, len(layers) + 1, dtype=torch.float64) / len(layers)
-        return result, Curves(in_kind_of(images, fractions), in_kind_of(images, curve))
+        return result, Curves(convert_like(images, fractions), convert_like(images, curve))
     return result

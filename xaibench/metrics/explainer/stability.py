@@ -15,15 +15,15 @@ from torch import nn
 from xaibench.core.checks import check_amount, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_explainer import Explained, Explainer
+from xaibench.metrics.shared.asked_explainer import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
+    as_samples,
     check_common,
-    check_samples,
-    check_share,
+    check_fraction,
+    count_of_share,
     draw,
-    reduced,
-    share_of,
+    reduce_tensor,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
 )
 def data_consistency(
-    explainer: Explainer,
+    explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
     targets: Array,
@@ -95,16 +95,16 @@ def data_consistency(
         0.125
     """
     check_common(batch_size, reduction, seed)
-    check_share("fraction", fraction)
+    check_fraction("fraction", fraction)
     check_count("n_samples", n_samples)
-    samples = check_samples(model, images, targets)
-    explain = Explained(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets)
+    explain = ExplainerCaller(explainer, model, samples, batch_size)
     original = explain(samples.images)
     # Measured in the largest value where only the ratio counts, so that means of tiny and of huge maps are numbers.
     peak = original.abs().amax((1, 2), keepdim=True)
     unit = torch.where(peak > 0, peak, 1.0) if relative else torch.ones_like(peak)
     change = torch.zeros(len(samples), dtype=torch.float64)
-    k, shape = share_of(fraction, samples.pixels), samples.images.shape[-2:]
+    k, shape = count_of_share(fraction, samples.pixels), samples.images.shape[-2:]
     for index in range(n_samples):
         removed = torch.zeros(samples.pixels, dtype=torch.bool)
         removed[draw(seed, index).permutation(samples.pixels)[:k]] = True
@@ -113,7 +113,7 @@ def data_consistency(
     scores = change / n_samples
     if relative:
         scores = torch.where(peak[:, 0, 0] > 0, scores / (original / unit).abs().flatten(1).mean(1), math.nan)
-    return reduced(scores, reduction, images)
+    return reduce_tensor(scores, reduction, images)
 
 
 @described(
@@ -131,7 +131,7 @@ def data_consistency(
     )
 )
 def sensitivity_max(
-    explainer: Explainer,
+    explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
     targets: Array,
@@ -183,8 +183,8 @@ def sensitivity_max(
     check_common(batch_size, reduction, seed)
     check_amount("radius", radius)
     check_count("n_samples", n_samples)
-    samples = check_samples(model, images, targets)
-    explain = Explained(explainer, model, samples, batch_size)
+    samples = as_samples(model, images, targets)
+    explain = ExplainerCaller(explainer, model, samples, batch_size)
     original = explain(samples.images)
     peak = original.abs().amax((1, 2), keepdim=True)  # so that the squares of tiny and of huge maps are numbers
     largest = torch.zeros(len(samples), dtype=torch.float64)
@@ -194,4 +194,4 @@ def sensitivity_max(
         largest = torch.maximum(largest, (maps / peak - original / peak).flatten(1).norm(dim=1))
     # A zero map gives 0/0 or a number over 0 above; norm and maximum let nan pass.
     scores = torch.where(peak[:, 0, 0] > 0, largest / (original / peak).flatten(1).norm(dim=1), math.nan)
-    return reduced(scores, reduction, images)
+    return reduce_tensor(scores, reduction, images)

@@ -11,17 +11,17 @@ from torch import Tensor
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Classifier, Output, asked, checked_scores
+from xaibench.metrics.shared.asked_model import ModelOutput, ModelScorer, check_scores, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
-    check_share,
+    check_fraction,
+    count_of_share,
     draw,
-    reduced,
-    share_of,
+    reduce_tensor,
 )
 from xaibench.metrics.shared.replaced_pixels import constant, ranks
 
@@ -62,7 +62,7 @@ def adversarial(
     bounds: tuple[float, float] | None = None,
     pixels: Pixels = "top",
     seed: int = 0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -78,7 +78,7 @@ def adversarial(
     (``pixels="random"``).
 
     Source: robustness on relevant features of Hsieh et al. (2021), Section 3. The attack is projected gradient descent
-    (Madry et al. 2018) without a random start, so nothing is drawn. With ``output="softmax"`` it descends the logit
+    (Madry et al. 2018) without a random start, so nothing is drawn. With ``output="probability"`` it descends the logit
     minus the log-sum-exp of the others, whose gradient has the same signs, and does not vanish where the probability is
     saturated.
 
@@ -99,7 +99,7 @@ def adversarial(
         bounds: Smallest and largest number that an image may hold; ``None``: any.
         pixels: ``"top"``, or ``"random"`` for the control: the maps then only say which samples are undefined.
         seed: Of the random pixels. They are the same for all samples: average over some seeds.
-        output: ``"softmax"`` of logits, ``"identity"``, or a differentiable callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a differentiable callable.
         batch_size: Rows in one forward and backward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -117,36 +117,36 @@ def adversarial(
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 2, 2), torch.tensor([[[4.0, 3.0], [2.0, 1.0]]])
         >>> drops = [
-        ...     adversarial(model, image, map, torch.tensor([k]), fraction=0.5, epsilon=0.25, output="identity")
+        ...     adversarial(model, image, map, torch.tensor([k]), fraction=0.5, epsilon=0.25, output="logit")
         ...     for k in (1, 2)
         ... ]
         >>> [round(drop, 6) for drop in drops]
         [0.25, 0.0]
     """
     check_common(batch_size, reduction, seed)
-    check_share("fraction", fraction)
+    check_fraction("fraction", fraction)
     check_amount("epsilon", epsilon)
     check_count("steps", steps)
     check_choice("pixels", pixels, ("top", "random"))
     if step_size is not None:
         check_amount("step_size", step_size)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
     low, high = _check_bounds(bounds, samples.images)
-    alpha, k = step_size or 2.5 * epsilon / steps, share_of(fraction, samples.pixels)
-    with torch.inference_mode(False), asked(model, samples, 1, output=output, batch_size=batch_size) as classifier:
+    alpha, k = step_size or 2.5 * epsilon / steps, count_of_share(fraction, samples.pixels)
+    with torch.inference_mode(False), model_scorer(model, samples, 1, output=output, batch_size=batch_size) as scorer:
 
         def drops(group: slice) -> Tensor:
             place = ranks(values[group]) if pixels == "top" else _random_ranks(seed, values[group])
             asked_of = samples.images[group], samples.targets[group], (place < k)[:, None]
-            return _attack(classifier, *asked_of, epsilon, alpha, steps, bounds=(low, high))
+            return _attack(scorer, *asked_of, epsilon, alpha, steps, bounds=(low, high))
 
-        found = classifier.rows.each(len(samples), drops)
-    return reduced(found.masked_fill(constant(values), math.nan), reduction, maps)
+        found = scorer.rows.each(len(samples), drops)
+    return reduce_tensor(found.masked_fill(constant(values), math.nan), reduction, maps)
 
 
 def _attack(
-    classifier: Classifier,
+    scorer: ModelScorer,
     images: Tensor,
     targets: Tensor,
     free: Tensor,
@@ -159,28 +159,28 @@ def _attack(
     lowest, highest = (images - epsilon).clamp_min(bounds[0]), (images + epsilon).clamp_max(bounds[1])
     x, scores = images, []
     for _ in range(steps):
-        score, slope = _slope(classifier, x, targets)
+        score, slope = _slope(scorer, x, targets)
         scores.append(score)
         x = torch.where(free, (x - alpha * slope.sign()).clamp(lowest, highest), images)
     with torch.no_grad():
-        scores.append(classifier.read(classifier.outputs(x), targets))
-    path = checked_scores(torch.stack(scores, 1))
+        scores.append(scorer.target_scores(scorer.outputs(x), targets))
+    path = check_scores(torch.stack(scores, 1))
     return path[:, 0] - path.amin(1)
 
 
-def _slope(classifier: Classifier, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _slope(scorer: ModelScorer, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The scores ``[n]`` and, ``[n, C, H, W]``, the gradient whose signs are those of the scores' gradient."""
     with torch.enable_grad():
         x = images.detach().requires_grad_()
-        outputs = classifier.outputs(x)
-        height = classifier.ascend(outputs, targets)
+        outputs = scorer.outputs(x)
+        height = scorer.attack_objective(outputs, targets)
         if not height.requires_grad:
             raise ValueError(
                 "The model has no gradient by the images, which the attack follows. Use comprehensiveness or deletion."
             )
         # Only the gradient by the images is taken: the parameters keep theirs.
         (slope,) = torch.autograd.grad(height.sum(), x)
-    return classifier.read(outputs.detach(), targets), slope
+    return scorer.target_scores(outputs.detach(), targets), slope
 
 
 def _random_ranks(seed: int, maps: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ import torch
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, check_common, check_maps, check_samples, reduced
-from xaibench.metrics.shared.replaced_pixels import Baseline, baselines_of
+from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
+from xaibench.metrics.shared.replaced_pixels import Baseline, resolve_baseline
 from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def completeness_error(
     *,
     baseline: Baseline = 0.0,
     relative: bool = False,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -65,8 +65,8 @@ def completeness_error(
         baseline: The one that the maps were made with: a number, one a channel, ``"blur"``, or what broadcasts to the
             images.
         relative: Divide by the magnitude of the difference.
-        output: What the maps explain: ``"softmax"`` of logits (as :func:`xaibench.explain` does unless told otherwise),
-            ``"identity"`` for the logit, or a callable.
+        output: The output that the maps explain: ``"probability"`` (the default of :func:`xaibench.explain`),
+            ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -84,14 +84,14 @@ def completeness_error(
         >>> weight = torch.tensor([[2.0, -1.0], [0.0, 3.0]])
         >>> model = lambda images: (images * weight).flatten(1).sum(1, keepdim=True)
         >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
-        >>> completeness_error(model, image, weight[None], target, output="identity")
+        >>> completeness_error(model, image, weight[None], target, output="logit")
         0.0
-        >>> completeness_error(model, image, weight.abs()[None], target, output="identity", relative=True)
+        >>> completeness_error(model, image, weight.abs()[None], target, output="logit", relative=True)
         0.5
     """
     check_common(batch_size, reduction)
-    samples = check_samples(model, images, targets)
-    values, base_of = check_maps(maps, samples).double(), baselines_of(baseline, samples.images)
+    samples = as_samples(model, images, targets)
+    values, base_of = as_map_tensor(maps, samples).double(), resolve_baseline(baseline, samples.images)
 
     # A baseline that all share is asked once; beside each image where equal ones must score the same to the bit.
     shared = None if relative else base_of.shared
@@ -101,8 +101,8 @@ def completeness_error(
         each = torch.stack([samples.images[group], base_of(group)][:points])
         return lambda sample, point: each[point, sample]
 
-    with asked(model, samples, points, output=output, batch_size=batch_size) as classifier:
-        whole, base = classifier.ask(samples, points, prepare, shared).unbind(1)
+    with model_scorer(model, samples, points, output=output, batch_size=batch_size) as scorer:
+        whole, base = scorer.predict(samples, points, prepare, shared).unbind(1)
     peak = values.abs().amax((1, 2), keepdim=True)
     # At a largest magnitude of one, sums of huge values of either sign leave float64 only as a whole.
     total = (values / torch.where(peak > 0, peak, 1.0)).sum((1, 2)) * peak[:, 0, 0]
@@ -110,4 +110,4 @@ def completeness_error(
     if relative:
         error = torch.where(whole == base, torch.nan, error / (whole - base).abs())
     error[peak[:, 0, 0] == 0] = torch.nan
-    return reduced(error, reduction, maps)
+    return reduce_tensor(error, reduction, maps)

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, check_common, check_maps, check_samples, reduced
+from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.replaced_pixels import unit_scaled
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def average_drop(
     maps: Array,
     targets: Array,
     *,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -67,7 +67,7 @@ def average_drop(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -83,12 +83,12 @@ def average_drop(
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 1, 3), torch.tensor([[[5.0, 2.0, 1.0]]])
-        >>> [average_drop(model, image, map, torch.tensor([k]), output="identity") for k in range(3)]
+        >>> [average_drop(model, image, map, torch.tensor([k]), output="logit") for k in range(3)]
         [0.0, 75.0, 100.0]
     """
     whole, dimmed = _dimmed(model, images, maps, targets, output, batch_size, reduction)
     drop = 100 * ((whole - dimmed).clamp_min(0) / whole)  # in this order a loss of all is 100, without rounding
-    return reduced(torch.where(whole > 0, drop, math.nan), reduction, maps)
+    return reduce_tensor(torch.where(whole > 0, drop, math.nan), reduction, maps)
 
 
 @described(
@@ -110,7 +110,7 @@ def increase_in_confidence(
     maps: Array,
     targets: Array,
     *,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -129,7 +129,7 @@ def increase_in_confidence(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -149,7 +149,7 @@ def increase_in_confidence(
     """
     whole, dimmed = _dimmed(model, images, maps, targets, output, batch_size, reduction)
     rises = (dimmed > whole).double()
-    return reduced(torch.where(dimmed.isnan(), math.nan, rises), reduction, maps)
+    return reduce_tensor(torch.where(dimmed.isnan(), math.nan, rises), reduction, maps)
 
 
 def _dimmed(
@@ -157,14 +157,14 @@ def _dimmed(
     images: Array,
     maps: Array,
     targets: Array,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
     reduction: Reduction,
 ) -> tuple[Tensor, Tensor]:
     """The scores ``[N]`` of the images and of the images times their scaled maps; the latter ``nan`` if undefined."""
     check_common(batch_size, reduction)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
     undefined = torch.zeros(len(samples), dtype=torch.bool, device=values.device)
 
     def prepare(group: slice) -> MakeRows:
@@ -178,6 +178,6 @@ def _dimmed(
 
         return rows
 
-    with asked(model, samples, 2, output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, 2, prepare)
+    with model_scorer(model, samples, 2, output=output, batch_size=batch_size) as scorer:
+        scores = scorer.predict(samples, 2, prepare)
     return scores[:, 0], torch.where(undefined, math.nan, scores[:, 1])

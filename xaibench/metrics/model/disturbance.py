@@ -14,17 +14,17 @@ from torch import Tensor
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.core.part_info import AskedOnce, MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
+    LabeledImages,
     Model,
-    Samples,
+    as_map_tensor,
+    as_samples,
     check_common,
     check_finite,
-    check_maps,
-    check_samples,
     draw,
-    reduced,
+    reduce_tensor,
 )
 from xaibench.metrics.shared.undefined_scores import ZERO_MAP
 
@@ -56,16 +56,16 @@ class Fields(NamedTuple):
 _LARGEST_SIDE = 10 / 28
 
 
-def disturbed(
+def infidelity_model_scores(
     model: Model,
     images: Array,
     targets: Array,
     *,
     perturbation: Perturbation = "square",
     n_samples: int = 200,
-    sigma: float = 0.2,
+    noise_std: float = 0.2,
     seed: int = 0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
 ) -> Tensor:
     """What :func:`infidelity` asks the model, whatever the map: each disturbed image, and the whole one last.
@@ -73,29 +73,29 @@ def disturbed(
     Returns:
         ``[N, disturbances + 1]`` float64, on the device of the model.
     """
-    samples = check_samples(model, images, targets)
-    return _asked(model, samples, _fields(samples.images, perturbation, n_samples, sigma, seed), output, batch_size)
+    samples = as_samples(model, images, targets)
+    return _asked(model, samples, _fields(samples.images, perturbation, n_samples, noise_std, seed), output, batch_size)
 
 
-def disturbance_error(
+def infidelity_from_scores(
     answers: Tensor,
     maps: Array,
     *,
     perturbation: Perturbation = "square",
     n_samples: int = 200,
-    sigma: float = 0.2,
+    noise_std: float = 0.2,
     rescale: bool = True,
     seed: int = 0,
     reduction: Reduction = "mean",
 ) -> Scores:
-    """:func:`infidelity` of maps ``[N, H, W]``, given what the model said (:func:`disturbed`)."""
+    """:func:`infidelity` of maps ``[N, H, W]``, given what the model said (:func:`infidelity_model_scores`)."""
     values = torch.as_tensor(maps).to(answers.device)
     check_finite(values, "maps")
-    fields = _fields(values, perturbation, n_samples, sigma, seed)
-    return reduced(_error(answers, values, fields, rescale), reduction, maps)
+    fields = _fields(values, perturbation, n_samples, noise_std, seed)
+    return reduce_tensor(_error(answers, values, fields, rescale), reduction, maps)
 
 
-def _asked(model: Model, samples: Samples, fields: Fields, output: Output, batch_size: int | None) -> Tensor:
+def _asked(model: Model, samples: LabeledImages, fields: Fields, output: ModelOutput, batch_size: int | None) -> Tensor:
     def prepare(group: slice) -> MakeRows:
         image = samples.images[group]
 
@@ -109,8 +109,8 @@ def _asked(model: Model, samples: Samples, fields: Fields, output: Output, batch
 
         return rows
 
-    with asked(model, samples, fields.number + 1, output=output, batch_size=batch_size) as classifier:
-        return classifier.ask(samples, fields.number + 1, prepare)  # the last is that of the image itself
+    with model_scorer(model, samples, fields.number + 1, output=output, batch_size=batch_size) as scorer:
+        return scorer.predict(samples, fields.number + 1, prepare)  # the last is that of the image itself
 
 
 def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Tensor:
@@ -144,7 +144,7 @@ def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Ten
         "what the map means, shares or slopes; with the wrong one a right map scores badly.",
         undefined=(ZERO_MAP,),
         picture="erased squares",
-        asked_once=AskedOnce(disturbed, disturbance_error),
+        asked_once=AskedOnce(infidelity_model_scores, infidelity_from_scores),
         citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
         "NeurIPS 2019, arXiv 1901.09392",
     )
@@ -157,10 +157,10 @@ def infidelity(
     *,
     perturbation: Perturbation = "square",
     n_samples: int = 200,
-    sigma: float = 0.2,
+    noise_std: float = 0.2,
     rescale: bool = True,
     seed: int = 0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -196,10 +196,10 @@ def infidelity(
         targets: ``[N]``.
         perturbation: ``"square"`` or ``"gaussian"``.
         n_samples: Disturbances of each image.
-        sigma: Of the Gaussian noise, in the units of the images.
+        noise_std: Of the Gaussian noise, in the units of the images.
         rescale: Take the best beta; ``False``: 1, and the range is [0, inf).
         seed: Of the disturbances. They are the same for all samples.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -216,36 +216,36 @@ def infidelity(
         >>> weight = torch.tensor([[2.0, -1.0], [0.0, 3.0]])
         >>> model = lambda images: (images * weight).flatten(1).sum(1, keepdim=True)
         >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
-        >>> round(infidelity(model, image, 5 * weight[None], target, output="identity"), 9)  # right up to scale
+        >>> round(infidelity(model, image, 5 * weight[None], target, output="logit"), 9)  # right up to scale
         0.0
-        >>> round(infidelity(model, image, weight.flip(0)[None], target, output="identity"), 3)
+        >>> round(infidelity(model, image, weight.flip(0)[None], target, output="logit"), 3)
         2.857
     """
     check_common(batch_size, reduction, seed)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
-    fields = _fields(samples.images, perturbation, n_samples, sigma, seed)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
+    fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
     answers = _asked(model, samples, fields, output, batch_size)
-    return reduced(_error(answers, values, fields, rescale), reduction, maps)
+    return reduce_tensor(_error(answers, values, fields, rescale), reduction, maps)
 
 
-def _fields(like: Tensor, perturbation: Perturbation, n_samples: int, sigma: float, seed: int) -> Fields:
+def _fields(like: Tensor, perturbation: Perturbation, n_samples: int, noise_std: float, seed: int) -> Fields:
     """The disturbances of images or maps ``[..., H, W]`` of that size and on their device."""
     check_choice("perturbation", perturbation, ("square", "gaussian"))
     check_count("n_samples", n_samples)
-    check_amount("sigma", sigma)
+    check_amount("noise_std", noise_std)
     shape = (like.shape[-2], like.shape[-1])
     if perturbation == "square":
         return Fields(*_squares(shape, like.device, n_samples, seed), replace=True)
-    return Fields(*_noise(shape, like.device, n_samples, seed, sigma), replace=False)
+    return Fields(*_noise(shape, like.device, n_samples, seed, noise_std), replace=False)
 
 
-def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int, sigma: float) -> tuple[int, Field]:
+def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int, noise_std: float) -> tuple[int, Field]:
     """How many fields, and the field of that number; the one after the last is zero."""
 
     def field(index: int) -> Tensor:
         numbers = draw(seed, index).standard_normal(shape) if index < number else np.zeros(shape)
-        return torch.from_numpy(sigma * numbers).to(device)
+        return torch.from_numpy(noise_std * numbers).to(device)
 
     return number, field
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
-    check_share,
-    reduced,
-    share_of,
+    check_fraction,
+    count_of_share,
+    reduce_tensor,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, ask_replaced
+from xaibench.metrics.shared.replaced_pixels import Baseline, perturbed_scores
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -51,7 +51,7 @@ def comprehensiveness(
     *,
     fraction: float | Sequence[float] = 0.2,
     baseline: Baseline = 0.0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -73,7 +73,7 @@ def comprehensiveness(
         targets: ``[N]``.
         fraction: Share of the pixels that are taken away (rounded, at least one pixel); of several, the mean.
         baseline: What replaces the pixels: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -89,7 +89,7 @@ def comprehensiveness(
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 2, 2), torch.tensor([[[4.0, 3.0], [2.0, 1.0]]])
-        >>> comprehensiveness(model, image, map, torch.tensor([1]), fraction=0.5, output="identity")
+        >>> comprehensiveness(model, image, map, torch.tensor([1]), fraction=0.5, output="logit")
         1.0
     """
     return _fall(model, images, maps, targets, fraction, baseline, output, batch_size, reduction, reveal=False)
@@ -116,7 +116,7 @@ def sufficiency(
     *,
     fraction: float | Sequence[float] = 0.2,
     baseline: Baseline = 0.0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -137,7 +137,7 @@ def sufficiency(
         targets: ``[N]``.
         fraction: Share of the pixels that are left (rounded, at least one pixel); of several, the mean.
         baseline: What replaces the others: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -152,7 +152,7 @@ def sufficiency(
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 2, 2), torch.tensor([[[4.0, 3.0], [2.0, 1.0]]])
-        >>> sufficiency(model, image, map, torch.tensor([1]), fraction=0.5, output="identity")
+        >>> sufficiency(model, image, map, torch.tensor([1]), fraction=0.5, output="logit")
         0.0
     """
     return _fall(model, images, maps, targets, fraction, baseline, output, batch_size, reduction, reveal=True)
@@ -165,7 +165,7 @@ def _fall(
     targets: Array,
     fraction: float | Sequence[float],
     baseline: Baseline,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
     reduction: Reduction,
     *,
@@ -176,12 +176,15 @@ def _fall(
     if not shares:
         raise ValueError("fraction must be one share of the pixels or several, got none.")
     for share in shares:
-        check_share("fraction", share)
-    samples = check_samples(model, images, targets)
-    values, pixels = check_maps(maps, samples), samples.pixels
-    counts = [pixels if reveal else 0, *(share_of(share, pixels) for share in shares)]  # the first is the image itself
+        check_fraction("fraction", share)
+    samples = as_samples(model, images, targets)
+    values, pixels = as_map_tensor(maps, samples), samples.pixels
+    counts = [
+        pixels if reveal else 0,
+        *(count_of_share(share, pixels) for share in shares),
+    ]  # the first is the image itself
     spans = [(0, count) for count in counts]
-    scores = ask_replaced(
+    scores = perturbed_scores(
         model, samples, values, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
     )
-    return reduced(scores[:, 0] - scores[:, 1:].mean(1), reduction, maps)
+    return reduce_tensor(scores[:, 0] - scores[:, 1:].mean(1), reduction, maps)

@@ -12,19 +12,19 @@ from torch import Tensor
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
-    check_share,
+    check_fraction,
+    count_of_share,
     draw,
-    reduced,
-    share_of,
+    reduce_tensor,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, baselines_of, constant, ranks
+from xaibench.metrics.shared.replaced_pixels import Baseline, constant, ranks, resolve_baseline
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -55,14 +55,14 @@ def f_fidelity(
     maps: Array,
     targets: Array,
     *,
-    sizes: Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
+    fractions: Sequence[float] = (0.1, 0.3, 0.5, 0.7, 0.9),
     alpha: float = 0.5,
     beta: float = 0.1,
     n_samples: int = 50,
     side: Side = "both",
     baseline: Baseline = 0.0,
     seed: int = 0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -93,14 +93,14 @@ def f_fidelity(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``; the largest value is the most important.
         targets: ``[N]``.
-        sizes: Shares of the pixels that count as the explanation, above 0 and at most 1.
+        fractions: Shares of the pixels that count as the explanation, above 0 and at most 1.
         alpha: Share that goes of the pixels of a side, at most.
         beta: Share that goes of all pixels, at most; what the model was fine-tuned with.
         n_samples: Draws for each size and side.
         side: ``"both"``, ``"plus"`` or ``"minus"``.
         baseline: What replaces the pixels: a number, one a channel, ``"blur"``, or what broadcasts to the images.
         seed: Of the draws, which are the same for all samples.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -117,25 +117,27 @@ def f_fidelity(
         >>> weight = torch.arange(100.0).reshape(10, 10) / 4950
         >>> model = lambda images: (images * weight).sum((2, 3))
         >>> image, target = torch.ones(1, 1, 10, 10), torch.tensor([0])
-        >>> right, wrong = (f_fidelity(model, image, map[None], target, output="identity") for map in (weight, -weight))
+        >>> right, wrong = (f_fidelity(model, image, map[None], target, output="logit") for map in (weight, -weight))
         >>> right > 0.05, wrong < -0.05
         (True, True)
     """
     check_common(batch_size, reduction, seed)
     check_choice("side", side, ("both", "plus", "minus"))
     check_count("n_samples", n_samples)
-    check_share("alpha", alpha)
-    check_share("beta", beta)
-    if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) == 0:
-        raise ValueError(f"sizes must be a sequence of shares of the pixels, got {sizes!r}.")
-    for size in sizes:
-        check_share("sizes", size)
-    samples = check_samples(model, images, targets)
-    values, pixels = check_maps(maps, samples), samples.pixels
-    base_of = baselines_of(baseline, samples.images)
+    check_fraction("alpha", alpha)
+    check_fraction("beta", beta)
+    if isinstance(fractions, str) or not isinstance(fractions, Sequence) or len(fractions) == 0:
+        raise ValueError(f"fractions must be a sequence of shares of the pixels, got {fractions!r}.")
+    for fraction in fractions:
+        check_fraction("fractions", fraction)
+    samples = as_samples(model, images, targets)
+    values, pixels = as_map_tensor(maps, samples), samples.pixels
+    base_of = resolve_baseline(baseline, samples.images)
     signs = {"both": (-1.0, 1.0), "plus": (-1.0,), "minus": (1.0,)}[side]
     # Draw by draw, so that one field serves all the sizes and sides that stand beside each other.
-    points = list(itertools.product(range(n_samples), signs, [share_of(size, pixels) for size in sizes]))
+    points = list(
+        itertools.product(range(n_samples), signs, [count_of_share(fraction, pixels) for fraction in fractions])
+    )
 
     def gone(point: int, rank: Tensor, fields: dict[int, Tensor]) -> Tensor:
         """Which pixels ``[H, W]`` go at a point; the one after the last is the image itself."""
@@ -157,9 +159,9 @@ def f_fidelity(
 
         return rows
 
-    with asked(model, samples, len(points) + 1, output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, len(points) + 1, prepare)
-    change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), n_samples, len(signs), len(sizes)).mean((1, 3))
+    with model_scorer(model, samples, len(points) + 1, output=output, batch_size=batch_size) as scorer:
+        scores = scorer.predict(samples, len(points) + 1, prepare)
+    change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), n_samples, len(signs), len(fractions)).mean((1, 3))
     found = change @ change.new_tensor(signs)
     found.masked_fill_(constant(values), torch.nan)
-    return reduced(found, reduction, maps)
+    return reduce_tensor(found, reduction, maps)

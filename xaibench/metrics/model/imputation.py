@@ -15,17 +15,17 @@ from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.compute.host_work import beside
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
+    convert_like,
+    count_of_share,
     draw,
-    in_kind_of,
-    reduced,
-    share_of,
+    reduce_tensor,
 )
 from xaibench.metrics.shared.replaced_pixels import Curves, constant, ranks
 
@@ -64,9 +64,9 @@ def road(
     *,
     percentiles: Sequence[float] = (10, 20, 30, 40, 50, 60, 70, 80, 90),
     order: Order = "both",
-    noise: float = 0.01,
+    noise_std: float = 0.01,
     seed: int = 0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
@@ -100,9 +100,9 @@ def road(
         targets: ``[N]``.
         percentiles: Percent of the pixels that are removed, above 0 and below 100.
         order: ``"both"``, ``"morf"`` or ``"lerf"``.
-        noise: Standard deviation of the noise on imputed pixels, in the units of the images.
+        noise_std: Standard deviation of the noise on imputed pixels, in the units of the images.
         seed: Of the noise, which is the same for all samples.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
         return_curves: Return ``(scores, curves)``: at the share of removed pixels, the term of the mean above.
@@ -120,25 +120,25 @@ def road(
         >>> model = lambda images: images.amax((2, 3))
         >>> image = torch.zeros(1, 1, 4, 4)
         >>> image[0, 0, 1, 2] = 1.0  # all that counts
-        >>> road(model, image, image[:, 0], torch.tensor([0]), noise=0.0, output="identity")
+        >>> road(model, image, image[:, 0], torch.tensor([0]), noise_std=0.0, output="logit")
         0.5
     """
     check_common(batch_size, reduction, seed)
     check_choice("order", order, ("both", "morf", "lerf"))
-    check_amount("noise", noise, above=False)
+    check_amount("noise_std", noise_std, above=False)
     _check_percentiles(percentiles)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
     pixels = samples.pixels
     if pixels == 1:
         raise ValueError("images must have more than one pixel: the others impute the removed ones.")
-    counts = [min(share_of(percentile / 100, pixels), pixels - 1) for percentile in percentiles]
+    counts = [min(count_of_share(percentile / 100, pixels), pixels - 1) for percentile in percentiles]
     turns = {"both": (True, False), "morf": (True,), "lerf": (False,)}[order]
     points = [(most_first, number) for most_first in turns for number in range(len(counts))]
 
     @lru_cache(maxsize=16)  # one for all samples, which come one after the other at each share
     def shake(number: int) -> NDArray[np.float64]:
-        drawn: NDArray[np.float64] = noise * draw(seed, number).standard_normal(samples.images.shape[1:])
+        drawn: NDArray[np.float64] = noise_std * draw(seed, number).standard_normal(samples.images.shape[1:])
         return drawn
 
     def prepare(group: slice) -> MakeRows:
@@ -162,16 +162,16 @@ def road(
 
         return rows
 
-    with asked(model, samples, len(points) + 1, output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, len(points) + 1, prepare)
+    with model_scorer(model, samples, len(points) + 1, output=output, batch_size=batch_size) as scorer:
+        scores = scorer.predict(samples, len(points) + 1, prepare)
     change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), -1, len(counts))
     sign = torch.tensor([-1.0 if most_first else 1.0 for most_first in turns], device=change.device)
     curve = (sign[:, None].double() * change).mean(1)
     curve.masked_fill_(constant(values)[:, None], torch.nan)
-    result = reduced(curve.mean(1), reduction, maps)
+    result = reduce_tensor(curve.mean(1), reduction, maps)
     if return_curves:
         fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
-        return result, Curves(in_kind_of(maps, fractions), in_kind_of(maps, curve))
+        return result, Curves(convert_like(maps, fractions), convert_like(maps, curve))
     return result
 
 

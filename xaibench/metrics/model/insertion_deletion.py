@@ -13,17 +13,17 @@ import torch
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
-    in_kind_of,
-    reduced,
+    convert_like,
+    reduce_tensor,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, ask_replaced
+from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, perturbed_scores
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -54,7 +54,7 @@ def deletion(
     *,
     steps: int = 224,
     baseline: Baseline = 0.0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
     batch_size: int | None = None,
@@ -86,7 +86,7 @@ def deletion(
         steps: Equal shares of the pixels.
         baseline: What replaces the pixels: a number, one a channel, ``"blur"`` (RISE's blur of the image: 11 taps,
             sigma 5), or what broadcasts to the images.
-        output: ``"softmax"`` when the model returns logits, as the library's own models do; ``"identity"`` when it
+        output: ``"probability"`` when the model returns logits, as the library's own models do; ``"logit"`` when it
             returns probabilities, or to score logits; or a callable ``[n, K] -> [n, K]``.
         segmentation: What goes as one: ``"pixels"``, ``"grid"`` (squares) or ``"slic"`` (superpixels; needs
             scikit-image). Segments are ranked by the mean of the map over them, and each goes as soon as the whole of
@@ -110,9 +110,9 @@ def deletion(
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
-        >>> deletion(model, image, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), target, steps=4, output="identity")
+        >>> deletion(model, image, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), target, steps=4, output="logit")
         0.125
-        >>> deletion(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="identity")
+        >>> deletion(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="logit")
         0.875
     """
     cut = segmentation, n_segments
@@ -143,7 +143,7 @@ def insertion(
     *,
     steps: int = 224,
     baseline: Baseline = "blur",
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
     batch_size: int | None = None,
@@ -169,7 +169,7 @@ def insertion(
         targets: ``[N]``.
         steps: Equal shares of the pixels.
         baseline: What the image is put into: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         segmentation: What goes as one, as of :func:`deletion`.
         n_segments: Squares or superpixels of an image, about.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
@@ -188,7 +188,7 @@ def insertion(
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 2, 2), torch.tensor([[[4.0, 3.0], [2.0, 1.0]]])
         >>> score, curves = insertion(
-        ...     model, image, map, torch.tensor([1]), steps=4, baseline=0.0, output="identity", return_curves=True
+        ...     model, image, map, torch.tensor([1]), steps=4, baseline=0.0, output="logit", return_curves=True
         ... )
         >>> score, curves.values.tolist()
         (0.625, [[0.0, 0.0, 1.0, 1.0, 1.0]])
@@ -206,7 +206,7 @@ def _area(
     targets: Array,
     steps: int,
     baseline: Baseline,
-    output: Output,
+    output: ModelOutput,
     cut: tuple[Segmentation, int],
     batch_size: int | None,
     reduction: Reduction,
@@ -216,12 +216,12 @@ def _area(
 ) -> Scores:
     check_common(batch_size, reduction)
     check_count("steps", steps)
-    samples = check_samples(model, images, targets)
-    values, pixels = check_maps(maps, samples), samples.pixels
+    samples = as_samples(model, images, targets)
+    values, pixels = as_map_tensor(maps, samples), samples.pixels
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     spans = [(0, count) for count in counts]
-    curve = ask_replaced(
+    curve = perturbed_scores(
         model,
         samples,
         values,
@@ -236,7 +236,7 @@ def _area(
     fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
     # A mean of the curve, which rounding must not lift off it.
     area = torch.trapezoid(curve, fractions).clamp(curve.amin(1), curve.amax(1))
-    scores = reduced(area, reduction, maps)
+    scores = reduce_tensor(area, reduction, maps)
     if return_curves:
-        return scores, Curves(in_kind_of(maps, fractions), in_kind_of(maps, curve))
+        return scores, Curves(convert_like(maps, fractions), convert_like(maps, curve))
     return scores

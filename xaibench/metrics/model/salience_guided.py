@@ -10,10 +10,18 @@ import torch
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, check_common, check_maps, check_samples, reduced
-from xaibench.metrics.shared.replaced_pixels import Baseline, Places, ask_placed, constant, falls, ranks, unit_scaled
+from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
+from xaibench.metrics.shared.replaced_pixels import (
+    Baseline,
+    PixelOrder,
+    constant,
+    perturbed_scores_in_order,
+    ranks,
+    score_drops,
+    unit_scaled,
+)
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -43,9 +51,9 @@ def saco(
     maps: Array,
     targets: Array,
     *,
-    groups: int = 10,
+    n_groups: int = 10,
     baseline: GroupBaseline = "mean",
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -69,10 +77,10 @@ def saco(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        groups: So many, at least 2 (and never more than pixels).
+        n_groups: So many, at least 2 (and never more than pixels).
         baseline: What replaces a group: ``"mean"`` of each image, a number, one a channel, ``"blur"``, or what
             broadcasts to the images.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -89,7 +97,7 @@ def saco(
         >>> weight = torch.tensor([[4.0, 3.0], [2.0, 1.0]])
         >>> model = lambda images: (images * weight).sum((2, 3))
         >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
-        >>> settings = {"baseline": 0.0, "output": "identity"}
+        >>> settings = {"baseline": 0.0, "output": "logit"}
         >>> saco(model, image, weight[None], target, **settings), saco(model, image, -weight[None], target, **settings)
         (1.0, -1.0)
         >>> map = torch.tensor([[[9.0, 1.0], [2.0, 0.0]]])  # two pixels the wrong way round, which differ by little
@@ -97,19 +105,19 @@ def saco(
         0.929
     """
     check_common(batch_size, reduction)
-    check_count("groups", groups, least=2)
-    samples = check_samples(model, images, targets)
-    values, pixels = check_maps(maps, samples), samples.pixels
+    check_count("n_groups", n_groups, least=2)
+    samples = as_samples(model, images, targets)
+    values, pixels = as_map_tensor(maps, samples), samples.pixels
     if isinstance(baseline, str) and baseline == "mean":
         baseline = samples.images.mean((2, 3), keepdim=True)
-    number = min(groups, pixels)
+    number = min(n_groups, pixels)
     ends = [round(i * pixels / number) for i in range(number + 1)]
     spans = [(0, 0), *itertools.pairwise(ends)]
     place = ranks(values)
-    asked = ask_placed(
+    scores = perturbed_scores_in_order(
         model,
         samples,
-        lambda part: Places.of_pixels(place[part]),
+        lambda part: PixelOrder.of_pixels(place[part]),
         spans,
         baseline=baseline,
         reveal=False,
@@ -120,10 +128,10 @@ def saco(
     group = torch.arange(number, device=values.device).repeat_interleave(sizes, output_size=pixels)
     scaled = unit_scaled(values).flatten(1)  # each by itself, which the ratio undoes
     mass = scaled.new_zeros(len(scaled), number).scatter_add_(1, group[place.flatten(1)], scaled)
-    fall, mean = falls(asked), mass / sizes
+    fall, mean = score_drops(scores), mass / sizes
     first, second = torch.triu_indices(number, number, 1, device=values.device)
     weight = (mean[:, first] - mean[:, second]).clamp_min(0)  # rounding may put equal groups the other way round
     borne_out = torch.where(fall[:, first] >= fall[:, second], weight, -weight)
     found = (borne_out.sum(1) / weight.sum(1)).clamp(-1, 1)
     found.masked_fill_(constant(values), torch.nan)
-    return reduced(found, reduction, maps)
+    return reduce_tensor(found, reduction, maps)

@@ -10,33 +10,39 @@ from torch import Tensor
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import AskedOnce, MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
+    LabeledImages,
     Model,
-    Samples,
+    as_map_tensor,
+    as_samples,
     check_common,
     check_finite,
-    check_maps,
-    check_samples,
-    reduced,
+    reduce_tensor,
 )
 from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
-from xaibench.metrics.shared.replaced_pixels import Baseline, Places, ask_placed, constant, falls
+from xaibench.metrics.shared.replaced_pixels import (
+    Baseline,
+    PixelOrder,
+    constant,
+    perturbed_scores_in_order,
+    score_drops,
+)
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 
-def without_patches(
+def idsds_model_scores(
     model: Model,
     images: Array,
     targets: Array,
     *,
-    grid: int = 4,
+    grid_size: int = 4,
     baseline: Baseline = 0.0,
-    output: Output = "identity",
+    output: ModelOutput = "logit",
     batch_size: int | None = None,
 ) -> Tensor:
     """What :func:`idsds` asks the model, whatever the map: the whole image, and each patch deleted alone.
@@ -44,23 +50,28 @@ def without_patches(
     Returns:
         ``[N, 1 + patches]`` float64, on the device of the model.
     """
-    return _asked(model, check_samples(model, images, targets), grid, baseline, output, batch_size)
+    return _asked(model, as_samples(model, images, targets), grid_size, baseline, output, batch_size)
 
 
 def _asked(
-    model: Model, samples: Samples, grid: int, baseline: Baseline, output: Output, batch_size: int | None
+    model: Model,
+    samples: LabeledImages,
+    grid_size: int,
+    baseline: Baseline,
+    output: ModelOutput,
+    batch_size: int | None,
 ) -> Tensor:
     check_common(batch_size, "none")
-    check_count("grid", grid, least=2)
+    check_count("grid_size", grid_size, least=2)
     height, width = samples.images.shape[-2:]
-    labels = _patches(height, width, grid).to(samples.images.device).reshape(height, width)
+    labels = _patches(height, width, grid_size).to(samples.images.device).reshape(height, width)
     # A pixel's place is the number of its patch, so that a patch is a span of one place.
     numbers = labels.expand(len(samples), -1, -1)
     spans = [(0, 0), *((number, number + 1) for number in range(int(labels.max()) + 1))]
-    return ask_placed(
+    return perturbed_scores_in_order(
         model,
         samples,
-        lambda part: Places.of_pixels(numbers[part]),
+        lambda part: PixelOrder.of_pixels(numbers[part]),
         spans,
         baseline=baseline,
         reveal=False,
@@ -69,26 +80,26 @@ def _asked(
     )
 
 
-def patch_agreement(answers: Tensor, maps: Array, *, grid: int = 4, reduction: Reduction = "mean") -> Scores:
-    """:func:`idsds` of maps ``[N, H, W]``, given what the model said (:func:`without_patches`)."""
+def idsds_from_scores(answers: Tensor, maps: Array, *, grid_size: int = 4, reduction: Reduction = "mean") -> Scores:
+    """:func:`idsds` of maps ``[N, H, W]``, given what the model said (:func:`idsds_model_scores`)."""
     values = torch.as_tensor(maps).to(answers.device)
     check_finite(values, "maps")
-    return reduced(_agreement(answers, values, grid), reduction, maps)
+    return reduce_tensor(_agreement(answers, values, grid_size), reduction, maps)
 
 
-def _agreement(answers: Tensor, maps: Tensor, grid: int) -> Tensor:
+def _agreement(answers: Tensor, maps: Tensor, grid_size: int) -> Tensor:
     peak = maps.double().abs().amax((1, 2), keepdim=True)
     flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # so that no sum of huge values overflows
-    labels = _patches(maps.shape[1], maps.shape[2], grid).to(flat.device)
+    labels = _patches(maps.shape[1], maps.shape[2], grid_size).to(flat.device)
     sums = flat.new_zeros(len(flat), answers.shape[1] - 1).index_add_(1, labels, flat)
     sums.masked_fill_(constant(maps)[:, None], 0)  # not the sizes of the patches
-    both = torch.stack([sums, falls(answers)]).cpu()
+    both = torch.stack([sums, score_drops(answers)]).cpu()
     return torch.from_numpy(correlation(centred_ranks(both[0]), centred_ranks(both[1])))
 
 
-def _patches(height: int, width: int, grid: int) -> Tensor:
+def _patches(height: int, width: int, grid_size: int) -> Tensor:
     """The patch ``[H * W]`` of each pixel, numbered row by row; there are never more than pixels along a side."""
-    rows, columns = min(grid, height), min(grid, width)
+    rows, columns = min(grid_size, height), min(grid_size, width)
     down = torch.arange(height) * rows // height
     across = torch.arange(width) * columns // width
     return (down[:, None] * columns + across).flatten()
@@ -107,7 +118,7 @@ def _patches(height: int, width: int, grid: int) -> Tensor:
         "nothing alone, and where the network looks within a patch is not seen.",
         undefined=(CONSTANT_MAP,),
         class_name="IDSDS",
-        asked_once=AskedOnce(without_patches, patch_agreement),
+        asked_once=AskedOnce(idsds_model_scores, idsds_from_scores),
         citation="Hesse, Schaub-Meyer, Roth: Benchmarking the Attribution Quality of Vision Models, NeurIPS 2024, "
         "arXiv 2407.11910",
     )
@@ -118,9 +129,9 @@ def idsds(
     maps: Array,
     targets: Array,
     *,
-    grid: int = 4,
+    grid_size: int = 4,
     baseline: Baseline = 0.0,
-    output: Output = "identity",
+    output: ModelOutput = "logit",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
@@ -146,9 +157,9 @@ def idsds(
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``, signed.
         targets: ``[N]``.
-        grid: Patches along each side, at least 2 (and never more than pixels).
+        grid_size: Patches along each side, at least 2 (and never more than pixels).
         baseline: What replaces a patch: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"identity"``: the logit, as the authors; ``"softmax"`` of logits, or a callable.
+        output: ``"logit"``: the logit, as the authors; ``"probability"`` of logits, or a callable.
         batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
         reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
 
@@ -169,7 +180,7 @@ def idsds(
         (1.0, -1.0)
     """
     check_common(batch_size, reduction)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
-    answers = _asked(model, samples, grid, baseline, output, batch_size)
-    return reduced(_agreement(answers, values, grid), reduction, maps)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
+    answers = _asked(model, samples, grid_size, baseline, output, batch_size)
+    return reduce_tensor(_agreement(answers, values, grid_size), reduction, maps)

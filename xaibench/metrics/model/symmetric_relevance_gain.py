@@ -9,17 +9,17 @@ import torch
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
-    in_kind_of,
-    reduced,
+    convert_like,
+    reduce_tensor,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, ask_replaced
+from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, perturbed_scores
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -49,7 +49,7 @@ def srg(
     *,
     steps: int = 224,
     baseline: Baseline = 0.0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
     batch_size: int | None = None,
@@ -81,7 +81,7 @@ def srg(
         targets: ``[N]``.
         steps: Equal shares of the pixels, at least 2 (rounded to whole pixels, and never more than there are).
         baseline: What replaces the pixels: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
+        output: ``"probability"`` of logits, ``"logit"``, or a callable.
         segmentation: What goes as one, as of :func:`deletion`: in either order a segment goes as soon as the whole of
             it fits among the share's pixels.
         n_segments: Squares or superpixels of an image, about.
@@ -101,20 +101,20 @@ def srg(
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
-        >>> srg(model, image, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), target, steps=4, output="identity")
+        >>> srg(model, image, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), target, steps=4, output="logit")
         0.75
-        >>> srg(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="identity")
+        >>> srg(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="logit")
         -0.75
     """
     check_common(batch_size, reduction)
     check_count("steps", steps, least=2)
-    samples = check_samples(model, images, targets)
-    values, pixels = check_maps(maps, samples), samples.pixels
+    samples = as_samples(model, images, targets)
+    values, pixels = as_map_tensor(maps, samples), samples.pixels
     shares = max(2, min(steps, pixels))
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     inner = counts[1:-1]
     spans = [*((0, count) for count in inner), *((pixels - count, pixels) for count in inner)]
-    asked = ask_replaced(
+    class_scores = perturbed_scores(
         model,
         samples,
         values,
@@ -126,10 +126,12 @@ def srg(
         segmentation=segmentation,
         n_segments=n_segments,
     )
-    gain = torch.nn.functional.pad(asked[:, len(inner) :] - asked[:, : len(inner)], (1, 1))  # the curves meet there
-    gain.masked_fill_(asked[:, :1].isnan(), torch.nan)
+    gain = torch.nn.functional.pad(
+        class_scores[:, len(inner) :] - class_scores[:, : len(inner)], (1, 1)
+    )  # the curves meet there
+    gain.masked_fill_(class_scores[:, :1].isnan(), torch.nan)
     fractions = torch.tensor(counts, dtype=torch.float64, device=gain.device) / pixels
-    scores = reduced(torch.trapezoid(gain, fractions), reduction, maps)
+    scores = reduce_tensor(torch.trapezoid(gain, fractions), reduction, maps)
     if return_curves:
-        return scores, Curves(in_kind_of(maps, fractions), in_kind_of(maps, gain))
+        return scores, Curves(convert_like(maps, fractions), convert_like(maps, gain))
     return scores

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.precision import computing
 from xaibench.core.compute.sample_draws import drawing_as
-from xaibench.metrics.shared.asked_model import Classifier
-from xaibench.metrics.shared.model_inputs import Samples, check_finite
+from xaibench.metrics.shared.asked_model import ModelScorer
+from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 #: Makes the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
-Explainer: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"
+ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"
 
 
-class Explained:
+class ExplainerCaller:
     """The explainer, asked about a copy of the model.
 
     Attributes:
@@ -38,7 +38,9 @@ class Explained:
         TypeError: If the explainer or the model cannot be called.
     """
 
-    def __init__(self, explainer: Explainer, model: nn.Module, samples: Samples, batch_size: int | None) -> None:
+    def __init__(
+        self, explainer: ExplainerFunction, model: nn.Module, samples: LabeledImages, batch_size: int | None
+    ) -> None:
         if not callable(explainer):
             raise TypeError(
                 f"explainer must be callable, (model, images, targets) -> maps, got {type(explainer).__name__}. "
@@ -49,7 +51,7 @@ class Explained:
         # A copy made in inference mode could never have a gradient.
         with torch.inference_mode(False), computing(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
-            self.classes = Classifier(self.model, "identity", 1).look(samples).shape[1]
+            self.classes = ModelScorer(self.model, "logit", 1).probe_outputs(samples).shape[1]
         self._explainer, self._samples = explainer, samples
         self._batch_size = batch_size or len(samples)
 

@@ -9,7 +9,7 @@ from xaibench.core.compute.random_state import isolated_rng
 from xaibench.metrics.shared.model_inputs import draw
 
 
-def check_learned(model: nn.Module) -> None:
+def check_module(model: nn.Module) -> None:
     """Refuse what has no parameters to forget."""
     if not isinstance(model, nn.Module):
         raise TypeError(
@@ -29,7 +29,7 @@ def learned_layers(model: nn.Module) -> list[nn.Module]:
     return layers
 
 
-def draw_anew(layer: nn.Module, seed: int, index: int) -> None:
+def reinitialize(layer: nn.Module, seed: int, index: int) -> None:
     """New parameters for this module alone; the state of the global generators is left as it was.
 
     They are drawn on the CPU, so that a network on a GPU forgets into the same one.

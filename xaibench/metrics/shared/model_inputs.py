@@ -24,7 +24,7 @@ Model: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Samples:
+class LabeledImages:
     """Images and their classes, on the device of the model and in its precision.
 
     Attributes:
@@ -44,7 +44,7 @@ class Samples:
         return self.images.shape[-2] * self.images.shape[-1]
 
 
-def check_samples(model: Model, images: Array, targets: Array | int) -> Samples:
+def as_samples(model: Model, images: Array, targets: Array | int) -> LabeledImages:
     """Images and targets as tensors where the model is; one image ``[C, H, W]`` becomes a batch of one.
 
     Raises:
@@ -67,10 +67,10 @@ def check_samples(model: Model, images: Array, targets: Array | int) -> Samples:
     check_finite(x, "images")
     device, dtype = computes_in(model, x)
     with torch.inference_mode(False):
-        return Samples(x.to(device, dtype), y.to(device, torch.int64))
+        return LabeledImages(x.to(device, dtype), y.to(device, torch.int64))
 
 
-def check_maps(maps: Array, samples: Samples) -> Tensor:
+def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
     """Maps ``[N, H, W]`` as a tensor on the device of the samples, in their own precision.
 
     Raises:
@@ -102,7 +102,7 @@ def check_finite(values: Tensor, name: str) -> None:
         )
 
 
-def check_share(name: str, value: float) -> None:
+def check_fraction(name: str, value: float) -> None:
     """Refuse anything but a share of the pixels: above 0, at most 1."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
         raise ValueError(f"{name} must be a share of the pixels, above 0 and at most 1, got {value!r}.")
@@ -115,17 +115,17 @@ def check_common(batch_size: int | None, reduction: Reduction, seed: int = 0) ->
     check_reduction(reduction)
 
 
-def share_of(fraction: float, pixels: int) -> int:
+def count_of_share(fraction: float, pixels: int) -> int:
     """How many pixels a share of them is: the nearest number, at least one."""
     return max(1, round(fraction * pixels))
 
 
-def reduced(scores: Tensor, reduction: Reduction, like: Array) -> Scores:
+def reduce_tensor(scores: Tensor, reduction: Reduction, like: Array) -> Scores:
     """Scores ``[N]`` as the metric returns them: their mean, or all of them in the kind of ``like``."""
     return reduce_scores(scores.double().cpu().numpy(), reduction, like)
 
 
-def in_kind_of(like: object, values: Tensor) -> Array:
+def convert_like(like: object, values: Tensor) -> Array:
     """Values beside the scores, in the kind and on the device of ``like``."""
     return values.to(like.device) if isinstance(like, Tensor) else values.cpu().numpy()
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.compute.segments import grid_cells, superpixels
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
-from xaibench.metrics.shared.model_inputs import Model, Samples
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: that broadcast to ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
 Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
 
-#: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_places`).
+#: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_order`).
 Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
 
 # Share of a score by which float32 may move it, depending on what else is in the batch.
@@ -44,7 +44,7 @@ class Curves(NamedTuple):
     values: Array
 
 
-class Places(NamedTuple):
+class PixelOrder(NamedTuple):
     """Where pixels stand when some go before others; those that go as one share their places.
 
     Attributes:
@@ -56,20 +56,20 @@ class Places(NamedTuple):
     last: Tensor
 
     @classmethod
-    def of_pixels(cls, ranks: Tensor) -> Places:
+    def of_pixels(cls, ranks: Tensor) -> PixelOrder:
         """Each pixel by itself."""
         return cls(ranks, ranks)
 
 
-def ask_replaced(
+def perturbed_scores(
     model: Model,
-    samples: Samples,
+    samples: LabeledImages,
     maps: Tensor,
     spans: Sequence[tuple[int, int]],
     *,
     baseline: Baseline,
     reveal: bool,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
@@ -85,7 +85,7 @@ def ask_replaced(
         reveal: ``True``: these pixels are the image's, the others the baseline's. ``False``: the other way round.
         output: What is done with the outputs of the model.
         batch_size: Rows in one forward pass.
-        segmentation: What goes as one, see :func:`segment_places`.
+        segmentation: What goes as one, see :func:`segment_order`.
         n_segments: So many of them, about.
 
     Returns:
@@ -94,30 +94,30 @@ def ask_replaced(
     check_choice("segmentation", segmentation, get_args(Segmentation))
     check_count("n_segments", n_segments)
 
-    def places(group: slice) -> Places:
+    def places(group: slice) -> PixelOrder:
         if segmentation == "pixels":
-            return Places.of_pixels(ranks(maps[group]))
-        return segment_places(maps[group], samples.images[group], segmentation, n_segments)
+            return PixelOrder.of_pixels(ranks(maps[group]))
+        return segment_order(maps[group], samples.images[group], segmentation, n_segments)
 
-    scores = ask_placed(
+    scores = perturbed_scores_in_order(
         model, samples, places, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
     )
     scores.masked_fill_(constant(maps)[:, None], torch.nan)
     return scores
 
 
-def ask_placed(
+def perturbed_scores_in_order(
     model: Model,
-    samples: Samples,
-    places: Callable[[slice], Places],
+    samples: LabeledImages,
+    places: Callable[[slice], PixelOrder],
     spans: Sequence[tuple[int, int]],
     *,
     baseline: Baseline,
     reveal: bool,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
 ) -> Tensor:
-    """The model's scores ``[N, P]`` as :func:`ask_replaced`, where the places of the pixels are known.
+    """The model's scores ``[N, P]`` as :func:`perturbed_scores`, where the places of the pixels are known.
 
     Args:
         model: Asked.
@@ -133,7 +133,7 @@ def ask_placed(
         float64.
     """
     start, stop = torch.tensor(spans, device=samples.images.device).T[..., None, None]
-    base_of = baselines_of(baseline, samples.images)
+    base_of = resolve_baseline(baseline, samples.images)
 
     def prepare(group: slice) -> MakeRows:
         image, base, place = samples.images[group], base_of(group), places(group)
@@ -145,17 +145,17 @@ def ask_placed(
 
         return rows
 
-    with asked(model, samples, len(spans), output=output, batch_size=batch_size) as classifier:
-        return classifier.ask(samples, len(spans), prepare)
+    with model_scorer(model, samples, len(spans), output=output, batch_size=batch_size) as scorer:
+        return scorer.predict(samples, len(spans), prepare)
 
 
-def falls(scores: Tensor) -> Tensor:
+def score_drops(scores: Tensor) -> Tensor:
     """How far the other scores ``[N, P]`` lie below the first of each ``[N, 1 + P]``, that of the whole image.
 
     A difference that rounding may have made is 0: where the model does not see what was replaced, all falls are equal.
 
     Example:
-        >>> falls(torch.tensor([[2.0, 0.5, 2.0000001, 3.0]], dtype=torch.float64)).tolist()
+        >>> score_drops(torch.tensor([[2.0, 0.5, 2.0000001, 3.0]], dtype=torch.float64)).tolist()
         [[1.5, 0.0, -1.0]]
     """
     whole, others = scores[:, :1], scores[:, 1:]
@@ -175,7 +175,7 @@ def ranks(maps: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
 
 
-def segment_places(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> Places:
+def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> PixelOrder:
     """The places of the pixels when whole segments go, those of the largest mean first.
 
     ``last < number`` has whole segments alone, all that fit among ``number`` pixels, and ``first >= number`` all that
@@ -202,7 +202,7 @@ def segment_places(maps: Tensor, images: Tensor, segmentation: Segmentation, n_s
     ends = sizes.gather(1, order).cumsum(1).long()
     last = torch.empty_like(order).scatter_(1, order, ends - 1)
     first = last + 1 - sizes.long()
-    return Places(*(place.gather(1, labels).reshape(maps.shape) for place in (first, last)))
+    return PixelOrder(*(place.gather(1, labels).reshape(maps.shape) for place in (first, last)))
 
 
 def constant(maps: Tensor) -> Tensor:
@@ -255,7 +255,7 @@ class _Baselines:
         return blurred(self._images[group]) if self._given is None else self._given[group]
 
 
-def baselines_of(baseline: Baseline, images: Tensor) -> _Baselines:
+def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
     """What gives the baselines of a group of samples, called with its slice.
 
     Raises:

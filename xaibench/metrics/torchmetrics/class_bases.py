@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from xaibench.metrics.shared.asked_explainer import Explainer
+    from xaibench.metrics.shared.asked_explainer import ExplainerFunction
     from xaibench.metrics.shared.model_inputs import Model
 
 
@@ -144,7 +144,7 @@ class ModelScore(MeanScore):
 class ExplainerScore(MeanScore):
     """The mean of a metric that asks the explainer."""
 
-    def update(self, explainer: Explainer, model: torch.nn.Module, images: Tensor, targets: Tensor) -> None:
+    def update(self, explainer: ExplainerFunction, model: torch.nn.Module, images: Tensor, targets: Tensor) -> None:
         """Score what an explainer says of a batch.
 
         Args:

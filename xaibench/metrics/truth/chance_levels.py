@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: A level ``[n]`` from masks ``[n, H, W]``, and from those of the metric's parameters that decide it.
-Level: TypeAlias = Callable[..., NDArray[np.float64]]
+ChanceLevel: TypeAlias = Callable[..., NDArray[np.float64]]
 
 #: How many standard deviations of a binomial are summed over; what lies beyond is less than rounding.
 _REACH = 12

@@ -41,7 +41,7 @@ from xaibench.metrics.truth.proven_distance import (
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-__all__ = ["Diameter", "Listener", "TransportError", "TransportProgress", "emd", "emd_perf"]
+__all__ = ["Diameter", "ProgressCallback", "TransportError", "TransportProgress", "emd", "emd_perf"]
 
 _XAI_TRIS = "Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816"
 
@@ -66,7 +66,7 @@ class TransportProgress:
 #: Lower and upper bounds of ``n`` scores, each ``[n]``.
 _Intervals: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 #: Told of each :class:`TransportProgress`, from one thread at a time.
-Listener: TypeAlias = Callable[[TransportProgress], None]
+ProgressCallback: TypeAlias = Callable[[TransportProgress], None]
 
 
 @overload
@@ -77,7 +77,7 @@ def emd(
     exact: Literal[True] = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores: ...
 
@@ -90,7 +90,7 @@ def emd(
     exact: Literal[False],
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> tuple[Scores, Scores]: ...
 
@@ -119,7 +119,7 @@ def emd(
     exact: bool = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores | tuple[Scores, Scores]:
     r"""Earth mover's distance between the map and the ground truth, in pixels.
@@ -172,7 +172,7 @@ def emd_perf(
     exact: Literal[True] = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores: ...
 
@@ -186,7 +186,7 @@ def emd_perf(
     exact: Literal[False],
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> tuple[Scores, Scores]: ...
 
@@ -217,7 +217,7 @@ def emd_perf(
     exact: bool = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores | tuple[Scores, Scores]:
     r"""Earth mover's distance as a performance: 1 when the map is the ground truth, 0 when it is as far as can be.
@@ -270,7 +270,7 @@ def emd_perf(
 class _Search:
     """How the distances are found, and how many so far."""
 
-    def __init__(self, exact: bool, workers: int, time_limit: float | None, progress: Listener | None) -> None:
+    def __init__(self, exact: bool, workers: int, time_limit: float | None, progress: ProgressCallback | None) -> None:
         check_count("workers", workers)
         if time_limit is not None:
             check_finite_number(time_limit, "time_limit", least=0)

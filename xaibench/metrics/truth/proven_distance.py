@@ -197,12 +197,12 @@ def _by_levels(
     """Bounds from coarse to fine, without the matrix."""
     from xaibench.metrics import w1  # loads numba
 
-    def report(state: w1.Progress) -> None:
+    def report(state: w1.SolverProgress) -> None:
         if progress is not None and state.shape == supply.shape:  # coarser problems bound something else
             progress(state.lower, state.upper)
 
     if time_limit is not None:
-        w1.load()  # no limit should have to pay for it
+        w1.warm_up()  # no limit should have to pay for it
     solve = w1.exact_emd if exact else w1.interval_emd
     found = solve(supply, demand, time_limit=time_limit, progress=report if progress else None)
     return found.lower, found.upper

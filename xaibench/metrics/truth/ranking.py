@@ -1,6 +1,6 @@
 """Does the map rank the pixels of the ground truth above the others, whatever the threshold?
 
-The map is read as the scores of a classifier of pixels, the mask as their labels; both metrics depend only on the order
+The map is read as the scores of a pixel classifier, the mask as their labels; both metrics depend only on the order
 of the pixels. Ties are exact: equal pixels enter together, as one threshold reaches all of them.
 """
 
@@ -28,7 +28,7 @@ _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves
 
 @described(
     MetricInfo(
-        "AUC",
+        "ROC AUC",
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
@@ -39,11 +39,11 @@ _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves
         chance="One half.",
         chance_level=half,
         picture="every threshold: outside and inside",
-        class_name="AUC",
+        class_name="ROCAUC",
         citation=_ROC,
     )
 )
-def auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+def roc_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Area under the receiver operating characteristic: how often a pixel inside outranks one outside.
 
     .. math:: P(s_i > s_j) + \tfrac12 P(s_i = s_j), \qquad i \in F^+,\; j \notin F^+
@@ -70,14 +70,14 @@ def auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
 
     Example:
         >>> import numpy as np
-        >>> auc(np.array([[0.9, 0.2, 0.5, 0.2]]), np.array([[1, 1, 0, 0]]))  # 2 pairs of 4 won, one tied
+        >>> roc_auc(np.array([[0.9, 0.2, 0.5, 0.2]]), np.array([[1, 1, 0, 0]]))  # 2 pairs of 4 won, one tied
         0.625
     """
     return score_pairs(area_under_roc, maps, masks, reduction)
 
 
 def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """:func:`auc` of each sample, of maps and masks that have been checked."""
+    """:func:`roc_auc` of each sample, of maps and masks that have been checked."""
     groups = _tied_groups(maps, masks)
     outside = groups.size - groups.inside
     below = groups.pixels_below - groups.inside_below  # of the background

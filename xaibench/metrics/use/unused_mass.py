@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 
-def _chance_leak(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     """1, where there are pixels on either side: of noise each pixel has the same share."""
     return 2 * half(masks)
 
 
 @described(
     MetricInfo(
-        "Leak",
+        "Mass outside",
         "ground-truth",
         higher_is_better=False,
         range=(0.0, np.inf),
@@ -38,13 +38,13 @@ def _chance_leak(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
         "what is important to people or by the data, a network may use other pixels, and a faithful map then leaks.",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
         chance="1.",
-        chance_level=_chance_leak,
+        chance_level=_expected_mass_outside,
         citation="Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "
         "arXiv 2104.14403",
         truth="use",
     )
 )
-def leak(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+def mass_outside(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     r"""Share of the map's mass on pixels that cannot matter, over their share of the image.
 
     .. math:: \frac{\sum_{U^-} |s|}{\sum |s|} \Big/ \frac{|U^-|}{|U^+| + |U^-|}
@@ -72,13 +72,13 @@ def leak(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     Example:
         >>> import numpy as np
         >>> used = np.array([[1, 1, 0, 0]])
-        >>> leak(np.array([[3.0, -3.0, 0.0, 0.0]]), used), leak(np.array([[1.0, -1.0, 1.0, 1.0]]), used)
+        >>> mass_outside(np.array([[3.0, -3.0, 0.0, 0.0]]), used), mass_outside(np.array([[1.0, -1.0, 1.0, 1.0]]), used)
         (0.0, 1.0)
     """
-    return score_pairs(_leak, maps, masks, reduction)
+    return score_pairs(_mass_outside, maps, masks, reduction)
 
 
-def _leak(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     magnitude, used = _scaled(np.abs(maps)), flat(masks)
     within = np.where(used, magnitude, 0.0).sum(axis=1)
     without = np.where(used, 0.0, magnitude).sum(axis=1)

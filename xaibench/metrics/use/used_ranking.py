@@ -51,9 +51,10 @@ def use_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     .. math:: P(|s_i| > |s_j|) + \tfrac12 P(|s_i| = |s_j|), \qquad i \in U^+,\; j \in U^-
 
     over all pairs of a pixel that the network uses and one that it does not. In [0, 1], higher is better; 0.5 for a
-    random map and for a constant one. :func:`xaibench.metrics.auc` of the magnitude.
+    random map and for a constant one. :func:`xaibench.metrics.roc_auc` of the magnitude.
 
-    Departures: Zhou et al. (2022) weigh pixels, as :func:`xaibench.metrics.leak` does; here their order alone counts.
+    Departures: Zhou et al. (2022) weight pixels by their value, like :func:`xaibench.metrics.mass_outside`; here only
+    their order counts.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; ranked by magnitude.
@@ -107,7 +108,8 @@ def use_ap(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Score
     In [0, 1], higher is better; a constant map scores the share of the image that is used.
     :func:`xaibench.metrics.average_precision` of the magnitude.
 
-    Departures: Zhou et al. (2022) weigh pixels, as :func:`xaibench.metrics.leak` does; here their order alone counts.
+    Departures: Zhou et al. (2022) weight pixels by their value, like :func:`xaibench.metrics.mass_outside`; here only
+    their order counts.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; ranked by magnitude.

@@ -15,7 +15,7 @@ few pairs); Schmitzer: A sparse multiscale algorithm for dense optimal transport
 shortlist method, 2014.
 """
 
-from xaibench.metrics.w1.multiscale import Progress
-from xaibench.metrics.w1.solver import Transport, exact_emd, interval_emd, load
+from xaibench.metrics.w1.multiscale import SolverProgress
+from xaibench.metrics.w1.solver import Transport, exact_emd, interval_emd, warm_up
 
-__all__ = ["Progress", "Transport", "exact_emd", "interval_emd", "load"]
+__all__ = ["SolverProgress", "Transport", "exact_emd", "interval_emd", "warm_up"]

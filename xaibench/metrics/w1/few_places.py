@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.compiled_loops import kernel, part
 from xaibench.metrics.w1.pairs import Floats, Ints
-from xaibench.metrics.w1.pyramid import Masses, Places
+from xaibench.metrics.w1.pyramid import Indices, Masses
 
 #: One unit of mass in integers; sums of two such stay in range.
 _UNIT = 2.0**60
@@ -48,7 +48,7 @@ class Clouds(NamedTuple):
 
 @kernel
 def few_places_emd(
-    maps: Floats, masks: NDArray[np.bool_], order: Places, groups: Places, width: int, bounds: Floats
+    maps: Floats, masks: NDArray[np.bool_], order: Indices, groups: Indices, width: int, bounds: Floats
 ) -> None:
     """Bounds of the distance between each map and its mask, both of mass one; they meet up to rounding.
 
@@ -84,7 +84,7 @@ def few_places_emd(
 
 
 @part
-def _distances(places: Places, pixels: int, width: int) -> Floats:
+def _distances(places: Indices, pixels: int, width: int) -> Floats:
     """``[k, pixels]`` from each place to each pixel."""
     costs = np.empty((len(places), pixels))
     for j in range(len(places)):
@@ -125,7 +125,7 @@ def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
 
 
 @part
-def _transport(net: Masses, places: Places, costs: Floats, prices: Floats) -> tuple[float, float]:
+def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> tuple[float, float]:
     """Bounds for a unit of mass. ``prices [k]`` are those to begin with, and then those of the best plan."""
     rows, pixels = np.flatnonzero(net[places] < 0), np.flatnonzero(net > 0)
     cost = np.empty((len(rows), len(pixels)))

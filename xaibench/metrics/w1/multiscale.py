@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xaibench.metrics.w1.pairs import Arcs, Floats, cheap_arcs, envelope
-from xaibench.metrics.w1.pyramid import Level, Plan
+from xaibench.metrics.w1.pyramid import TransportPlan, TransportProblem
 from xaibench.metrics.w1.simplex import Tree, optimise, plant
 
 #: Relative gap that counts as none.
-EXACT = 1e-12
+EXACT_GAP = 1e-12
 #: Problems with no more pairs than this are solved as they are.
 _FEW_PAIRS = 4096
 #: Pairs whose reduced cost is below this many times the gap to begin with are looked at first.
@@ -28,7 +28,7 @@ _COARSER = 0.25
 
 
 @dataclass(frozen=True)
-class Progress:
+class SolverProgress:
     """Where a run stands.
 
     Attributes:
@@ -45,7 +45,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Effort:
+class StopCriteria:
     """How good is good enough, and when to stop before that.
 
     Attributes:
@@ -57,7 +57,7 @@ class Effort:
 
     tolerance: float
     time_limit: float | None
-    progress: Callable[[Progress], None] | None
+    progress: Callable[[SolverProgress], None] | None
     start: float = field(default_factory=time.monotonic)
 
     def expired(self) -> bool:
@@ -68,18 +68,18 @@ class Effort:
 class _Bounds:
     """What is known of the cost of the best plan of a level, for one unit of mass."""
 
-    def __init__(self, level: Level, tolerance: float, effort: Effort) -> None:
+    def __init__(self, level: TransportProblem, tolerance: float, effort: StopCriteria) -> None:
         self.level, self.tolerance, self.effort = level, tolerance, effort
         self.lower, self.upper, self.pivots = -math.inf, math.inf, 0
         self.u = np.empty(0)
         #: Whether to look at the bounds between pivots; if nobody asks, the optimum comes soonest without.
-        self.watched = tolerance > EXACT or effort.time_limit is not None or effort.progress is not None
+        self.watched = tolerance > EXACT_GAP or effort.time_limit is not None or effort.progress is not None
 
     @property
     def gap(self) -> float:
         return self.upper - self.lower
 
-    def suffice(self, plan: Plan, u: Floats, v: Floats) -> bool:
+    def suffice(self, plan: TransportPlan, u: Floats, v: Floats) -> bool:
         """Take a plan and feasible potentials into account; whether to leave it at the best so far.
 
         This ends the search for bounds. That for the optimum ends where nothing betters it, so that the result does not
@@ -92,11 +92,11 @@ class _Bounds:
         if lower > self.lower:
             self.lower, self.u = lower, u.copy()
         if self.effort.progress is not None:
-            self.effort.progress(Progress(level.net.shape, self.pivots, self.lower, self.upper))
-        return (self.tolerance > EXACT and self.gap <= self.tolerance * self.upper) or self.effort.expired()
+            self.effort.progress(SolverProgress(level.net.shape, self.pivots, self.lower, self.upper))
+        return (self.tolerance > EXACT_GAP and self.gap <= self.tolerance * self.upper) or self.effort.expired()
 
 
-def solve(level: Level, tolerance: float, effort: Effort) -> tuple[Plan, Floats]:
+def solve(level: TransportProblem, tolerance: float, effort: StopCriteria) -> tuple[TransportPlan, Floats]:
     """A plan, and potentials of the sources: as good as ``tolerance`` asks for, or as time allows."""
     if len(level.sources) * len(level.sinks) <= _FEW_PAIRS:
         u, v = np.zeros(len(level.sources)), np.zeros(len(level.sinks))
@@ -104,7 +104,7 @@ def solve(level: Level, tolerance: float, effort: Effort) -> tuple[Plan, Floats]
             return level.corner_plan(), u
         return _improve(level, level.corner_plan(), u, v, math.inf, tolerance, effort)
     coarser = level.merge()
-    plan, u = solve(coarser.level, max(EXACT, tolerance * _COARSER), effort)
+    plan, u = solve(coarser.level, max(EXACT_GAP, tolerance * _COARSER), effort)
     plan = coarser.refine(plan)
     if len(u) == 0:
         u, v = np.zeros(len(level.sources)), np.zeros(len(level.sinks))
@@ -115,8 +115,14 @@ def solve(level: Level, tolerance: float, effort: Effort) -> tuple[Plan, Floats]
 
 
 def _improve(
-    level: Level, plan: Plan, u: Floats, v: Floats, near: float, tolerance: float, effort: Effort
-) -> tuple[Plan, Floats]:
+    level: TransportProblem,
+    plan: TransportPlan,
+    u: Floats,
+    v: Floats,
+    near: float,
+    tolerance: float,
+    effort: StopCriteria,
+) -> tuple[TransportPlan, Floats]:
     """Better a plan by the network simplex until it costs no more than the potentials allow."""
     sources, sinks = level.source_points, level.sink_points
     worth = _WORTH * math.hypot(*(size * pixel for size, pixel in zip(level.net.shape, level.pixel, strict=True)))
@@ -146,9 +152,9 @@ def _joined(arcs: Arcs, more: Arcs) -> Arcs:
     return np.concatenate([arcs[0], more[0]]), np.concatenate([arcs[1], more[1]]), np.concatenate([arcs[2], more[2]])
 
 
-def _harvest(tree: Tree, sources: int) -> Plan:
+def _harvest(tree: Tree, sources: int) -> TransportPlan:
     """The flows of a tree."""
     nodes = np.flatnonzero(tree.flow)
     parents = tree.parent[nodes]
     tails, heads = np.minimum(nodes, parents), np.maximum(nodes, parents) - sources
-    return Plan(tails.astype(np.int32), heads.astype(np.int32), tree.flow[nodes])
+    return TransportPlan(tails.astype(np.int32), heads.astype(np.int32), tree.flow[nodes])

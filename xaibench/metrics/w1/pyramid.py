@@ -16,11 +16,11 @@ from xaibench.core.compiled_loops import kernel
 from xaibench.metrics.w1.pairs import Floats, Ints, Points
 
 Masses: TypeAlias = NDArray[np.int64]
-Places: TypeAlias = NDArray[np.intp]
+Indices: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TransportPlan:
     """How much goes from which source to which sink: a forest, that is without cycles, and no flow of zero.
 
     Attributes:
@@ -35,7 +35,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Level:
+class TransportProblem:
     """Move the positive masses of an image onto the negative ones.
 
     Attributes:
@@ -47,12 +47,12 @@ class Level:
     pixel: tuple[int, int] = (1, 1)
 
     @cached_property
-    def sources(self) -> Places:
+    def sources(self) -> Indices:
         """Index of each pixel that has too much, in the flattened image."""
         return np.flatnonzero(self.net > 0)
 
     @cached_property
-    def sinks(self) -> Places:
+    def sinks(self) -> Indices:
         """Index of each pixel that has too little."""
         return np.flatnonzero(self.net < 0)
 
@@ -76,35 +76,37 @@ class Level:
         """Centres of the sinks."""
         return self.points(self.sinks)
 
-    def points(self, places: Places) -> Points:
+    def points(self, places: Indices) -> Points:
         """Centres of the pixels ``places``."""
         rows, columns = np.divmod(places, self.net.shape[1])
         return (rows + 0.5) * self.pixel[0] - 0.5, (columns + 0.5) * self.pixel[1] - 0.5
 
-    def lengths(self, plan: Plan) -> Floats:
+    def lengths(self, plan: TransportPlan) -> Floats:
         """The way of each flow."""
         (tail_rows, tail_columns), (head_rows, head_columns) = self.source_points, self.sink_points
         down = tail_rows[plan.tails] - head_rows[plan.heads]
         return np.hypot(down, tail_columns[plan.tails] - head_columns[plan.heads])
 
-    def corner_plan(self) -> Plan:
+    def corner_plan(self) -> TransportPlan:
         """The plan of the north-west-corner rule: sources in their order fill sinks in theirs."""
         whole = np.zeros(1, np.intp), np.zeros(1, np.intp), self.supply.sum(keepdims=True)
         return self._spread(*whole, np.zeros_like(self.sources), np.zeros_like(self.sinks), 1)
 
-    def merge(self) -> Coarser:
+    def merge(self) -> Coarsening:
         """The problem with pixels merged two by two, along the axis that is finer (if equal: longer) so far."""
         (height, width), (tall, wide) = self.net.shape, self.pixel
         by_rows = height > 1 and (width == 1 or (tall, -height) <= (wide, -width))
         step = (2, 1) if by_rows else (1, 2)
         surplus, lack = _merge(np.maximum(self.net, 0), step), _merge(np.maximum(-self.net, 0), step)
-        return Coarser(self, Level(surplus - lack, (tall * step[0], wide * step[1])), np.minimum(surplus, lack), step)
+        return Coarsening(
+            self, TransportProblem(surplus - lack, (tall * step[0], wide * step[1])), np.minimum(surplus, lack), step
+        )
 
     def _spread(
-        self, tails: Places, heads: Places, flows: Masses, source_blocks: Places, sink_blocks: Places, blocks: int
-    ) -> Plan:
+        self, tails: Indices, heads: Indices, flows: Masses, source_blocks: Indices, sink_blocks: Indices, blocks: int
+    ) -> TransportPlan:
         """Spread flows between blocks over the pixels in them."""
-        return Plan(
+        return TransportPlan(
             *_spread(
                 (tails, heads, flows),
                 (np.argsort(source_blocks, kind="stable"), _starts(source_blocks, blocks), self.supply),
@@ -114,7 +116,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Coarser:
+class Coarsening:
     """A problem and the same with pixels merged.
 
     Attributes:
@@ -124,12 +126,12 @@ class Coarser:
         step: How many pixels make a merged one, along each axis.
     """
 
-    fine: Level
-    level: Level
+    fine: TransportProblem
+    level: TransportProblem
     common: Masses
     step: tuple[int, int]
 
-    def refine(self, plan: Plan) -> Plan:
+    def refine(self, plan: TransportPlan) -> TransportPlan:
         """A plan of the coarser problem as one of the finer: each flow stays within its two merged pixels."""
         inside = np.flatnonzero(self.common)
         tails = np.concatenate([inside, self.level.sources[plan.tails]])
@@ -138,9 +140,9 @@ class Coarser:
         fine = self.fine
         return fine._spread(tails, heads, flows, self._blocks(fine.sources), self._blocks(fine.sinks), self.common.size)
 
-    def _blocks(self, places: Places) -> Places:
+    def _blocks(self, places: Indices) -> Indices:
         rows, columns = np.divmod(places, self.fine.net.shape[1])
-        return cast(Places, rows // self.step[0] * self.common.shape[1] + columns // self.step[1])
+        return cast(Indices, rows // self.step[0] * self.common.shape[1] + columns // self.step[1])
 
 
 def _merge(masses: Masses, step: tuple[int, int]) -> Masses:
@@ -150,14 +152,16 @@ def _merge(masses: Masses, step: tuple[int, int]) -> Masses:
     return cast(Masses, padded.reshape(height, step[0], width, step[1]).sum(axis=(1, 3)))
 
 
-def _starts(blocks: Places, count: int) -> Places:
+def _starts(blocks: Indices, count: int) -> Indices:
     """Where each block starts, once the pixels are sorted by block."""
-    return cast(Places, np.concatenate([[0], np.cumsum(np.bincount(blocks, minlength=count))]))
+    return cast(Indices, np.concatenate([[0], np.cumsum(np.bincount(blocks, minlength=count))]))
 
 
 @kernel
 def _spread(
-    arcs: tuple[Places, Places, Masses], sources: tuple[Places, Places, Masses], sinks: tuple[Places, Places, Masses]
+    arcs: tuple[Indices, Indices, Masses],
+    sources: tuple[Indices, Indices, Masses],
+    sinks: tuple[Indices, Indices, Masses],
 ) -> tuple[Ints, Ints, Masses]:
     """Flows between blocks as flows between pixels; a forest if the blocks' flows are one.
 

@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.w1.multiscale import EXACT, Effort, Progress, solve
+from xaibench.metrics.w1.multiscale import EXACT_GAP, SolverProgress, StopCriteria, solve
 from xaibench.metrics.w1.pairs import Floats, envelope
-from xaibench.metrics.w1.pyramid import Level, Masses
+from xaibench.metrics.w1.pyramid import Masses, TransportProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def exact_emd(
     target: Floats,
     *,
     time_limit: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
     """Earth mover's distance between two images of the same mass, exactly: the bounds meet, up to rounding.
 
@@ -77,7 +77,7 @@ def exact_emd(
         >>> round(exact_emd(here, there).cost, 12)  # one unit of mass, over the diagonal
         1.414213562373
     """
-    return _emd(source, target, Effort(EXACT, time_limit, progress))
+    return _emd(source, target, StopCriteria(EXACT_GAP, time_limit, progress))
 
 
 def interval_emd(
@@ -86,7 +86,7 @@ def interval_emd(
     *,
     tolerance: float = 0.003,
     time_limit: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
     """Earth mover's distance between two images of the same mass, within bounds.
 
@@ -112,17 +112,17 @@ def interval_emd(
     """
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be 0 or more, got {tolerance}.")
-    return _emd(source, target, Effort(max(tolerance, EXACT), time_limit, progress))
+    return _emd(source, target, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress))
 
 
 @cache
-def load() -> None:
+def warm_up() -> None:
     """Load the compiled loops, or compile them, which otherwise the first problem does."""
     upper = np.repeat([1.0, 0.0], 6)[:, None] * np.ones(12)
     exact_emd(upper, upper[::-1])  # large enough to have a coarser problem
 
 
-def _emd(source: Floats, target: Floats, effort: Effort) -> Transport:
+def _emd(source: Floats, target: Floats, effort: StopCriteria) -> Transport:
     source, target = _checked(source, target)
     surplus = source - target
     if (surplus > 0).sum() >= (surplus < 0).sum():
@@ -131,7 +131,7 @@ def _emd(source: Floats, target: Floats, effort: Effort) -> Transport:
     return Transport(there.lower, there.upper, there.places, there.origins, there.masses, -there.potential)
 
 
-def _moved(surplus: Floats, effort: Effort) -> Transport:
+def _moved(surplus: Floats, effort: StopCriteria) -> Transport:
     """Carry the positive masses of an image to the negative ones."""
     diameter = math.hypot(surplus.shape[0] - 1, surplus.shape[1] - 1)
     if not ((surplus > 0).any() and (surplus < 0).any()):  # equal, up to rounding
@@ -141,7 +141,7 @@ def _moved(surplus: Floats, effort: Effort) -> Transport:
     size = math.frexp(np.abs(surplus).max())[1]
     surplus = np.ldexp(surplus, -size)  # powers of two change no digit, and sums stay in range
     net, unit = _integers(surplus)
-    level = Level(net)
+    level = TransportProblem(net)
     plan, u = solve(level, effort.tolerance, effort)
     potential = envelope(level.source_points, u, level.points(np.arange(surplus.size))).reshape(surplus.shape)
     potential -= (potential.max() + potential.min()) / 2  # what the masses differ by, in rounding, then counts least
