@@ -280,7 +280,7 @@ def test_inputs_are_left_alone():
         (np.ones((0, 4)), np.ones((0, 4)), r"two images \[H, W\]"),
         (np.array([[1.0, -1]]), np.ones((1, 2)), "source must be finite and not negative, got values from -1.0 to 1.0"),
         (np.ones((1, 2)), np.array([[1.0, np.nan]]), "target must be finite and not negative"),
-        (np.ones((1, 2)), np.ones((1, 2)) * 2, "the same mass, got 2.0 and 4.0. Norm them first"),
+        (np.ones((1, 2)), np.ones((1, 2)) * 2, "the same mass, got 2.0 and 4.0. Normalize them first"),
     ],
 )
 def test_bad_input(source, target, message):

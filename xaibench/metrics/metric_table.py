@@ -1,10 +1,11 @@
-"""Every metric by name: to add one, add its line."""
+"""Table of all metrics. To add a metric, add its line."""
 
 from __future__ import annotations
 
 from xaibench.core.registry import Registry
 
-#: Name -> function of maps and masks, of maps alone, or of a model, images, maps and targets, by ``info.kind``.
+#: Name -> function of maps and masks, of maps, of a model, images, maps and targets, or of an explainer
+#: (``info.kind``).
 METRICS = Registry(
     "metric",
     {
