@@ -89,7 +89,7 @@ def f_fidelity(
     Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this metric.
 
     Args:
-        model: The fine-tuned one. Called with ``[n, C, H, W]``, returns ``[n, K]``.
+        model: The fine-tuned model. Called with ``[n, C, H, W]``, returns ``[n, K]``.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``; the largest value is the most important.
         targets: ``[N]``.
