@@ -39,7 +39,7 @@ def contenders(count: int, size: int) -> list[tuple[str, str, Scores, Scores]]:
         return lambda: [function(mask.ravel(), values.ravel()) for values, mask in zip(maps, masks, strict=True)]
 
     rows = [
-        ("auc", "scikit-learn", ours("auc"), sklearn(roc_auc_score)),
+        ("roc_auc", "scikit-learn", ours("roc_auc"), sklearn(roc_auc_score)),
         ("average_precision", "scikit-learn", ours("average_precision"), sklearn(average_precision_score)),
     ]
     if importlib.util.find_spec("quantus") is None:
@@ -63,7 +63,7 @@ def contenders(count: int, size: int) -> list[tuple[str, str, Scores, Scores]]:
         ("topk_precision", quantus.RelevanceRankAccuracy),
         ("mass_accuracy", quantus.RelevanceMassAccuracy),
         ("mass_accuracy", quantus.AttributionLocalisation),  # the same number for maps without negative values
-        ("auc", quantus.AUC),
+        ("roc_auc", quantus.AUC),
         ("sparseness", quantus.Sparseness),
         ("complexity", quantus.Complexity),
     ]

@@ -41,7 +41,7 @@ print("blob:", blob.shape, blob.dtype, f"{blob.min():.2f} to {blob.max():.2f}")
 # Every metric with a ground truth is called as `metric(maps, masks)`. Arrays of NumPy and tensors of torch both do.
 
 # %%
-for metric in (xb.topk_precision, xb.mass_accuracy, xb.auc):
+for metric in (xb.topk_precision, xb.mass_accuracy, xb.roc_auc):
     print(f"{metric.__name__:<16} blob {metric(blob, masks):.3f}   edges {metric(edges, masks):.3f}")
 
 each, of_edges = (xb.topk_precision(maps, masks, reduction="none") for maps in (blob, edges))
@@ -100,7 +100,7 @@ assert xb.mass_accuracy(positive, masks) > xb.mass_accuracy(blob, masks)
 # control. *Edges* get it, and no wonder: the control Sobel is much the same thing.
 
 # %%
-metrics = ["iou", "topk_precision", "hit", "auc"]
+metrics = ["iou", "topk_precision", "hit", "roc_auc"]
 result = xb.evaluate({"blob": blob, "edges": edges}, data, metrics=metrics, samples=len(images))
 print(result)
 

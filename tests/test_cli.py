@@ -55,7 +55,7 @@ def test_list(invoke):
     assert re.search("integrated_gradients +Integrated Gradients", invoke("list", "explainers").output)
     lines = invoke("list", "metrics").output.splitlines()[1:]
     told = {line.split()[0]: line.partition("; truth: ")[2] for line in lines}
-    assert (told["iou"], told["leak"], told["road"]) == ("that of the masks", "use", "intervention")
+    assert (told["iou"], told["mass_outside"], told["road"]) == ("that of the masks", "use", "intervention")
     assert (set(told), told["sparseness"]) == (set(METRICS), "none")
     everything = invoke("list")
     assert everything.exit_code == 0

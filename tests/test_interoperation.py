@@ -90,8 +90,8 @@ def test_a_grad_cam_object_as_explainer(recipe):
     low, high = ours.amin((1, 2), keepdim=True), ours.amax((1, 2), keepdim=True)
     torch.testing.assert_close(maps[seen], ((ours - low) / (high - low))[seen], rtol=0, atol=1e-3)
     assert all(parameter.requires_grad for parameter in model.parameters())
-    table = xb.evaluate({"theirs": names["as_explainer"](names["cam"])}, names["data"], model, ["auc"], samples=10)
-    assert table.matrix("auc")["theirs"].notna().any()
+    table = xb.evaluate({"theirs": names["as_explainer"](names["cam"])}, names["data"], model, ["roc_auc"], samples=10)
+    assert table.matrix("roc_auc")["theirs"].notna().any()
 
 
 def test_our_metrics_in_a_collection(recipe):

@@ -32,8 +32,8 @@ SAMPLES = 50
 ALSO = {"kernel_shap, 25 samples": ("kernel_shap", {"n_samples": 25}), "lime, 50 samples": ("lime", {"n_samples": 50})}
 
 HEAD = (
-    "| explainer | networks | leak, without cancellation | leak, cancellation | use AUC | use AP | Shapley error "
-    "| signs |\n"
+    "| explainer | networks | mass outside, without cancellation | mass outside, cancellation | use AUC | use AP "
+    "| Shapley error | signs |\n"
     "|---|--:|--:|--:|--:|--:|--:|--:|\n"
 )
 
@@ -41,7 +41,7 @@ HEAD = (
 #: Of the networks that see a part of the image: how they are trained, and which: with all of the pattern, half, none.
 PROBE = {"epochs": 60, "batch_size": 128, "lr": 0.004, "seed": 0, "progress": False, "device": "cpu"}
 SEEN = {"all": (slice(1, 7), slice(0, 8)), "half": (slice(0, 8), slice(0, 4)), "none": (slice(0, 4), slice(4, 8))}
-PROBE_HEAD = "| explainer |" + "".join(f" {what}, {seen} |" for what in ("leak", "EMD") for seen in SEEN) + "\n"
+PROBE_HEAD = "| explainer |" + "".join(f" {what}, {seen} |" for what in ("mass outside", "EMD") for seen in SEEN) + "\n"
 PROBE_HEAD += "|---|" + "--:|" * 2 * len(SEEN) + "\n"
 
 
@@ -62,7 +62,7 @@ def scores(part: Any) -> Iterator[dict[str, float]]:
             maps = maps_of(part, build(f"certified:{name}", (1, 8, 8), 2), images, targets)
         except UnsupportedModelError:
             continue
-        leak = xb.leak(maps, used)
+        leak = xb.mass_outside(maps, used)
         yield {
             "elsewhere": math.nan if function == "cancellation" else leak,
             "cancellation": leak if function == "cancellation" else math.nan,
@@ -109,7 +109,7 @@ def probe() -> str:
             with contextlib.suppress(UnsupportedModelError):
                 fitted = part.fit(model, [data.train.images]) if hasattr(part, "fit") else part
                 maps = maps_of(fitted, model, images, targets, fit=False)
-                leaks.setdefault(name, []).append(xb.leak(maps, visible.expand_as(masks)))
+                leaks.setdefault(name, []).append(xb.mass_outside(maps, visible.expand_as(masks)))
                 distances.setdefault(name, []).append(xb.emd_perf(maps, masks))
     order = sorted(leaks, key=lambda name: leaks[name][1])  # by the leak of the one that sees half
     rows = [[f"`{name}`", *(f"{value:.2f}" for value in (*leaks[name], *distances[name]))] for name in order]

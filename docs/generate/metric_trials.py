@@ -47,7 +47,7 @@ SLOW = (
 )
 #: What a metric must be told: the oracle is the map of the logit; maps of linear networks have no noise to smooth away.
 GIVEN: dict[str, dict[str, Any]] = {
-    "completeness_error": {"output": "identity"},
+    "completeness_error": {"output": "logit"},
     "smooth_mprt": {"n_samples": 5},
 }
 

@@ -1,4 +1,4 @@
-"""The page that lists every registered metric, made of the registry and of the docstrings.
+"""The page of all registered metrics, generated from the registry and the docstrings.
 
 python docs/generate/metrics.py      # writes docs/metrics.md
 """
@@ -29,22 +29,22 @@ from xaibench.metrics import METRICS, chance_level
 PICTURES = Path(__file__).parents[1] / "images" / "metrics"
 PAGE = Path(__file__).parents[1] / "metrics.md"
 
-#: What a metric of each kind is called with, and what the page says of the kind.
+#: Kind of metric -> its call, and its title on the page.
 KINDS = {
-    "ground-truth": ("(maps, masks)", "Against a ground truth"),
-    "map": ("(maps)", "Of the map alone"),
-    "model": ("(model, images, maps, targets)", "Asking the model"),
-    "explainer": ("(explainer, model, images, targets)", "Asking the explainer"),
+    "ground-truth": ("(maps, masks)", "Metrics with a ground truth"),
+    "map": ("(maps)", "Metrics of the map alone"),
+    "model": ("(model, images, maps, targets)", "Metrics that call the model"),
+    "explainer": ("(explainer, model, images, targets)", "Metrics that call the explainer"),
 }
 
-#: The kinds in a word.
-ASKS = {"ground-truth": "the masks", "map": "the map", "model": "the model", "explainer": "the explainer"}
-#: The kinds of truth as the table groups them: first what takes that of the masks it is given.
+#: Kind of metric -> what it uses.
+USES = {"ground-truth": "the masks", "map": "the map", "model": "the model", "explainer": "the explainer"}
+#: Order of the kinds of truth in the table; None: the kind depends on the masks.
 TRUTH_ORDER = (None, *TRUTHS, NO_TRUTH)
-#: Maps by chance; what cuts them does so in the middle, for the published thresholds would mark all or half of each.
+#: Number of random maps, and their threshold; the published thresholds would mark all or half of each.
 CHANCE, THRESHOLD = 30, 0.5
 
-#: What is of interest to who knows the metric from elsewhere; folded, for it is much.
+#: Departures, for readers who know the metric from elsewhere.
 FOLDED = """
 <details markdown="1"><summary>Departures from the source, and from other libraries</summary>
 
@@ -58,23 +58,23 @@ HEAD = """# Metrics
     scores = xb.iou(maps, masks, threshold=0.5, reduction="none")  # [N], nan: undefined
     score, curves = xb.deletion(model, images, maps, targets, return_curves=True)
 
-Maps are `[N, H, W]` (or `[H, W]`, a batch of one), numpy or torch; the scores are of the same kind. A sample is scored
-by itself: neither its neighbours nor the size of the batch change it. Nothing hides an absolute value, a scaling, a
-threshold or a resize; where a metric takes the magnitude of a map or norms it, this page says so. Undefined is `nan`,
-in its place; `xb.metrics.undefined_reasons(maps, masks, name)` says why. What is no map at all (`nan` in it, a shape
-that does not fit) is an error.
+Maps are `[N, H, W]` (or `[H, W]`, a batch of one), numpy or torch; scores have the same type. Samples are scored
+independently: a score does not depend on the other samples or on the batch size. There is no hidden absolute value,
+scaling, threshold or resize; if a metric uses the magnitude of a map or normalizes it, this page says so. Undefined
+scores are `nan`; `xb.metrics.undefined_reasons(maps, masks, name)` returns the reasons. Invalid maps (`nan` in a map,
+shapes that do not match) raise an error.
 
-Each is of one of [four kinds of truth](truths.md), and the table is in their order: a score against masks is of that
-which the masks are of (*data*, *use* or *human*), one that changes something is of an *intervention*; what describes
-the map asks for none. [Do the metrics judge well?](metrics-tested.md) says of each whether it ranks a right map before
-a worse one.
+Each metric belongs to one of [four kinds of truth](truths.md), by which the table is sorted. For a metric with masks it
+is the truth of the masks (*data*, *use* or *human*). A metric that changes the image or the model measures an
+*intervention*. A metric of the map alone has no truth. [Tests of the metrics](metrics-tested.md) shows for each metric
+whether it ranks a right map above a worse one.
 
 {table}
 
 Aliases: {aliases}. A metric of your own is given by `"package.module:name"` wherever a name is.
 
-For training loops there is a class for each in `xaibench.metrics.torchmetrics`
-(`pip install "xaibench[torchmetrics]"`); by name, each takes what it asks for:
+For training loops each metric has a class in `xaibench.metrics.torchmetrics`
+(`pip install "xaibench[torchmetrics]"`). If inputs are passed by name, each class takes those that it needs:
 
     from torchmetrics import MetricCollection
     from xaibench.metrics.torchmetrics import Deletion, IoU, Sparseness
@@ -83,26 +83,27 @@ For training loops there is a class for each in `xaibench.metrics.torchmetrics`
     scores.update(maps=maps, masks=masks, model=model, images=images, targets=targets)
     scores.compute()
 
-How fast they are is in [metrics-speed.md](metrics-speed.md).
+[metrics-speed.md](metrics-speed.md) reports how fast they are.
 
-**The pictures** are of one sample, and their numbers what the library returns for it. An XAI-TRIS image shows a T; its
-ground truth are the places of the T and of the L. The network is written down by hand: it compares how bright the two
-places are. So is the map: it marks most of the T, little of the L, and some of what lies beside. *By chance* is what
-random maps score on this sample: below it, or near it, a map says nothing. Against a ground truth it is the expected
-score of independent uniform noise (`xb.metrics.chance_level(name, masks)`: exact, but for the earth mover's distance,
-which is integrated to 0.3 %); else the mean of {chance} maps with values drawn from [0, 1].
+**The pictures** show one sample, and their numbers are computed by the library. An XAI-TRIS image shows a T; its ground
+truth consists of the positions of the T and of the L. The network is defined by hand: it compares the brightness at the
+two positions. The map is also defined by hand: it marks most of the T, little of the L, and some other pixels. *By
+chance* is the score of random maps on this sample: a map with a similar or worse score is not informative. For metrics
+with a ground truth it is the expected score of independent uniform noise (`xb.metrics.chance_level(name, masks)`:
+exact, except for the earth mover's distance, which is integrated to 0.3 %). For the others it is the mean over {chance}
+maps with values drawn from [0, 1].
 
-## Against chance and against the best
+## Chance-corrected scores
 
-What is a score of 0.83 worth, where noise has 0.81? `emd_skill`, `precision_skill`, `iou_skill` and
-`average_precision_skill` are (score − chance) / (1 − chance), sample by sample: 0 is chance, 1 perfect, below 0 worse
-than noise. In a suite or in `xb.evaluate` they follow from the scores that are there already, so that asking for both
-costs no second distance, and noise is cut as the maps are. Leaderboards are by the skill where there is one.
+If noise scores 0.81, a score of 0.83 is hardly better than chance. `emd_skill`, `precision_skill`, `iou_skill` and
+`average_precision_skill` are (score − chance) / (1 − chance) per sample: 0 is chance, 1 perfect, below 0 worse than
+noise. In a suite or in `xb.evaluate` they are derived from scores that are already computed, so both together cost no
+second distance, and noise is binarized like the maps. Leaderboards use the skill of a metric if it has one.
 
     xb.emd_perf(maps, masks), xb.emd_skill(maps, masks)
     xb.metrics.chance_level("iou", masks, {{"threshold": 0.5, "scaled": True}})  # [N]
 
-## Do metrics agree?
+## Agreement of metrics
 
     matrix = xb.metrics.agreement({{
         "iou": xb.iou(maps, masks, threshold=0.5, reduction="none"),
@@ -113,27 +114,27 @@ costs no second distance, and noise is cut as the maps are. Leaderboards are by 
     matrix.coefficients.loc["iou", "deletion"]      # also matrix.n and matrix.kind
     xb.report.agreement_figure(matrix).savefig("agreement.svg")
 
-Spearman's rank correlation over the samples that both metrics score, the point-biserial one where a metric is a hit or
-a miss (Zhang et al. 2023, Table 4). Metrics whose lower values are better are turned first, so that a positive number
-always means that both prefer the same maps. Curves of several explainers become one figure with
+This is Spearman's rank correlation over the samples that both metrics score, or the point-biserial correlation if a
+metric is binary (Zhang et al. 2023, Table 4). Metrics for which lower is better are negated first, so a positive
+coefficient always means that both prefer the same maps. Curves of several explainers are combined in one figure by
 `xb.report.curve_figure({{"Saliency": curves, ...}}, ylabel="probability")`.
 """
 
 TAIL = """
-## What went wrong elsewhere
+## Known problems of other implementations
 
-Each is a test, so that it does not happen here.
+A test for each makes sure that it does not occur here.
 
 | where | what | test |
 |---|---|---|
 {cases}
 
-This page is made by `python docs/generate/metrics.py`.
+This page is generated by `python docs/generate/metrics.py`.
 """
 
 
 def undefined(doc: str) -> str:
-    """When the score is ``nan``, as the docstring says it."""
+    """Return when the score is ``nan``, from the docstring."""
     returns = plain(section(doc, "Returns"))
     found = re.search(r"(with `\w+`, )?`nan` ((?:for|where) [^.]*)", returns)
     return f"{found[1] or ''}{found[2]}" if found else ""
@@ -144,25 +145,25 @@ def interval(low: float, high: float) -> str:
 
 
 def table() -> str:
-    rows = ["| name | | asks | truth | range | better |", "|---|---|---|---|---|---|"]
+    rows = ["| name | | uses | truth | range | better |", "|---|---|---|---|---|---|"]
     for name in sorted(METRICS, key=lambda name: TRUTH_ORDER.index(METRICS.resolve(name).info.own_truth)):
         metric = METRICS.resolve(name)
         info, summary = metric.info, plain((inspect.getdoc(metric) or "").partition("\n")[0])
         better = "higher" if info.higher_is_better else "lower"
         truth = info.own_truth or "that of the masks"
-        cells = [f"[`{name}`](#{name})", summary, ASKS[info.kind], truth, interval(*info.range), better]
+        cells = [f"[`{name}`](#{name})", summary, USES[info.kind], truth, interval(*info.range), better]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
 def given(name: str) -> dict[str, float]:
-    """What the sample of the pictures is scored with where that is not the default."""
+    """Return the non-default parameters for the sample of the pictures."""
     info = METRICS.resolve(name).info
     return {"threshold": THRESHOLD} if info.thresholded else SHOWN_WITH.get(info.picture, {})
 
 
 def by_chance(name: str, shown: Example) -> float:
-    """What maps without any knowledge score on the sample of the pictures."""
+    """Return the score of random maps on the sample of the pictures."""
     metric = METRICS.resolve(name)
     if metric.info.skill_of:
         return 0.0
@@ -177,7 +178,7 @@ def by_chance(name: str, shown: Example) -> float:
 
 
 def facts(name: str, doc: str, shown: Example) -> str:
-    """Range, direction, when it is undefined, and what chance scores."""
+    """Return range, direction, undefined cases and chance level as a sentence."""
     info = METRICS.resolve(name).info
     better = "higher" if info.higher_is_better else "lower"
     line = f"**{interval(*info.range)}, {better} is better.** Undefined {undefined(doc)}."
@@ -189,7 +190,7 @@ def facts(name: str, doc: str, shown: Example) -> str:
 
 
 def entry(name: str, shown: Example) -> str:
-    """One metric: what it is, its picture and equation, what to mind, and its parameters."""
+    """Return the section of one metric."""
     metric = METRICS.resolve(name)
     doc = inspect.getdoc(metric) or ""
     summary, _, body = doc.partition("\n\n")

@@ -184,7 +184,7 @@ def maps_under_noise(e: Example, metric: Metric) -> str:
 def maps_of_forgetting_layers(e: Example, metric: Metric) -> str:
     watched = Watched()
     score, curves = metric(watched, e.model, e.image, e.target, return_curves=True)
-    drawing = Drawing("Parameter randomisation: the map as the layers of the network forget what they know")
+    drawing = Drawing("Parameter randomization: maps of the network with more and more random layers")
     titles = ["as trained", "last layer random", "all layers random"]
     notes = ["", *(f"ρ = {number(float(value))}" for value in curves.values[0])]
     for found, title, note in zip(watched.maps, titles, notes, strict=True):

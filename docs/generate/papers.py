@@ -79,7 +79,7 @@ TABLE_4 = """
 ## Saliency-Bench, Table 4: do metrics agree?
 
 Spearman correlations as published, metrics whose lower values are better turned first. Ours: the section *Do the
-metrics agree?* of the report, or [`xb.metrics.agreement`](metrics.md#do-metrics-agree).
+metrics agree?* of the report, or [`xb.metrics.agreement`](metrics.md#agreement-of-metrics).
 
 """
 

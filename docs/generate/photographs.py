@@ -66,12 +66,12 @@ MOSAICS = """
 Photographs that the network puts in their class with at least 0.9, laid into mosaics and explained once for each cell
 ([what that asks](certified.md#mosaics)). *GridPG*: the network looks at the whole mosaic, and by chance a quarter (2×2)
 or a ninth (3×3) of what is positive lies in the right cell. *DiFull*: each cell goes through its own copy, so that
-nothing outside can matter: grid pointing should be 1, leak 0. Maps of a method: {maps}.
+nothing outside can matter: grid pointing should be 1, mass outside 0. Maps of a method: {maps}.
 {notes}
 """
 
 AFTER = """
-- Of the methods that explain the copies, {zero} mark nothing outside of the cell in DiFull (leak of at most 10⁻¹²).
+- Of the methods that explain the copies, {zero} mark nothing outside of the cell in DiFull (at most 10⁻¹²).
   What the others put there is the methods' doing: the network provably does not look there. {leaking}
 - In GridPG the best is {best} ({value:.2f}; {place}). A score below 1 is not always the explainer's error there: the
   network may well find something of the class in another cell.
@@ -154,7 +154,7 @@ def mosaics(run: RunResults, found: pd.DataFrame) -> str:
 def after(run: RunResults, found: pd.DataFrame) -> str:
     """What the mosaics say."""
     mine = found[~found["control"]]
-    leaks = mine[mine["metric"] == "leak"].groupby("explainer", observed=True)["mean"].max().dropna()
+    leaks = mine[mine["metric"] == "mass_outside"].groupby("explainer", observed=True)["mean"].max().dropna()
     leaking = leaks[leaks > 1e-12].sort_values()
     said = ", ".join(f"{run.explainers[name].label} {value:.2f}" for name, value in leaking.items())
     grid = mine[(mine["metric"] == "grid_pointing") & mine["scenario"].astype(str).str.startswith("GridPG")]

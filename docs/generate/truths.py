@@ -92,7 +92,7 @@ def four(maps: Tensor, of: Probe) -> tuple[float, float, float, float]:
     """A score of each kind, in the order of :data:`TRUTHS`."""
     return (
         xb.emd_perf(maps, of.masks),
-        xb.leak(maps, of.seen),
+        xb.mass_outside(maps, of.seen),
         xb.mass_accuracy(maps, of.shapes),
         xb.comprehensiveness(of.model, of.images, maps, of.targets),
     )
@@ -135,14 +135,14 @@ def _families(names: Iterable[str]) -> str:
 def made_of() -> str:
     """The parts of the example with their revisions, for the test that says when it is of other ones."""
     parts = [f"{name} {EXPLAINERS.resolve(name).info.revision}" for name in METHODS]
-    metrics = ("emd_perf", "leak", "mass_accuracy", "comprehensiveness")
+    metrics = ("emd_perf", "mass_outside", "mass_accuracy", "comprehensiveness")
     return ", ".join([*parts, *(f"{name} {METRICS.resolve(name).info.revision}" for name in metrics)])
 
 
 def measured(of: Probe) -> str:
     """The example in numbers."""
     head = (
-        "| | *data*: EMD performance ↑ | *use*: leak ↓ | *human*: mass on the shape ↑ "
+        "| | *data*: EMD performance ↑ | *use*: mass outside ↓ | *human*: mass on the shape ↑ "
         "| *intervention*: comprehensiveness ↑ |\n"
     )
     rows = []
@@ -179,7 +179,7 @@ def picture(of: Probe, theme: str) -> Figure:
         ("The image: an L", image, None, f"the network says L: {before:.2f}"),
         ("The map", values, None, "red: for the L; blue: against"),
         ("data: where T and L lie", values, one.masks[0], f"EMD performance {data:.2f}"),
-        ("use: what the network reads", values, one.seen[0], f"leak {leak:.2f}, which is perfect"),
+        ("use: what the network reads", values, one.seen[0], f"mass outside {leak:.2f}, which is perfect"),
         ("human: the L that is there", values, one.shapes[0], f"{human:.2f} of the map on it"),
         (
             f"intervention: {OUT} pixels taken out",

@@ -40,7 +40,7 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
         seen.append(len(images))
         return images[:, 0]
 
-    result = xb.evaluate({"mine": mine}, split, Corner(), ["auc"], controls=["uniform"], batch_size=3)
+    result = xb.evaluate({"mine": mine}, split, Corner(), ["roc_auc"], controls=["uniform"], batch_size=3)
     assert result.scores["sample"].unique().tolist() == RIGHT
     assert sum(seen) == 8
     assert (result.samples, result.accuracy) == (N, 0.8)
@@ -51,11 +51,11 @@ def test_what_the_model_gets_wrong_is_not_scored_and_the_table_says_so(split):
 
 
 def test_all_can_be_scored(split):
-    result = xb.evaluate("input", split, Corner(), ["auc"], controls=False, scored="all")
+    result = xb.evaluate("input", split, Corner(), ["roc_auc"], controls=False, scored="all")
     assert result.scores["sample"].nunique() == N
     assert "10 samples, including wrongly classified ones (accuracy 80.0 %)" in str(result)
     with pytest.raises(ValueError, match="scored='right': expected one of 'correct', 'all'"):
-        xb.evaluate("input", split, Corner(), ["auc"], scored="right")
+        xb.evaluate("input", split, Corner(), ["roc_auc"], scored="right")
 
 
 def test_given_maps_go_with_their_samples(split):
@@ -69,7 +69,7 @@ def peak(maps, masks, *, reduction="mean"):
 
 
 def test_without_a_model_all_are_scored(split):
-    result = xb.evaluate("input", split, metrics=["auc"], controls=False)
+    result = xb.evaluate("input", split, metrics=["roc_auc"], controls=False)
     assert "10 samples; mean and 95 % interval." in str(result)
     assert result.accuracy is None
 
@@ -79,7 +79,7 @@ def test_a_model_that_is_always_wrong_is_refused(split):
     opposite[1].weight.data = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     wrong = Split(split.images, split.masks, SEEN)
     with pytest.raises(ValueError, match="classifies none of the 10 samples correctly, and scored='correct'"):
-        xb.evaluate("input", wrong, opposite, ["auc"])
+        xb.evaluate("input", wrong, opposite, ["roc_auc"])
 
 
 def test_maps_that_are_zero_everywhere_are_counted(split):
@@ -92,9 +92,9 @@ def test_maps_that_are_zero_everywhere_are_counted(split):
 
 
 def test_results_read_well_where_they_are_shown(split):
-    result = xb.evaluate(["input", "uniform"], split, metrics=["auc"], controls=False)
+    result = xb.evaluate(["input", "uniform"], split, metrics=["roc_auc"], controls=False)
     assert repr(result) == str(result)
-    ranks = result.ranks("auc")
+    ranks = result.ranks("roc_auc")
     first, *_ = ranks.ranks.index
     assert repr(ranks).splitlines()[0].split() == [first, f"{ranks.ranks[first]:.2f}"]
     assert "Mean ranks over 10 samples; critical difference" in repr(ranks)
@@ -104,9 +104,9 @@ def test_results_read_well_where_they_are_shown(split):
 
 def test_a_method_that_refuses_the_model_is_left_out_and_the_others_go_on(split):
     methods = {"refuses": convolutions_only, "mine": lambda model, images, targets: images[:, 0]}
-    result = xb.evaluate(methods, split, Corner(), ["auc"], controls=["uniform"], batch_size=3)
+    result = xb.evaluate(methods, split, Corner(), ["roc_auc"], controls=["uniform"], batch_size=3)
     assert result.methods == ["mine", "uniform"]
     assert result.inapplicable == {"refuses": "convolutions_only needs a convolution, and the network has none."}
     assert "Not applicable: refuses: convolutions_only needs a convolution" in str(result)
     with pytest.raises(UnsupportedModelError, match="needs a convolution, and the network has none"):
-        xb.evaluate({"refuses": convolutions_only}, split, Corner(), ["auc"])
+        xb.evaluate({"refuses": convolutions_only}, split, Corner(), ["roc_auc"])

@@ -291,7 +291,7 @@ added_share = {}
 #: Table -> its last line before, and the one that is added behind it.
 LINES = {
     "xaibench/metrics/metric_table.py": (
-        '"auc": "xaibench.metrics.truth.ranking:auc",',
+        '"roc_auc": "xaibench.metrics.truth.ranking:roc_auc",',
         '"added_share": "xaibench.metrics.truth.added_share:added_share",',
     ),
     "xaibench/explainers/explainer_table.py": (

@@ -79,10 +79,9 @@ def test_every_case_that_went_wrong_elsewhere_is_a_test(generator):
 
 
 def test_type_checkers_see_what_is_registered():
-    pytest.importorskip("torchmetrics")
     for path, text in load("typing_stubs").stubs().items():
         assert path.read_text(encoding="utf-8") == text, "run python docs/generate/typing_stubs.py"
-        assert text.count("\nclass ") + text.count("\nfrom xaibench.metrics.") >= len(METRICS)
+        assert text.count("\nfrom xaibench.metrics.") == len(METRICS)
 
 
 def test_a_metric_without_a_drawing_of_its_own_has_the_one_of_its_kind(generator):

@@ -137,10 +137,10 @@ def test_tables_tensors_and_lists_are_the_same():
         ({"iou": np.ones((2, 2))}, {}, r"'iou' must be \[N\], got the shape \[2, 2\]; score with reduction='none'"),
         ({"iou": 0.5}, {}, r"'iou' must be \[N\], got the shape \[\]"),
         ({"iou": [np.inf]}, {}, "'iou' must be finite, or NaN"),
-        ({"mine": [1.0]}, {}, "'mine' is no registered metric, so its direction is not known; pass higher_is_better"),
-        ({"iou": [1.0]}, {"higher_is_better": {"io": True}}, r"higher_is_better names \['io'\]"),
-        ({"iou": [1.0]}, {"binary": ["hit"]}, r"binary names \['hit'\], but there are only scores of \['iou'\]"),
-        ({"math:sqrt": [1.0]}, {}, "'math:sqrt' does not tell its direction"),
+        ({"mine": [1.0]}, {}, "'mine' is not a registered metric, so its direction is unknown; pass higher_is_better"),
+        ({"iou": [1.0]}, {"higher_is_better": {"io": True}}, r"higher_is_better contains \['io'\]"),
+        ({"iou": [1.0]}, {"binary": ["hit"]}, r"binary contains \['hit'\], but there are only scores for \['iou'\]"),
+        ({"math:sqrt": [1.0]}, {}, "The direction of 'math:sqrt' is unknown"),
     ],
 )
 def test_bad_input_is_refused(scores, options, message):

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from xaibench.core.compiled_loops import fingerprint
 from xaibench.metrics.w1 import exact_emd, interval_emd, multiscale, pairs, pyramid, simplex
-from xaibench.metrics.w1.pyramid import Level
+from xaibench.metrics.w1.pyramid import TransportProblem
 
 KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "good"]
 
@@ -280,7 +280,7 @@ def test_inputs_are_left_alone():
         (np.ones((0, 4)), np.ones((0, 4)), r"two images \[H, W\]"),
         (np.array([[1.0, -1]]), np.ones((1, 2)), "source must be finite and not negative, got values from -1.0 to 1.0"),
         (np.ones((1, 2)), np.array([[1.0, np.nan]]), "target must be finite and not negative"),
-        (np.ones((1, 2)), np.ones((1, 2)) * 2, "the same mass, got 2.0 and 4.0. Norm them first"),
+        (np.ones((1, 2)), np.ones((1, 2)) * 2, "the same mass, got 2.0 and 4.0. Normalize them first"),
     ],
 )
 def test_bad_input(source, target, message):
@@ -448,7 +448,7 @@ def test_refined_plans_are_plans_without_cycles(shape):
     rng = np.random.default_rng(0)
     net = rng.integers(-9, 10, shape).astype(np.int64)
     net.flat[0] -= net.sum()
-    fine = Level(net)
+    fine = TransportProblem(net)
     coarser = fine.merge()
     assert coarser.level.net.sum() == 0
     assert coarser.level.net.size < net.size

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 
-def auc(values, mask):
+def roc_auc(values, mask):
     inside, outside = values[mask].tolist(), values[~mask].tolist()
     if not inside or not outside or not values.any():
         return math.nan

@@ -8,7 +8,7 @@ def mass(values):
     return sum((abs(Fraction(float(value))) for value in values), Fraction())
 
 
-def leak(map_, mask):
+def mass_outside(map_, mask):
     """The share of the mass outside, over the share of the pixels outside."""
     inside = [value for value, used in zip(map_.flat, mask.flat, strict=True) if used]
     outside = [value for value, used in zip(map_.flat, mask.flat, strict=True) if not used]

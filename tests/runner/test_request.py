@@ -58,7 +58,7 @@ def request_of(tmp_path):
         ({}, 12),
         ({"datasets": ["xai-tris/xor-white-8x8"]}, 6),
         ({"models": ["mlp", "llr"]}, 18),
-        ({"explainers": ["oracles.simple_explainers:saliency"], "metrics": ["hit", "auc"], "samples": 2}, 16),
+        ({"explainers": ["oracles.simple_explainers:saliency"], "metrics": ["hit", "roc_auc"], "samples": 2}, 16),
     ],
 )
 def test_what_is_priced_is_what_runs(request_of, choice, jobs):

@@ -1,15 +1,15 @@
-"""How right is a saliency map? One score for each sample, ``nan`` where it is undefined.
+"""Metrics of saliency maps: one score per sample, NaN where it is undefined.
 
-Conventions, kept by every metric of this package:
+Conventions of all metrics in this package:
 
-- Maps are ``[N, H, W]`` (or ``[H, W]``, a batch of one), numpy or torch; masks are of the same shape, ``True`` =
-  important. Channels are reduced, maps resized and thresholded by the caller, never in here. Where a metric looks at
-  the magnitude of a map or norms it to a sum of one, its docstring says so.
-- A sample is scored by itself: neither its neighbours in the batch nor the size of the batch change a bit of it.
-- ``reduction="none"`` gives the ``[N]`` scores, float64, in the kind of the maps (numpy, or torch on their device);
-  ``reduction="mean"`` gives the mean over the defined scores as a Python float, ``nan`` if none is defined.
-- Undefined is ``nan``; :func:`undefined_reasons` says why. What is no map at all (``nan`` or infinity in it, a shape
-  that does not fit, a mask that is not binary) is an error.
+- Maps are ``[N, H, W]`` (or ``[H, W]``, a batch of one), numpy or torch. Masks have the same shape; ``True`` =
+  important. The caller reduces channels, resizes and thresholds maps; the metrics do not. If a metric uses the
+  magnitude of a map or normalizes it to a sum of one, its docstring says so.
+- Samples are scored independently: a score does not depend on the other samples of the batch or on its size.
+- ``reduction="none"`` returns the ``[N]`` scores, float64, in the type of the maps (numpy, or torch on their device).
+  ``reduction="mean"`` returns the mean of the defined scores as a Python float, NaN if none is defined.
+- Undefined scores are NaN; :func:`undefined_reasons` returns the reasons. Invalid input (NaN or infinity in a map,
+  shapes that do not match, a mask that is not binary) raises an error.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ __all__ = [
 ]
 __all__ += METRICS
 
-#: Public, but no metric -> the module that has it.
+#: Public names other than metrics -> their module.
 _HOME = {
     "Agreement": "metric_agreement",
     "Shares": "use.relied_shares",
@@ -57,7 +57,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    # On first use, so that names cost nothing: the metrics that ask a model load torch, the others do without.
+    # Imported on first use, because metrics that call a model load torch.
     return METRICS.resolve(name) if name in METRICS else public_name(__name__, name, _HOME)
 
 

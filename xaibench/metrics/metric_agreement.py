@@ -1,4 +1,4 @@
-"""Do two metrics say the same of the same maps? Correlations between their scores, as a matrix."""
+"""Agreement of metrics: correlations between their scores for the same maps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _Floats = NDArray[np.float64]
 
 
 class Agreement(NamedTuple):
-    """How far metrics agree, pair by pair; three square tables with a row and a column for each metric.
+    """Agreement of metrics by pair: three square tables with a row and a column per metric.
 
     Attributes:
-        coefficients: Correlation in [-1, 1], higher = they agree more; ``nan`` where it is undefined.
-        n: Samples that both metrics score, which the coefficient is computed over.
-        kind: ``"spearman"``, or ``"point-biserial"`` where one of the two is a hit or a miss.
+        coefficients: Correlation in [-1, 1], higher = more agreement; NaN where it is undefined.
+        n: Number of samples that both metrics score, over which the coefficient is computed.
+        kind: ``"spearman"``, or ``"point-biserial"`` if one of the two is binary.
     """
 
     coefficients: pd.DataFrame
@@ -34,34 +34,35 @@ def agreement(
     higher_is_better: Mapping[str, bool] | None = None,
     binary: Collection[str] | None = None,
 ) -> Agreement:
-    r"""Correlate metrics over the samples that they score, turned so that higher is better for all of them.
+    r"""Correlate metrics over the samples that they score, after negating metrics for which lower is better.
 
-    Two metrics of continuous scores are compared by Spearman's rank correlation (mean ranks for ties); where one is
-    binary, by the point-biserial correlation
+    Two metrics with continuous scores are compared by Spearman's rank correlation (ties get their mean rank). If one is
+    binary, the point-biserial correlation is used:
 
     .. math:: r = \frac{\bar y_1 - \bar y_0}{\sigma_y} \sqrt{\frac{n_1 n_0}{n^2}},
 
-    with the scores :math:`y` of the other metric among the :math:`n_1` hits and :math:`n_0` misses (the same number as
-    Pearson's correlation with 0 and 1). The scores of a metric whose lower values are better are negated first, so
-    that a positive coefficient always means that both metrics prefer the same maps. Zhang et al. (2023), Table 4.
+    with the scores :math:`y` of the other metric for the :math:`n_1` hits and :math:`n_0` misses (equal to Pearson's
+    correlation with 0 and 1). Since metrics for which lower is better are negated first, a positive coefficient always
+    means that both metrics prefer the same maps. Zhang et al. (2023), Table 4.
 
     Args:
-        scores: For each metric the ``[N]`` scores of the same samples in the same order: a mapping of arrays (numpy,
-            torch, lists) or a table with a column for each metric. ``nan`` = undefined; such samples are left out of
-            the pairs they concern and stay in the others.
-        higher_is_better: Direction of each metric. Those it does not name must be registered, and their own direction
-            is taken.
-        binary: The metrics that are a hit or a miss. By default those whose defined scores are all 0 or 1; name them
-            where ties make a few of their scores fractional.
+        scores: Per metric the ``[N]`` scores of the same samples in the same order: a mapping of arrays (numpy, torch,
+            lists) or a table with a column per metric. NaN = undefined; such samples are excluded from the pairs with
+            that metric.
+        higher_is_better: Direction of each metric. Metrics that it does not contain must be registered; their
+            registered direction is used.
+        binary: Names of binary metrics. By default those whose defined scores are all 0 or 1; pass the names if ties
+            make a few of their scores fractional.
 
     Returns:
-        The matrix of coefficients, the number of samples behind each, and its kind. A coefficient is ``nan`` for fewer
-        than two samples and where one metric gives the same score to all; so is that of a metric with itself.
+        The matrix of coefficients, the number of samples behind each, and its kind. A coefficient is NaN for fewer than
+        two samples, or if one metric has the same score for all samples; this includes the coefficient of a metric with
+        itself.
 
     Raises:
-        ValueError: For no metrics, scores of different length, of more than one dimension or infinite, or a name
-            in ``higher_is_better`` or ``binary`` that has no scores.
-        UnknownNameError: For a metric that is neither registered nor in ``higher_is_better`` (a ``ValueError`` too).
+        ValueError: If ``scores`` is empty, scores have different lengths, more than one dimension or infinite values,
+            or a name in ``higher_is_better`` or ``binary`` has no scores.
+        UnknownNameError: If a metric is neither registered nor in ``higher_is_better`` (also a ``ValueError``).
 
     Example:
         >>> scores = {"iou": [0.1, 0.2, 0.3, 0.5], "hit": [0, 0, 1, 1], "deletion": [0.9, 0.6, 0.4, float("nan")]}
@@ -76,7 +77,7 @@ def agreement(
     columns = _columns(scores)
     for argument, names in (("higher_is_better", higher_is_better or ()), ("binary", binary or ())):
         if unknown := [name for name in names if name not in columns]:
-            raise ValueError(f"{argument} names {unknown}, but there are only scores of {list(columns)}.")
+            raise ValueError(f"{argument} contains {unknown}, but there are only scores for {list(columns)}.")
     turned = {name: _sign(name, higher_is_better or {}) * values for name, values in columns.items()}
     hits = {name for name, values in columns.items() if _is_binary(values)} if binary is None else set(binary)
     names = list(columns)
@@ -97,7 +98,7 @@ def agreement(
 
 
 def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, _Floats]:
-    """The scores of each metric as a float array, all of one length."""
+    """Return the scores of each metric as a float array, all of the same length."""
     columns = {str(name): _as_floats(values, str(name)) for name, values in scores.items()}
     if not columns:
         raise ValueError("scores has no metrics; expected {metric: [N] scores} or a table with a column for each.")
@@ -128,11 +129,14 @@ def _sign(name: str, given: Mapping[str, bool]) -> float:
 
     if name not in METRICS and METRICS.canonical(name) == name and ":" not in name:
         raise UnknownNameError(
-            f"{name!r} is no registered metric, so its direction is not known; pass higher_is_better={{{name!r}: ...}}."
+            f"{name!r} is not a registered metric, so its direction is unknown; "
+            f"pass higher_is_better={{{name!r}: ...}}."
         )
     info = getattr(METRICS.resolve(name), "info", None)
     if info is None:
-        raise UnknownNameError(f"{name!r} does not tell its direction; pass higher_is_better={{{name!r}: ...}}.")
+        raise UnknownNameError(
+            f"The direction of {name!r} is unknown, because it has no info; pass higher_is_better={{{name!r}: ...}}."
+        )
     return 1.0 if info.higher_is_better else -1.0
 
 
@@ -150,7 +154,7 @@ def _ranks(values: _Floats) -> _Floats:
 def _pearson(x: _Floats, y: _Floats) -> float:
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
         return float("nan")
-    # Scaled before they are centred and after: neither huge nor tiny scores leave the range of a float.
+    # Scale before and after centering, so that neither huge nor tiny scores overflow or underflow.
     x, y = (v / np.abs(v).max() for v in (x, y))
     x, y = (v - v.mean() for v in (x, y))
     x, y = (v / np.abs(v).max() for v in (x, y))

@@ -1,10 +1,11 @@
-"""Every metric by name: to add one, add its line."""
+"""Table of all metrics. To add a metric, add its line."""
 
 from __future__ import annotations
 
 from xaibench.core.registry import Registry
 
-#: Name -> function of maps and masks, of maps alone, or of a model, images, maps and targets, by ``info.kind``.
+#: Name -> function of maps and masks, of maps, of a model, images, maps and targets, or of an explainer
+#: (``info.kind``).
 METRICS = Registry(
     "metric",
     {
@@ -17,13 +18,13 @@ METRICS = Registry(
         "recall": "xaibench.metrics.truth.overlap:recall",
         "f1": "xaibench.metrics.truth.overlap:f1",
         "hit": "xaibench.metrics.truth.pointing_game:hit",
-        "auc": "xaibench.metrics.truth.ranking:auc",
+        "roc_auc": "xaibench.metrics.truth.ranking:roc_auc",
         "average_precision": "xaibench.metrics.truth.ranking:average_precision",
         "emd_skill": "xaibench.metrics.truth.skill:emd_skill",
         "precision_skill": "xaibench.metrics.truth.skill:precision_skill",
         "iou_skill": "xaibench.metrics.truth.skill:iou_skill",
         "average_precision_skill": "xaibench.metrics.truth.skill:average_precision_skill",
-        "leak": "xaibench.metrics.use.unused_mass:leak",
+        "mass_outside": "xaibench.metrics.use.unused_mass:mass_outside",
         "grid_pointing": "xaibench.metrics.use.unused_mass:grid_pointing",
         "use_auc": "xaibench.metrics.use.used_ranking:use_auc",
         "use_ap": "xaibench.metrics.use.used_ranking:use_ap",
@@ -54,7 +55,6 @@ METRICS = Registry(
         "relevance_rank_accuracy": "topk_precision",
         "relevance_mass_accuracy": "mass_accuracy",
         "pointing_game": "hit",
-        "roc_auc": "auc",
         "jaccard": "iou",
         "dice": "f1",
         "gini": "sparseness",

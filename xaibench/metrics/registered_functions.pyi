@@ -30,13 +30,13 @@ from xaibench.metrics.truth.overlap import iou as iou
 from xaibench.metrics.truth.overlap import precision as precision
 from xaibench.metrics.truth.overlap import recall as recall
 from xaibench.metrics.truth.pointing_game import hit as hit
-from xaibench.metrics.truth.ranking import auc as auc
 from xaibench.metrics.truth.ranking import average_precision as average_precision
+from xaibench.metrics.truth.ranking import roc_auc as roc_auc
 from xaibench.metrics.truth.skill import average_precision_skill as average_precision_skill
 from xaibench.metrics.truth.skill import emd_skill as emd_skill
 from xaibench.metrics.truth.skill import iou_skill as iou_skill
 from xaibench.metrics.truth.skill import precision_skill as precision_skill
 from xaibench.metrics.use.unused_mass import grid_pointing as grid_pointing
-from xaibench.metrics.use.unused_mass import leak as leak
+from xaibench.metrics.use.unused_mass import mass_outside as mass_outside
 from xaibench.metrics.use.used_ranking import use_ap as use_ap
 from xaibench.metrics.use.used_ranking import use_auc as use_auc

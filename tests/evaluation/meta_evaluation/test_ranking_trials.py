@@ -7,7 +7,7 @@ import pytest
 from xaibench import meta_evaluate
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.evaluation import MetaEvaluation
-from xaibench.metrics import METRICS, auc, mass_accuracy
+from xaibench.metrics import METRICS, mass_accuracy, roc_auc
 
 FEW = {"draws": 6, "samples": 6}
 
@@ -47,8 +47,8 @@ def test_bad_metrics_are_found_out_and_good_ones_pass(truth):
 
 
 def test_a_metric_that_decides_its_truth_is_tried_with_that_one_and_others_with_each():
-    found = meta_evaluate(["leak", "auc"], draws=1, samples=4).verdicts()
-    assert set(found) == {("leak", "use"), *(("auc", truth) for truth in ("data", "use", "human"))}
+    found = meta_evaluate(["mass_outside", "roc_auc"], draws=1, samples=4).verdicts()
+    assert set(found) == {("mass_outside", "use"), *(("roc_auc", truth) for truth in ("data", "use", "human"))}
 
 
 def test_what_takes_no_notice_of_the_image_pleases_stability_and_noise_pleases_randomisation():
@@ -59,10 +59,10 @@ def test_what_takes_no_notice_of_the_image_pleases_stability_and_noise_pleases_r
 
 
 def test_a_trial_is_the_same_whichever_others_are_asked():
-    alone = meta_evaluate("auc", "data", **FEW).trials
-    beside = meta_evaluate({"iou": {}, "auc": {}}, "data", **FEW).trials
-    pd.testing.assert_frame_equal(alone, beside[beside["metric"] == "auc"].reset_index(drop=True))
-    other = meta_evaluate("auc", "data", **FEW, seed=1).trials
+    alone = meta_evaluate("roc_auc", "data", **FEW).trials
+    beside = meta_evaluate({"iou": {}, "roc_auc": {}}, "data", **FEW).trials
+    pd.testing.assert_frame_equal(alone, beside[beside["metric"] == "roc_auc"].reset_index(drop=True))
+    other = meta_evaluate("roc_auc", "data", **FEW, seed=1).trials
     assert not alone["one_right"].equals(other["one_right"])
 
 
@@ -79,18 +79,18 @@ def test_the_table_counts_draws_and_says_how_sure_it_is():
 def test_parameters_reach_the_metric():
     cut = meta_evaluate({"recall": {"threshold": 1.0}}, "data", **FEW).verdicts()
     assert cut["recall", "data"] != "passes"  # nothing is above the largest value
-    assert auc.__name__ in METRICS
+    assert roc_auc.__name__ in METRICS
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"metrics": "sparseness"}, "sparseness describes the map .* omit it"),
-        ({"metrics": "leak", "truth": "data"}, "leak has the truth use, got 'data'; omit truth"),
-        ({"metrics": "auc", "truth": "dat"}, "truth='dat'.*data"),
-        ({"metrics": "auc", "draws": 0}, "draws"),
-        ({"metrics": "auc", "samples": 0}, "samples"),
-        ({"metrics": "auk"}, "auc"),
+        ({"metrics": "mass_outside", "truth": "data"}, "mass_outside has the truth use, got 'data'; omit truth"),
+        ({"metrics": "roc_auc", "truth": "dat"}, "truth='dat'.*data"),
+        ({"metrics": "roc_auc", "draws": 0}, "draws"),
+        ({"metrics": "roc_auc", "samples": 0}, "samples"),
+        ({"metrics": "auk"}, "roc_auc"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(arguments, said):

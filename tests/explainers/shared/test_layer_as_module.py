@@ -47,8 +47,8 @@ def test_evaluate_takes_it_where_the_network_is_copied(model):
         "module": xb.explainers.build("gradcam", layer=model[0]),
         "name": xb.explainers.build("gradcam", layer="0"),
     }
-    how = {"metrics": ["auc"], "controls": False, "scored": "all", "precision": "float64"}
-    scores = xb.evaluate(methods, split, model, **how).matrix("auc")
+    how = {"metrics": ["roc_auc"], "controls": False, "scored": "all", "precision": "float64"}
+    scores = xb.evaluate(methods, split, model, **how).matrix("roc_auc")
     assert scores["module"].tolist() == scores["name"].tolist()
 
 

@@ -63,5 +63,5 @@ def test_random_logit_is_the_similarity_of_two_maps(case, magnitude):
 
 def test_a_model_of_one_class_has_no_other(case):
     explainer, _, images, targets = case
-    with pytest.raises(ValueError, match="The model has one class, expected another"):
+    with pytest.raises(ValueError, match="The model has one output, but the metric needs at least two classes"):
         random_logit(explainer, small_cnn(classes=1).double(), images, 0 * targets)

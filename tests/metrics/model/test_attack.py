@@ -113,5 +113,5 @@ def test_a_model_without_gradient_is_refused(case):
         def forward(self, images):
             return torch.stack([(images > 0).double().sum((1, 2, 3))] * 3, 1)
 
-    with pytest.raises(ValueError, match=r"no gradient by the images.*comprehensiveness"):
+    with pytest.raises(ValueError, match=r"no gradient with respect to the images.*comprehensiveness"):
         adversarial(Steps(), images, maps, targets)

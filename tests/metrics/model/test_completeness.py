@@ -43,20 +43,20 @@ def test_error_is_that_of_the_sum(case):
 def test_methods_that_promise_the_sum_keep_it(case):
     model, images, _, targets = case
     asked = {"targets": targets, "reduction": "mean"}
-    for output, said in (("probability", "softmax"), ("logit", "identity")):
+    for output in ("probability", "logit", "margin"):
         ig = xb.explain("integrated_gradients", model, images, targets, output=output, n_steps=200)
         lift = xb.explain("saliency", model, images, targets, output=output)
-        right, wrong = (completeness_error(model, images, maps, output=said, **asked) for maps in (ig, lift))
+        right, wrong = (completeness_error(model, images, maps, output=output, **asked) for maps in (ig, lift))
         assert right < 0.02 < wrong
 
 
 def test_nothing_is_a_share_of_nothing_and_a_map_of_zeros_explains_nothing():
     model = lambda images: images.sum((2, 3))  # noqa: E731
     image, ones, target = torch.ones(1, 1, 2, 2), torch.ones(1, 2, 2), torch.tensor([0])
-    assert completeness_error(model, image, 3 * ones, target, output="identity") == 8
-    assert completeness_error(model, image, 3 * ones, target, output="identity", relative=True) == 2
-    assert np.isnan(completeness_error(model, 0 * image, ones, target, output="identity", relative=True))
-    assert np.isnan(completeness_error(model, image, 0 * ones, target, output="identity"))
+    assert completeness_error(model, image, 3 * ones, target, output="logit") == 8
+    assert completeness_error(model, image, 3 * ones, target, output="logit", relative=True) == 2
+    assert np.isnan(completeness_error(model, 0 * image, ones, target, output="logit", relative=True))
+    assert np.isnan(completeness_error(model, image, 0 * ones, target, output="logit"))
 
 
 def test_it_is_captums_delta(case):
@@ -64,7 +64,7 @@ def test_it_is_captums_delta(case):
     model, images, _, targets = case
     method = captum.IntegratedGradients(lambda x: model(x))
     maps, delta = method.attribute(images, target=targets, n_steps=5, return_convergence_delta=True)
-    found = completeness_error(model, images, maps.sum(1), targets, output="identity", reduction="none")
+    found = completeness_error(model, images, maps.sum(1), targets, output="logit", reduction="none")
     np.testing.assert_allclose(found, delta.abs().numpy(), atol=1e-5)
 
 

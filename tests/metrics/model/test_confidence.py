@@ -44,11 +44,11 @@ def test_torch_cam_drop_of_a_negative_output_is_undefined():
     model = lambda images: images.flatten(1)  # noqa: E731
     images = torch.tensor([[[[0.0, 1.0]]], [[[1.0, 1.0]]], [[[-1.0, 1.0]]]])
     maps = torch.tensor([[[1.0, 2.0]]] * 3)
-    scores = average_drop(model, images, maps, torch.zeros(3, dtype=torch.int64), output="identity", reduction="none")
+    scores = average_drop(model, images, maps, torch.zeros(3, dtype=torch.int64), output="logit", reduction="none")
     assert scores[:2].isnan().tolist() == [True, False]
     assert scores[1] == 100
     assert scores[2].isnan()  # percent of a negative score mean nothing
-    assert average_drop(model, images, maps, torch.zeros(3, dtype=torch.int64), output="identity") == 100
+    assert average_drop(model, images, maps, torch.zeros(3, dtype=torch.int64), output="logit") == 100
 
 
 def test_dimming_huge_and_tiny_maps_alike(case):
@@ -63,8 +63,8 @@ def test_grad_cam_drop_is_neither_scaled_nor_relative_and_ours_is():
     # pytorch-grad-cam's DropInConfidence multiplies by the map as it is and subtracts.
     model = lambda images: images.flatten(1)  # noqa: E731
     image, maps, target = torch.full((1, 1, 1, 2), 0.5), torch.tensor([[[6.0, 2.0]]]), torch.tensor([1])
-    assert average_drop(model, image, maps, target, output="identity") == 100
-    assert average_drop(model, image, maps, target - 1, output="identity") == 0
+    assert average_drop(model, image, maps, target, output="logit") == 100
+    assert average_drop(model, image, maps, target - 1, output="logit") == 0
 
 
 def test_a_loss_of_all_is_a_hundred_percent_and_not_a_bit_more():
@@ -73,7 +73,7 @@ def test_a_loss_of_all_is_a_hundred_percent_and_not_a_bit_more():
     assert (100 * scores / scores).max() > 100
     images, maps = scores[:, None, None, None].expand(-1, 1, 1, 2), torch.tensor([[[0.0, 1.0]]]).expand(2000, 1, 2)
     drops = average_drop(
-        lambda x: x.flatten(1), images, maps, torch.zeros(2000, dtype=torch.int64), output="identity", reduction="none"
+        lambda x: x.flatten(1), images, maps, torch.zeros(2000, dtype=torch.int64), output="logit", reduction="none"
     )
     assert drops.unique().tolist() == [100.0]
 

@@ -23,7 +23,7 @@ CASES = {
         drawn={
             "perturbation": st.sampled_from(["square", "gaussian"]),
             "n_samples": st.integers(1, 20),
-            "sigma": st.floats(1e-3, 1e3),
+            "noise_std": st.floats(1e-3, 1e3),
             "seed": st.integers(0, 5),
         },
         takes_magnitude=None,  # the best scale undoes the sign as well
@@ -96,7 +96,7 @@ def test_captum_agrees(case, kind, normalize):
         n_perturb_samples=n,
         normalize=normalize,
     )
-    settings = {"perturbation": kind, "sigma": 0.3, "n_samples": n, "seed": 5, "rescale": normalize}
+    settings = {"perturbation": kind, "noise_std": 0.3, "n_samples": n, "seed": 5, "rescale": normalize}
     ours = infidelity(model, images, maps, targets, reduction="none", **settings)
     np.testing.assert_allclose(ours, captums.detach(), rtol=1e-6, atol=1e-12)
 
@@ -105,7 +105,7 @@ def test_the_gradient_of_a_linear_model_has_none():
     weight = torch.randn(3, 2, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     model = lambda images: torch.einsum("nchw,kchw->nk", images, weight)  # noqa: E731
     images, targets = torch.randn(3, 2, 5, 5, dtype=torch.float64), torch.arange(3)
-    settings = {"output": "identity", "rescale": False, "reduction": "none"}
+    settings = {"output": "logit", "rescale": False, "reduction": "none"}
     slopes, shares = weight.sum(1), (weight * images).sum(1)
     noisy = infidelity(model, images, slopes, targets, perturbation="gaussian", n_samples=20, **settings)
     np.testing.assert_allclose(noisy, 0, atol=1e-20)
@@ -155,7 +155,7 @@ def test_captum_expansion_cancels_and_ours_does_not():
     weight = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e6
     model = lambda images: (images[:, 0] * weight).sum((1, 2))[:, None].expand(-1, 2)  # noqa: E731
     images, targets = torch.ones(1, 1, 4, 4, dtype=torch.float64), torch.tensor([0])
-    score = infidelity(model, images, weight[None], targets, output="identity")
+    score = infidelity(model, images, weight[None], targets, output="logit")
     assert 0 <= score < 1e-18 * 1e12
 
 
@@ -167,7 +167,7 @@ def test_the_best_scale_is_no_worse_than_none():
     maps -= (maps * falls).mean(2, keepdim=True) * falls
     model = lambda images: images.flatten(1) @ falls[:, None]  # noqa: E731
     images, targets = torch.ones(5000, 1, 1, 3, dtype=torch.float64), torch.zeros(5000, dtype=torch.int64)
-    scores = infidelity(model, images, maps, targets, output="identity", reduction="none")
+    scores = infidelity(model, images, maps, targets, output="logit", reduction="none")
     assert scores.max() == 1.0
 
 

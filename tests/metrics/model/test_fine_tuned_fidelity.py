@@ -14,7 +14,7 @@ CASES = {
     "f_fidelity": MetricCase(
         quick={"n_samples": 3},
         drawn={
-            "sizes": st.lists(SHARES, min_size=1, max_size=2),
+            "fractions": st.lists(SHARES, min_size=1, max_size=2),
             "alpha": SHARES,
             "beta": SHARES,
             "n_samples": st.integers(1, 3),
@@ -32,10 +32,17 @@ def case():
 @pytest.mark.parametrize(("alpha", "beta"), [(0.5, 0.1), (0.3, 0.9)])
 def test_both_fidelities_are_those_of_the_paper(case, alpha, beta):
     model, images, maps, targets = case
-    settings = {"sizes": (0.1, 0.4, 1.0), "alpha": alpha, "beta": beta, "n_samples": 4, "seed": 3, "reduction": "none"}
+    settings = {
+        "fractions": (0.1, 0.4, 1.0),
+        "alpha": alpha,
+        "beta": beta,
+        "n_samples": 4,
+        "seed": 3,
+        "reduction": "none",
+    }
     fields = [draw(3, number).random(maps.shape[1:]) for number in range(4)]
     by_hand = [
-        oracle.f_fidelity(model, *one, settings["sizes"], alpha, beta, fields)
+        oracle.f_fidelity(model, *one, settings["fractions"], alpha, beta, fields)
         for one in zip(images, maps, targets, strict=True)
     ]
     plus, minus = np.array(by_hand).T
@@ -50,9 +57,7 @@ def test_no_more_than_beta_of_the_pixels_goes():
         gone.extend((images == 0).float().mean((1, 2, 3)).tolist())
         return images.sum((2, 3))
 
-    f_fidelity(
-        model, torch.ones(1, 1, 40, 40), torch.rand(1, 40, 40), torch.tensor([0]), output="identity", n_samples=5
-    )
+    f_fidelity(model, torch.ones(1, 1, 40, 40), torch.rand(1, 40, 40), torch.tensor([0]), output="logit", n_samples=5)
     assert max(gone) < 0.1 + 3 * (0.1 * 0.9 / 1600) ** 0.5 + 0.01
     assert np.mean(gone) > 0.05
 
@@ -63,7 +68,7 @@ def test_the_right_map_is_best_and_that_turned_round_as_bad():
     image, target = torch.ones(1, 1, 10, 10), torch.tensor([0])
     maps = [torch.rand(10, 10, generator=torch.Generator().manual_seed(seed)) for seed in range(1, 9)]
     right, turned, *others = (
-        f_fidelity(model, image, one[None], target, output="identity", n_samples=20) for one in (weight, -weight, *maps)
+        f_fidelity(model, image, one[None], target, output="logit", n_samples=20) for one in (weight, -weight, *maps)
     )
     assert all(turned < score < right for score in others)
     assert turned < 0 < right
@@ -72,8 +77,8 @@ def test_the_right_map_is_best_and_that_turned_round_as_bad():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"sizes": ()}, "sizes must be a sequence of shares"),
-        ({"sizes": (0.5, 0)}, "sizes must be a share"),
+        ({"fractions": ()}, "fractions must be a sequence of shares"),
+        ({"fractions": (0.5, 0)}, "fractions must be a share"),
         ({"beta": 2.0}, "beta must be a share"),
         ({"side": "neither"}, "side='neither': expected one of"),
     ],

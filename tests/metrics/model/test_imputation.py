@@ -18,7 +18,7 @@ CASES = {
         drawn={
             "percentiles": st.lists(st.floats(0, 100, exclude_min=True, exclude_max=True), min_size=1, max_size=3),
             "order": st.sampled_from(["both", "morf", "lerf"]),
-            "noise": st.floats(0, 10),
+            "noise_std": st.floats(0, 10),
             "seed": st.integers(0, 5),
         },
     )
@@ -83,7 +83,7 @@ def test_the_score_step_by_step(case):
         "lerf": [np.mean(lerf - whole) for whole, _, lerf in parts],
     }
     for order, scores in expected.items():
-        found = road(*case, percentiles=percentiles, order=order, noise=0.1, seed=3, reduction="none")
+        found = road(*case, percentiles=percentiles, order=order, noise_std=0.1, seed=3, reduction="none")
         np.testing.assert_allclose(found, scores, atol=1e-5)
 
 
@@ -103,9 +103,9 @@ def test_curves(case):
 
 
 def test_noise_is_seeded(case):
-    one, same, other = (road(*case, percentiles=(50,), noise=1.0, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (road(*case, percentiles=(50,), noise_std=1.0, seed=seed) for seed in (0, 0, 1))
     assert one == same != other
-    assert road(*case, noise=0.0, seed=0) == road(*case, noise=0.0, seed=1)
+    assert road(*case, noise_std=0.0, seed=0) == road(*case, noise_std=0.0, seed=1)
 
 
 def test_one_pixel_cannot_be_imputed():
@@ -142,7 +142,7 @@ def test_grad_cam_removes_tied_pixels_together_and_we_do_not(case):
 def test_one_pixel_is_always_left(case):
     # 99 percent of 6 pixels are 6, and nothing would be left to impute them by.
     model, images, maps, targets = case
-    settings = {"order": "morf", "noise": 0.0, "reduction": "none", "return_curves": True}
+    settings = {"order": "morf", "noise_std": 0.0, "reduction": "none", "return_curves": True}
     scores, curves = road(model, images[..., :2, :3], maps[:, :2, :3], targets, percentiles=(99,), **settings)
     assert curves.fractions.tolist() == [5 / 6]
     assert scores.isfinite().all()

@@ -94,7 +94,7 @@ def test_a_perfect_map_is_best_of_all_orders():
     model = lambda images: images.flatten(1) @ torch.tensor([[0.0, 1.0, 0.5, 0.0]]).T  # noqa: E731
     maps = torch.tensor(list(itertools.permutations([0.0, 1.0, 2.0, 3.0]))).reshape(24, 2, 2)
     images, targets = torch.ones(24, 1, 2, 2), torch.zeros(24, dtype=torch.int64)
-    settings_ = {"steps": 4, "output": "identity", "reduction": "none"}
+    settings_ = {"steps": 4, "output": "logit", "reduction": "none"}
     deleted = deletion(model, images, maps, targets, **settings_)
     inserted = insertion(model, images, maps, targets, baseline=0.0, **settings_)
     perfect = (maps[:, 0, 1] == 3) & (maps[:, 1, 0] == 2)
@@ -112,9 +112,7 @@ def test_a_curve_that_does_not_move_is_its_own_area_to_the_bit():
     maps, targets = torch.arange(9.0).reshape(1, 3, 3).expand(200, 3, 3), torch.zeros(200, dtype=torch.int64)
     model = lambda x: x.flatten(1).amax(1, keepdim=True)  # noqa: E731
     for steps in (3, 7, 9):
-        areas = insertion(
-            model, images, maps, targets, steps=steps, baseline=images, output="identity", reduction="none"
-        )
+        areas = insertion(model, images, maps, targets, steps=steps, baseline=images, output="logit", reduction="none")
         assert torch.equal(areas, levels)
 
 

@@ -255,8 +255,10 @@ def test_input_of_another_kind_is_refused(case, metric, change, message):
     [
         ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
         ({"reduction": "sum"}, "reduction must be"),
-        ({"output": "logits"}, "output must be 'softmax', 'identity' or a callable"),
-        ({"output": lambda z: z[:, 0]}, r"output must make \[N, K\]"),
+        ({"output": "logits"}, "output must be 'probability', 'logit', 'margin' or a callable"),
+        ({"output": "softmax"}, "'softmax' is now called 'probability'"),
+        ({"output": "identity"}, "'identity' is now called 'logit'"),
+        ({"output": lambda z: z[:, 0]}, r"output must return scores \[N, K\]"),
     ],
 )
 def test_bad_settings_are_refused(case, metric, settings, message):
@@ -266,7 +268,7 @@ def test_bad_settings_are_refused(case, metric, settings, message):
 
 @pytest.mark.parametrize("baseline", [None, [[0.0]], ["black"]])
 def test_a_baseline_is_a_number_or_numbers(case, baseline):
-    with pytest.raises(TypeError, match="baseline must be a number, one for each channel, 'blur' or a tensor, got"):
+    with pytest.raises(TypeError, match="baseline must be a number, one number per channel, 'blur' or a tensor, got"):
         deletion(*case, baseline=baseline)
 
 
@@ -285,19 +287,19 @@ def test_images_that_the_model_cannot_take_are_named(case):
         (insertion, {"baseline": math.nan}, "baseline must be finite"),
         (comprehensiveness, {"fraction": 0.0}, "fraction must be a share"),
         (sufficiency, {"fraction": (0.5, 1.5)}, "fraction must be a share"),
-        (sufficiency, {"fraction": ()}, "got none"),
+        (sufficiency, {"fraction": ()}, "got an empty sequence"),
         (adversarial, {"epsilon": -0.1}, "epsilon=-0.1: expected a number above 0"),
         (adversarial, {"pixels": "all"}, "pixels='all': expected one of 'top', 'random'"),
         (adversarial, {"bounds": (1.0, 0.0)}, "bounds must be"),
-        (adversarial, {"bounds": (0.0, 0.1)}, "must lie within bounds"),
+        (adversarial, {"bounds": (0.0, 0.1)}, "must be within bounds"),
         (adversarial, {"seed": -1}, "seed=-1: expected an integer"),
         (infidelity, {"perturbation": "noise"}, "perturbation='noise': expected one of"),
         (infidelity, {"n_samples": 2.0}, "n_samples=2.0: expected an integer"),
-        (infidelity, {"sigma": 0.0}, "sigma=0.0: expected a number above 0"),
+        (infidelity, {"noise_std": 0.0}, "noise_std=0.0: expected a number above 0"),
         (road, {"percentiles": (0,)}, "above 0 and below 100"),
         (road, {"percentiles": ()}, "percentiles must be a sequence"),
         (road, {"order": "most"}, "order='most': expected one of"),
-        (road, {"noise": math.nan}, "noise=nan: expected a number of at least 0"),
+        (road, {"noise_std": math.nan}, "noise_std=nan: expected a number of at least 0"),
     ],
 )
 def test_bad_parameters_are_refused(case, metric, settings, message):

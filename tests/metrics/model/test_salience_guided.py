@@ -9,7 +9,7 @@ from part_cases import MetricCase
 from xaibench.metrics import saco
 
 CASES = {
-    "saco": MetricCase(drawn={"groups": st.integers(2, 12), "baseline": st.sampled_from(["mean", 0.0, -1.5, "blur"])})
+    "saco": MetricCase(drawn={"n_groups": st.integers(2, 12), "baseline": st.sampled_from(["mean", 0.0, -1.5, "blur"])})
 }
 
 
@@ -21,7 +21,7 @@ def case():
 @pytest.mark.parametrize("groups", [2, 7, 42])
 def test_coefficient_is_that_of_the_algorithm(case, groups):
     model, images, maps, targets = case
-    scores = saco(model, images, maps, targets, groups=groups, reduction="none")
+    scores = saco(model, images, maps, targets, n_groups=groups, reduction="none")
     by_hand = [oracle.saco(model, *one, groups) for one in zip(images, maps, targets, strict=True)]
     np.testing.assert_allclose(scores, by_hand, atol=1e-6)
 
@@ -30,7 +30,7 @@ def test_the_right_order_is_one_and_that_turned_round_minus_one():
     weight = torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))
     model = lambda images: (images * weight).sum((2, 3))  # noqa: E731
     image, target = torch.ones(1, 1, 8, 8), torch.tensor([0])
-    settings = {"baseline": 0.0, "output": "identity"}
+    settings = {"baseline": 0.0, "output": "logit"}
     assert saco(model, image, weight, target, **settings) == pytest.approx(1)
     assert saco(model, image, -weight, target, **settings) == pytest.approx(-1)
 

@@ -14,7 +14,7 @@ from xaibench.metrics import idsds
 
 def unordered(trial):
     """A map of which no patch has more than another, or a model that sees none go: of either there is no order."""
-    grid = trial.parameters["grid"]
+    grid = trial.parameters["grid_size"]
     found = []
     for one, score in zip(trial.maps.astype(np.float64), trial.scores, strict=True):
         peak = np.abs(one).max() or 1.0
@@ -28,7 +28,7 @@ def unordered(trial):
 
 CASES = {
     "idsds": MetricCase(
-        drawn={"grid": st.integers(2, 5), "output": st.sampled_from(["identity", "softmax"])}, undefined=unordered
+        drawn={"grid_size": st.integers(2, 5), "output": st.sampled_from(["logit", "probability"])}, undefined=unordered
     )
 }
 
@@ -41,7 +41,7 @@ def case():
 @pytest.mark.parametrize("grid", [2, 4])
 def test_patches_of_the_map_rank_as_the_logit_falls(case, grid):
     model, images, maps, targets = case
-    scores = idsds(model, images, maps, targets, grid=grid, reduction="none")
+    scores = idsds(model, images, maps, targets, grid_size=grid, reduction="none")
     by_hand = [oracle.idsds(model, *one, grid) for one in zip(images, maps, targets, strict=True)]
     np.testing.assert_allclose(scores, by_hand, atol=1e-9)
 

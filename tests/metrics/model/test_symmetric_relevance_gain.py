@@ -70,7 +70,7 @@ def test_the_right_map_gains_most_and_the_map_turned_round_loses_as_much():
     image, target = torch.ones(1, 1, 5, 5), torch.tensor([0])
     maps = [torch.randn(1, 5, 5, generator=torch.Generator().manual_seed(seed)) for seed in range(20)]
     right, turned, *others = (
-        srg(model, image, one, target, output="identity") for one in (weight[None], -weight[None], *maps)
+        srg(model, image, one, target, output="logit") for one in (weight[None], -weight[None], *maps)
     )
     assert right == pytest.approx(-turned)
     assert all(turned < score < right for score in others)
@@ -80,7 +80,7 @@ def test_the_right_map_gains_most_and_the_map_turned_round_loses_as_much():
 def test_tied_pixels_go_in_the_order_of_the_pixels_and_backwards():
     model = lambda images: images.flatten(1)  # noqa: E731  (the score of class k is pixel k)
     image, tied = torch.ones(1, 1, 1, 4), torch.tensor([[[1.0, 1.0, 1.0, 0.0]]])
-    gains = [srg(model, image, tied, torch.tensor([k]), steps=4, output="identity") for k in range(4)]
+    gains = [srg(model, image, tied, torch.tensor([k]), steps=4, output="logit") for k in range(4)]
     assert gains == [0.75, 0.25, -0.25, -0.75]
 
 

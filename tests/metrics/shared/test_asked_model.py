@@ -7,30 +7,30 @@ from oracles import perturbation as oracle
 from oracles.networks import batch, small_cnn
 from torch import nn
 
-from xaibench.metrics import METRICS, average_drop, deletion, insertion
+from xaibench.metrics import METRICS, average_drop, completeness_error, deletion, insertion
 from xaibench.metrics.shared import asked_model as module
-from xaibench.metrics.shared.asked_model import asked
-from xaibench.metrics.shared.model_inputs import check_samples
+from xaibench.metrics.shared.asked_model import model_scorer
+from xaibench.metrics.shared.model_inputs import as_samples
 
 
 def scores_of(model, images, targets, points=200, **settings):
-    samples = check_samples(model, images, targets)
-    with asked(model, samples, points, **{"output": "softmax", "batch_size": None} | settings) as classifier:
-        return classifier.ask(samples, 1, lambda group: lambda sample, point: samples.images[group][sample]), classifier
+    samples = as_samples(model, images, targets)
+    with model_scorer(model, samples, points, **{"output": "probability", "batch_size": None} | settings) as scorer:
+        return scorer.predict(samples, 1, lambda group: lambda sample, point: samples.images[group][sample]), scorer
 
 
 def test_folding_changes_nothing_but_the_time(monkeypatch):
     model, (images, maps, targets) = small_cnn(), batch()
     expected = [oracle.probability(model, *one) for one in zip(images, targets, strict=True)]
-    folded, classifier = scores_of(model, images, targets)
-    assert classifier._model is not model
-    assert not any(isinstance(m, nn.BatchNorm2d) for m in classifier._model.modules())
+    folded, scorer = scores_of(model, images, targets)
+    assert scorer._model is not model
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in scorer._model.modules())
     np.testing.assert_allclose(folded[:, 0], expected, atol=1e-6)
-    plain, classifier = scores_of(model, images, targets, points=1)
-    assert classifier._model is model
+    plain, scorer = scores_of(model, images, targets, points=1)
+    assert scorer._model is model
     np.testing.assert_allclose(plain[:, 0], expected, atol=1e-6)
     area = deletion(model, images, maps, targets, steps=40, reduction="none")
-    monkeypatch.setattr(module, "_FOLD_ROWS", 10**9)
+    monkeypatch.setattr(module, "_MIN_ROWS_TO_FUSE", 10**9)
     np.testing.assert_allclose(area, deletion(model, images, maps, targets, steps=40, reduction="none"), atol=1e-6)
 
 
@@ -84,8 +84,8 @@ def test_hooks_are_heard():
     wrapped = nn.Sequential(model)
     wrapped[0].register_forward_hook(lambda _, inputs, output: output.flip(1))
     expected = [oracle.probability(wrapped, *one) for one in zip(images, targets, strict=True)]
-    scores, classifier = scores_of(wrapped, images, targets)
-    assert classifier._model is wrapped
+    scores, scorer = scores_of(wrapped, images, targets)
+    assert scorer._model is wrapped
     np.testing.assert_allclose(scores[:, 0], expected, atol=1e-6)
 
 
@@ -116,25 +116,37 @@ def test_what_is_read_from_the_outputs():
     model, (images, maps, targets) = small_cnn(), batch()
     softmax = average_drop(model, images, maps, targets, reduction="none")
     closed = nn.Sequential(model, nn.Softmax(1))
-    by_hand = average_drop(closed, images, maps, targets, output="identity", reduction="none")
+    by_hand = average_drop(closed, images, maps, targets, output="logit", reduction="none")
     np.testing.assert_allclose(softmax, by_hand, atol=1e-3)
     called = average_drop(model, images, maps, targets, output=lambda z: z.softmax(1), reduction="none")
     assert torch.equal(called, softmax)
-    logits, classifier = scores_of(model, images, targets, output="identity")
+    logits, scorer = scores_of(model, images, targets, output="logit")
     np.testing.assert_allclose(logits[:, 0], model(images).gather(1, targets[:, None])[:, 0].detach(), rtol=1e-5)
-    assert classifier.classes == 3
+    assert scorer.classes == 3
+
+
+def test_a_margin_is_the_log_odds_of_the_probability():
+    model, (images, maps, targets) = small_cnn(), batch()
+    probability, _ = scores_of(model, images, targets)
+    margin, _ = scores_of(model, images, targets, output="margin")
+    torch.testing.assert_close(margin, probability.log() - (1 - probability).log(), rtol=1e-5, atol=1e-6)
+    shared = completeness_error(model, images, maps, targets, output="margin", reduction="none")
+    ratio = completeness_error(model, images, maps, targets, output="margin", relative=True, reduction="none")
+    baseline, _ = scores_of(model, torch.zeros_like(images), targets, output="margin")
+    torch.testing.assert_close(ratio * (margin - baseline)[:, 0].abs(), shared, rtol=1e-4, atol=1e-5)
 
 
 def test_probabilities_taken_for_logits_are_reported():
     model, (images, maps, targets) = nn.Sequential(small_cnn(), nn.Softmax(1)), batch()
-    with pytest.warns(UserWarning, match="look like probabilities.*output='identity'"):
+    with pytest.warns(UserWarning, match="look like probabilities.*output='logit'"):
         deletion(model, images, maps, targets, steps=2)
 
 
 def test_the_softmax_of_one_output_is_refused():
     model = lambda images: images.sum((2, 3))  # noqa: E731
-    with pytest.raises(ValueError, match="one output is 1 always"):
-        deletion(model, torch.randn(1, 1, 2, 2), torch.eye(2)[None], torch.tensor([0]))
+    for output in ("probability", "margin"):
+        with pytest.raises(ValueError, match=f"output='{output}' needs a model with at least two outputs"):
+            deletion(model, torch.randn(1, 1, 2, 2), torch.eye(2)[None], torch.tensor([0]), output=output)
 
 
 def test_a_softmax_near_zero_is_exact():

@@ -14,7 +14,7 @@ from xaibench.metrics import undefined_reasons
 from xaibench.metrics.shared import map_inputs as inputs
 
 OF_MAGNITUDE = ["emd", "emd_perf", "topk_precision", "mass_accuracy"]
-OF_RANKS = ["topk_precision", "hit", "auc", "average_precision"]
+OF_RANKS = ["topk_precision", "hit", "roc_auc", "average_precision"]
 AT_THRESHOLD = ["iou", "precision", "recall", "f1"]
 OF_ANY_SCALE = list(dict.fromkeys(OF_MAGNITUDE + OF_RANKS))
 GROUND_TRUTH = OF_ANY_SCALE + AT_THRESHOLD

@@ -10,7 +10,16 @@ from xaibench.metrics import METRICS, chance_level
 from xaibench.metrics.truth.noise_distance import draws, expected_distance, noise_distances
 
 OF_TRUTH = [name for name in METRICS if METRICS.resolve(name).info.kind == "ground-truth"]
-BY_ORDER = ["topk_precision", "auc", "average_precision", "hit", "leak", "grid_pointing", "use_auc", "use_ap"]
+BY_ORDER = [
+    "topk_precision",
+    "roc_auc",
+    "average_precision",
+    "hit",
+    "mass_outside",
+    "grid_pointing",
+    "use_auc",
+    "use_ap",
+]
 CUT = [name for name in OF_TRUTH if METRICS.resolve(name).info.thresholded and not METRICS.resolve(name).info.skill_of]
 
 
@@ -100,7 +109,7 @@ def test_mirrored_and_turned_masks_have_one_distance_found_once(monkeypatch):
     mask = np.zeros((5, 7), dtype=bool)
     mask[0, :3] = mask[1, 0] = True
     looked = []
-    monkeypatch.setattr(noise_distance, "_FOUND", {})
+    monkeypatch.setattr(noise_distance, "_CACHE", {})
     monkeypatch.setattr(noise_distance, "noise_distances", lambda one: looked.append(one) or noise_distances(one))
     same = [expected_distance(np.rot90(side, turns)[None])[0] for side in (mask, mask.T) for turns in range(4)]
     assert len(set(same)) == len(looked) == 1
@@ -138,5 +147,7 @@ def test_a_metric_without_a_formula_is_averaged_over_maps_of_noise():
 
 
 def test_what_has_no_ground_truth_says_which_have():
-    with pytest.raises(ValueError, match="'insertion' has no ground truth; expected one of emd_perf, emd, topk"):
+    with pytest.raises(
+        ValueError, match="'insertion' does not use a ground truth; expected one of emd_perf, emd, topk"
+    ):
         chance_level("insertion", np.ones((2, 2)))

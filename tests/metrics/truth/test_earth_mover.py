@@ -247,7 +247,7 @@ for case in ((20, 0.5), (8, 0.1)):  # each in a process of its own, which has im
         os._exit(0 if loaded_after(*case) else 7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, case
 """
-    environment = os.environ | {"POT_BACKEND_DISABLE_PYTORCH": "1"}  # not needed here, and slow to load
+    environment = os.environ | {"POT_BACKEND_DISABLE_PYTORCH": "1"}  # not needed here, and slow to warm_up
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
 
 
@@ -339,7 +339,7 @@ def test_when_the_time_is_up_there_is_an_error_or_an_interval():
     maps, masks = batch()
     exact = emd(maps[0], masks[0])
     with pytest.raises(
-        TransportError, match=r"Map 0: 0 s were not enough: the distance lies between [\d.]+ and"
+        TransportError, match=r"Map 0: The time limit of 0 s was reached: the distance is between [\d.]+ and"
     ) as error:
         emd(maps, masks, time_limit=0, workers=2)
     lower, upper = emd(maps[0], masks[0], exact=False, time_limit=0)
@@ -394,7 +394,7 @@ def test_an_optimum_that_is_none_is_an_error_not_a_score(monkeypatch):
 
     monkeypatch.setattr(ot.lp, "emd", sure)
     rng = np.random.default_rng(0)
-    with pytest.raises(TransportError, match="Map 0: The optimum was not reached: the distance lies between"):
+    with pytest.raises(TransportError, match="Map 0: The optimum was not reached: the distance is between"):
         emd(rng.random((8, 8)), rng.random((8, 8)) < 0.5)
 
 

@@ -10,14 +10,14 @@ from oracles import ranking as oracle
 from part_cases import MetricCase
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from xaibench.metrics import auc, average_precision
+from xaibench.metrics import average_precision, roc_auc
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
-METRICS = [auc, average_precision]
-both = pytest.mark.parametrize("metric", METRICS, ids=["auc", "average_precision"])
-PEER = {auc: roc_auc_score, average_precision: average_precision_score}
+METRICS = [roc_auc, average_precision]
+both = pytest.mark.parametrize("metric", METRICS, ids=["roc_auc", "average_precision"])
+PEER = {roc_auc: roc_auc_score, average_precision: average_precision_score}
 values = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 2.0, -0.0]), st.floats(-1e9, 1e9))
-CASES = {"auc": MetricCase(constant=0.5), "average_precision": MetricCase(constant=6 / 30)}
+CASES = {"roc_auc": MetricCase(constant=0.5), "average_precision": MetricCase(constant=6 / 30)}
 
 
 @both
@@ -58,15 +58,15 @@ def test_only_the_order_counts(metric, data):
 def test_turning_the_map_over_turns_the_auc_over(data):
     maps = data.draw(hnp.arrays(np.float64, (3, 4), elements=values))
     mask = data.draw(hnp.arrays(np.bool_, (3, 4)))
-    np.testing.assert_allclose(auc(-maps, mask), 1 - auc(maps, mask), rtol=0, atol=1e-15)
-    np.testing.assert_allclose(auc(maps, ~mask), 1 - auc(maps, mask), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(roc_auc(-maps, mask), 1 - roc_auc(maps, mask), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(roc_auc(maps, ~mask), 1 - roc_auc(maps, mask), rtol=0, atol=1e-15)
 
 
 def test_a_constant_map_is_no_better_than_chance():
     mask = np.zeros((4, 5), dtype=bool)
     mask[1, :3] = True
     for constant in (1.0, -2.0, 1e-300):
-        assert auc(np.full((4, 5), constant), mask) == 0.5
+        assert roc_auc(np.full((4, 5), constant), mask) == 0.5
         assert average_precision(np.full((4, 5), constant), mask) == 3 / 20
 
 
@@ -79,11 +79,11 @@ def test_ties_do_not_depend_on_where_they_are():
 
 def test_undefined_cases():
     maps, mask = np.arange(4.0).reshape(2, 2), np.eye(2)
-    assert math.isnan(auc(maps, np.ones((2, 2))))
-    assert math.isnan(auc(maps, np.zeros((2, 2))))
+    assert math.isnan(roc_auc(maps, np.ones((2, 2))))
+    assert math.isnan(roc_auc(maps, np.zeros((2, 2))))
     assert math.isnan(average_precision(maps, np.zeros((2, 2))))
     assert average_precision(maps, np.ones((2, 2))) == 1.0
-    assert math.isnan(auc(maps * 0, mask))
+    assert math.isnan(roc_auc(maps * 0, mask))
     assert math.isnan(average_precision(maps * 0, mask))
 
 
@@ -92,7 +92,7 @@ def test_worst_and_best_map():
     mask[2:4, 2:4] = 1
     order = np.arange(64.0).reshape(8, 8)
     assert [metric(order + 100 * mask, mask) for metric in METRICS] == [1.0, 1.0]
-    assert auc(order - 100 * mask, mask) == 0.0
+    assert roc_auc(order - 100 * mask, mask) == 0.0
     assert average_precision(order - 100 * mask, mask) == pytest.approx(sum(i / (60 + i) for i in (1, 2, 3, 4)) / 4)
 
 

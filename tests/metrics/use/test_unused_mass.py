@@ -9,12 +9,12 @@ from part_cases import MetricCase
 
 import xaibench as xb
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
-from xaibench.metrics import grid_pointing, leak
+from xaibench.metrics import grid_pointing, mass_outside
 from xaibench.models import blind, build
 from xaibench.models.certified.hand_set import HAND_SET
 
 CASES = {
-    "leak": MetricCase(constant=1.0, takes_magnitude=True),
+    "mass_outside": MetricCase(constant=1.0, takes_magnitude=True),
     "grid_pointing": MetricCase(constant=6 / 30),
 }
 
@@ -27,7 +27,7 @@ PROMISE_ZERO = (
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-@pytest.mark.parametrize("metric", [leak, grid_pointing], ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("metric", [mass_outside, grid_pointing], ids=lambda metric: metric.__name__)
 def test_they_are_what_is_counted_by_hand(metric, data):
     shape = data.draw(st.sampled_from([(1, 1), (1, 5), (2, 3), (6, 2)]))
     elements = st.sampled_from([0.0, 1.0, -1.0, 0.3, -3.0, 1e300, 1e-300])
@@ -40,8 +40,8 @@ def test_they_are_what_is_counted_by_hand(metric, data):
 def test_chance_is_one():
     rng = np.random.default_rng(0)
     masks = np.broadcast_to(rng.random((8, 8)) < 0.2, (2000, 8, 8))
-    assert leak(rng.standard_normal((2000, 8, 8)), masks) == pytest.approx(1, abs=0.01)
-    assert leak(np.ones((1, 8, 8)), masks[:1]) == 1
+    assert mass_outside(rng.standard_normal((2000, 8, 8)), masks) == pytest.approx(1, abs=0.01)
+    assert mass_outside(np.ones((1, 8, 8)), masks[:1]) == 1
 
 
 def explained(model, images, targets, name):
@@ -56,13 +56,13 @@ def test_methods_that_promise_zero_leak_nothing_on_any_certified_network(name):
         data = xb.load(f"certified:{network.rpartition('-')[0]}", seed=0, n_samples=20)
         images, used, targets = data.train[:6]
         maps = explained(build(f"certified:{network}", (1, 8, 8), 2), images, targets, name)
-        assert leak(maps, used, reduction="none").nan_to_num(0).max() <= 1e-12, network
+        assert mass_outside(maps, used, reduction="none").nan_to_num(0).max() <= 1e-12, network
     visible = torch.zeros(8, 8, dtype=torch.bool)
     visible[2:5, 1:7] = True
     for network in ("llr", "mlp", "cnn"):
         images, targets = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 2
         maps = explained(blind(build(network, (1, 8, 8), 2, seed=0), visible), images, targets, name)
-        assert leak(maps, visible.expand(6, 8, 8)) <= 1e-12, network
+        assert mass_outside(maps, visible.expand(6, 8, 8)) <= 1e-12, network
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_others_leak(name, network):
         maps = explained(model, images, targets, name)
     except UnsupportedModelError:
         pytest.fail("it explains such networks")
-    assert leak(maps, used) > 0.3
+    assert mass_outside(maps, used) > 0.3

@@ -38,14 +38,14 @@ def test_methods_that_promise_zero_leave_the_other_cells_alone(mosaic, name):
     model, split, columns = mosaic
     window = {"window": 2, "stride": 2} if name == "occlusion" else {}  # else one reaches into two cells
     maps = xb.explain(name, model, split.images, columns, output="logit", device="cpu", **window)
-    assert xb.leak(maps, split.masks) <= 1e-12
+    assert xb.mass_outside(maps, split.masks) <= 1e-12
     assert xb.grid_pointing(maps, split.masks, reduction="none").nan_to_num(1).min() == 1
 
 
 def test_rise_does_not(mosaic):
     model, split, columns = mosaic
     maps = xb.explain("rise", model, split.images, columns, output="logit", device="cpu", n_masks=100)
-    assert xb.leak(maps, split.masks) > 0.5
+    assert xb.mass_outside(maps, split.masks) > 0.5
 
 
 def test_images_that_cannot_be_cut_are_refused(mosaic):

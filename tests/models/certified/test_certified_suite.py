@@ -34,7 +34,7 @@ def test_its_jobs_score_what_the_network_uses(jobs, tmp_path):
     store = Store(tmp_path)
     leaks = {}
     for job in jobs:
-        score = job.stage == "score" and job.metric.name == "leak"
+        score = job.stage == "score" and job.metric.name == "mass_outside"
         explained = job.explain.explainer.name if score else getattr(getattr(job, "explainer", None), "name", "")
         if job.stage in ("data", "train") or ((score or job.stage == "explain") and explained in ("saliency", "rise")):
             execute(job, store, "cpu")
@@ -60,7 +60,7 @@ def test_blind_networks_see_all_half_or_none_of_the_pattern():
 def test_one_map_is_held_to_what_the_network_sees_and_to_what_the_data_tell(jobs, tmp_path):
     store = Store(tmp_path)
     blind = [job for job in jobs if job.about()["model"] == "blind:cnn" or job.about()["dataset"].startswith("xai")]
-    wanted = {"": {""}, "saliency": {"", "leak", "emd_perf"}, "sobel": {"", "leak"}}
+    wanted = {"": {""}, "saliency": {"", "mass_outside", "emd_perf"}, "sobel": {"", "mass_outside"}}
     done = [job for job in blind if job.about()["metric"] in wanted.get(job.about()["explainer"], ())]
     for job in done:
         execute(job, store, "cpu")
@@ -69,9 +69,9 @@ def test_one_map_is_held_to_what_the_network_sees_and_to_what_the_data_tell(jobs
     left[..., :4] = True
     scored = {(job.about()["explainer"], job.about()["metric"]): job for job in done if job.stage == "score"}
     for (explainer, metric), job in scored.items():
-        maps, masks = read_maps(store, job.explain), left if metric == "leak" else test.masks[:10]
+        maps, masks = read_maps(store, job.explain), left if metric == "mass_outside" else test.masks[:10]
         expected = getattr(xb, metric)(maps, masks, reduction="none")
         assert store.load_table("score", job.key)["value"].to_numpy() == pytest.approx(np.asarray(expected)), explainer
     assert len(scored) == 3
-    assert store.load_table("score", scored["saliency", "leak"].key)["value"].max() == 0
-    assert store.load_table("score", scored["sobel", "leak"].key)["value"].mean() > 0.8
+    assert store.load_table("score", scored["saliency", "mass_outside"].key)["value"].max() == 0
+    assert store.load_table("score", scored["sobel", "mass_outside"].key)["value"].mean() > 0.8

@@ -42,7 +42,7 @@ def test_no_curve_is_refused():
 def test_curves_of_a_metric_go_straight_into_the_figure():
     model = lambda images: images.flatten(1)  # noqa: E731
     images, maps, targets = torch.ones(2, 1, 2, 2), torch.arange(8.0).reshape(2, 2, 2), torch.tensor([0, 3])
-    score, curves = xb.deletion(model, images, maps, targets, steps=4, output="identity", return_curves=True)
+    score, curves = xb.deletion(model, images, maps, targets, steps=4, output="logit", return_curves=True)
     (axes,) = xb.report.curve_figure({"position": curves}).axes
     assert axes.get_legend().get_texts()[0].get_text() == f"position: {score:.3f} (n=2)"
 

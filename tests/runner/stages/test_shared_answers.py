@@ -31,7 +31,7 @@ models = ["mlp"]
 
 [metrics]
 idsds = {}
-halves = { use = "idsds", grid = 2 }
+halves = { use = "idsds", grid_size = 2 }
 hit = {}
 
 [explainers]
@@ -43,14 +43,14 @@ FIVE = (
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Record the number of rows for which a network is evaluated by deletion."""
-    rows, ask = [], single_deletion.ask_placed
+    """The rows that networks are asked about deletions."""
+    rows, ask = [], single_deletion.perturbed_scores_in_order
 
     def counted(model, samples, places, spans, **how):
         rows.append(len(samples) * len(spans))
         return ask(model, samples, places, spans, **how)
 
-    monkeypatch.setattr(single_deletion, "ask_placed", counted)
+    monkeypatch.setattr(single_deletion, "perturbed_scores_in_order", counted)
     return rows
 
 

@@ -39,13 +39,13 @@ def folder(photographs, tmp_path_factory):
 def test_gridpg_is_scored_by_where_it_points_and_difull_by_leaks_too(folder):
     scores = pd.read_parquet(folder / "scores.parquet")
     asked = scores.groupby("dataset", observed=True)["metric"].unique().map(set).to_dict()
-    assert asked == {"GridPG 2×2": {"grid_pointing"}, "DiFull 2×2": {"grid_pointing", "leak", "use_auc"}}
+    assert asked == {"GridPG 2×2": {"grid_pointing"}, "DiFull 2×2": {"grid_pointing", "mass_outside", "use_auc"}}
     assert set(scores["truth"]) == {"use"}
     saliency = scores[(scores["explainer"] == "saliency") & (scores["dataset"] == "DiFull 2×2")]
     means = saliency.groupby("metric", observed=True)["value"].mean()
-    assert means["leak"] == 0, "a gradient knows that the other cells cannot matter"
+    assert means["mass_outside"] == 0, "a gradient knows that the other cells cannot matter"
     assert means["grid_pointing"] == 1
-    uniform = scores[(scores["explainer"] == "uniform") & (scores["metric"] == "leak")]
+    uniform = scores[(scores["explainer"] == "uniform") & (scores["metric"] == "mass_outside")]
     assert uniform["value"].to_numpy() == pytest.approx(np.ones(len(uniform)), abs=0.1)
     samples = pd.read_csv(folder / "samples.csv")
     assert (samples.groupby(["dataset", "group"]).size() == 4).all(), "the samples of one mosaic are a group"
@@ -98,13 +98,13 @@ def test_a_pretrained_network_comes_with_its_own_last_layer(monkeypatch, tmp_pat
 
 def test_a_cell_names_metrics_that_the_suite_has():
     suite, _ = load_suite("mosaic")
-    assert {cell.label for cell in narrowed(suite, models=["cnn"], metrics=["leak"]).cells} == {
+    assert {cell.label for cell in narrowed(suite, models=["cnn"], metrics=["mass_outside"]).cells} == {
         "DiFull 2×2",
         "DiFull 3×3",
     }
     grid = narrowed(suite, models=["cnn"], datasets=["GridPG 2×2"])
     with pytest.raises(SuiteError, match="mosaic has no cell that is scored by"):
-        narrowed(grid, models=["cnn"], metrics=["leak"])
+        narrowed(grid, models=["cnn"], metrics=["mass_outside"])
 
 
 def test_photographs_are_scored_by_what_changes_the_answer(photographs, tmp_path, monkeypatch):

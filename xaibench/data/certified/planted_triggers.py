@@ -94,7 +94,7 @@ def plant_trigger(
         seed: Seed of the positions and of the choice of the other image.
 
     Returns:
-        The images that are kept, with the patch. The network may also use the rest of the image, so ``leak`` of a
+        The images that are kept, with the patch. The network may also use the rest of the image, so ``mass_outside`` of a
         faithful map need not be 0.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Metrics that ask the model."""
+"""Metrics that call the model on changed images."""

@@ -1,7 +1,7 @@
-"""Is the model as sure of the image when it is dimmed where the map is low? The two questions of Grad-CAM++.
+"""Average drop and increase in confidence (Grad-CAM++): scores of images that are dimmed where the map is low.
 
-Both metrics are called ``(model, images, maps, targets)`` and use the values of the map, not only their order: each map
-is scaled to [0, 1] by itself.
+Both metrics are called with ``(model, images, maps, targets)`` and use the values of the map, not only their order:
+each map is scaled to [0, 1] on its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import Model, check_common, check_maps, check_samples, reduced
+from xaibench.metrics.shared.model_inputs import Model, as_map_tensor, as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.replaced_pixels import unit_scaled
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _GRADCAM_PP = "Chattopadhay, Sarkar, Howlader, Balasubramanian: Grad-CAM++, WACV
         "model",
         higher_is_better=False,
         range=(0.0, 100.0),
-        meaning="How far the score of the class falls, in percent of it, when the image is multiplied by the map.",
-        pitfalls="Values count, not ranks: a map that is 1 everywhere but at one pixel dims nothing and drops "
-        "nothing. Negative parts are scaled into [0, 1] as well; a map's zero may become 0.5.",
+        meaning="How much the score of the class drops, in percent of it, when the image is multiplied by the map.",
+        pitfalls="Values count, not ranks: a map that is 1 everywhere except at one pixel dims nothing, and nothing "
+        "drops. Negative values are scaled to [0, 1] as well; a value of zero may become 0.5.",
         picture="dimmed image: drop",
         citation=_GRADCAM_PP,
     )
@@ -44,51 +44,51 @@ def average_drop(
     maps: Array,
     targets: Array,
     *,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
-    r"""By how many percent the score of the target drops when the image is dimmed where the map is low.
+    r"""Drop of the target's score, in percent, when the image is dimmed where the map is low.
 
     .. math:: 100 \cdot \max(0,\, y - o) \,/\, y, \qquad o = f_y(x \odot \tilde s), \quad
         \tilde s = \frac{s - \min s}{\max s - \min s}
 
-    Chattopadhay et al. (2018), Section 5.1. In [0, 100] for probabilities, lower is better. The map is scaled to [0, 1]
-    here, each by itself (the paper's maps are positive and are scaled likewise). Dimming goes towards 0 in the space
-    of the images as given, which for normalised images is their mean colour.
+    Chattopadhay et al. (2018), Section 5.1. In [0, 100] for probabilities, lower is better. Each map is scaled to [0,
+    1] on its own (the paper's maps are positive and are scaled in the same way). Dimming moves pixels towards 0, which
+    is the mean color for normalized images.
 
-    Departures: pytorch-grad-cam's ``DropInConfidence`` does not scale the maps and is the plain fall ``max(0, y - o)``,
-    not divided by ``y``. torch-cam's ``ClassificationMetric`` makes the maps itself, gives a share instead of percent,
-    and counts a drop from nothing as none (older releases divide by the score plus 1e-7, negative ones as well). Captum
-    and Quantus have no such metric.
+    Departures: pytorch-grad-cam's ``DropInConfidence`` does not scale the maps and returns the plain drop ``max(0, y -
+    o)``, not divided by ``y``. torch-cam's ``ClassificationMetric`` computes the maps itself, returns a share instead
+    of percent, and counts a drop from zero as zero (older releases divide by the score plus 1e-7, also negative ones).
+    Captum and Quantus do not provide this metric.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         Percent; ``nan`` for a constant map, which cannot be scaled, and where ``y`` is not positive.
 
     Raises:
-        ValueError: For shapes that do not fit, numbers that are not finite, targets that are no class, a model that
-            does not return ``[N, K]``, or a parameter out of its range.
-        TypeError: For images, maps or targets of another kind.
+        ValueError: If shapes do not match, values are not finite, a target is not a class, the model does not return
+            ``[N, K]``, or a parameter is out of range.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
 
     Example:
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 1, 3), torch.tensor([[[5.0, 2.0, 1.0]]])
-        >>> [average_drop(model, image, map, torch.tensor([k]), output="identity") for k in range(3)]
+        >>> [average_drop(model, image, map, torch.tensor([k]), output="logit") for k in range(3)]
         [0.0, 75.0, 100.0]
     """
     whole, dimmed = _dimmed(model, images, maps, targets, output, batch_size, reduction)
-    drop = 100 * ((whole - dimmed).clamp_min(0) / whole)  # in this order a loss of all is 100, without rounding
-    return reduced(torch.where(whole > 0, drop, math.nan), reduction, maps)
+    drop = 100 * ((whole - dimmed).clamp_min(0) / whole)  # in this order a total loss is exactly 100
+    return reduce_tensor(torch.where(whole > 0, drop, math.nan), reduction, maps)
 
 
 @described(
@@ -98,8 +98,8 @@ def average_drop(
         higher_is_better=True,
         range=(0.0, 1.0),
         meaning="Whether the score of the class rises when the image is multiplied by the map.",
-        pitfalls="A probability near 1 can hardly rise, so that on a confident network few samples decide. Yes or no, "
-        "whatever the size of the rise.",
+        pitfalls="A probability near 1 can hardly rise, so on a confident network few samples decide. The score is 0 "
+        "or 1, regardless of the size of the rise.",
         picture="dimmed image: rise",
         citation=_GRADCAM_PP,
     )
@@ -110,11 +110,11 @@ def increase_in_confidence(
     maps: Array,
     targets: Array,
     *,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
-    r"""Share of the samples whose score of the target rises when the image is dimmed where the map is low.
+    r"""Share of the samples whose target score rises when the image is dimmed where the map is low.
 
     .. math:: 1[o > y], \qquad o = f_y(x \odot \tilde s)
 
@@ -122,23 +122,23 @@ def increase_in_confidence(
     each sample, in [0, 1] on average; higher is better.
 
     Departures: pytorch-grad-cam's ``IncreaseInConfidence`` does not scale the maps. torch-cam's
-    ``ClassificationMetric`` makes the maps itself. Captum and Quantus have no such metric.
+    ``ClassificationMetric`` computes the maps itself. Captum and Quantus do not provide this metric.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The share; ``nan`` for a constant map, which cannot be scaled.
 
     Raises:
-        ValueError: As for :func:`average_drop`.
-        TypeError: For images, maps or targets of another kind.
+        ValueError: As in :func:`average_drop`.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
 
     Example:
         >>> import torch
@@ -149,7 +149,7 @@ def increase_in_confidence(
     """
     whole, dimmed = _dimmed(model, images, maps, targets, output, batch_size, reduction)
     rises = (dimmed > whole).double()
-    return reduced(torch.where(dimmed.isnan(), math.nan, rises), reduction, maps)
+    return reduce_tensor(torch.where(dimmed.isnan(), math.nan, rises), reduction, maps)
 
 
 def _dimmed(
@@ -157,14 +157,14 @@ def _dimmed(
     images: Array,
     maps: Array,
     targets: Array,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
     reduction: Reduction,
 ) -> tuple[Tensor, Tensor]:
-    """The scores ``[N]`` of the images and of the images times their scaled maps; the latter ``nan`` if undefined."""
+    """Return the scores ``[N]`` of the images and of the images times their scaled maps; the latter may be NaN."""
     check_common(batch_size, reduction)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
     undefined = torch.zeros(len(samples), dtype=torch.bool, device=values.device)
 
     def prepare(group: slice) -> MakeRows:
@@ -178,6 +178,6 @@ def _dimmed(
 
         return rows
 
-    with asked(model, samples, 2, output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, 2, prepare)
+    with model_scorer(model, samples, 2, output=output, batch_size=batch_size) as scorer:
+        scores = scorer.predict(samples, 2, prepare)
     return scores[:, 0], torch.where(undefined, math.nan, scores[:, 1])

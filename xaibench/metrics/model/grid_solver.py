@@ -1,14 +1,14 @@
-"""The sparse system of imputed pixels, solved on the grid of the image that it comes from.
+"""Multigrid solver for the sparse linear system of imputed pixels, on the grid of the image.
 
 Conjugate gradients, preconditioned by a multigrid cycle (Briggs, Henson, McCormick: A Multigrid Tutorial, 2000): damped
-Jacobi steps on grids of half the size each, bilinear interpolation that is cut off at the pixels that are known, and on
-every coarser grid the matrix that the finer one has between two interpolations (Galerkin). Whatever the mask, a cycle
-takes away nine tenths of the error, so that a dozen are enough, each as long as the image has pixels; a factorisation
-takes time and memory that grow faster.
+Jacobi steps on grids that halve in size, bilinear interpolation that is cut off at known pixels, and on every coarser
+grid the matrix of the finer one between two interpolations (Galerkin). For any mask, a cycle reduces the error to about
+a tenth, so a dozen cycles suffice, each linear in the number of pixels. The time and memory of a factorization grow
+faster.
 
-A cycle need not be exact and is computed in float32; residuals and what is found are float64. A grid lies in memory row
-by row within a frame of zeros, after the next finer one. The frame spares the loops the question whether a neighbour
-exists, and an index from zero on, into views that begin elsewhere, lets them become vector operations.
+A cycle need not be exact and is computed in float32; residuals and the solution are float64. All grids are stored one
+after the other in one array, row by row, each within a frame of zeros. The frame makes checks for missing neighbors
+unnecessary. Loops that index views from zero can be vectorized by the compiler.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Doubles: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 
-#: The error, in the norm of the energy, at which the iteration ends; known values lie in [-1, 1]. The largest error of
-#: a pixel is about as much; along a row of 224 pixels of which one end is known it may be 36 times that.
+#: Error in the energy norm at which the iteration ends; known values are in [-1, 1]. The largest error of a pixel is
+#: about the same; along a row of 224 pixels with one known end it may be 36 times as large.
 _ERROR = 3e-11
-_ENOUGH = 12 * _ERROR**2  # its square; 12 is what the matrix has on its diagonal
-#: Cycles after which it is given up; no mask is known that needs 20.
+_ENOUGH = 12 * _ERROR**2  # its square; 12 is the diagonal of the matrix
+#: Maximum number of cycles; no known mask needs 20.
 _MOST_CYCLES = 60
 _ENDS = (np.min, np.inf), (np.max, -np.inf)
-#: A grid with no longer side than this is the coarsest, and gets so many Jacobi steps.
+#: Longest side of the coarsest grid, and its number of Jacobi steps.
 _COARSEST, _STEPS = 4, 4
-#: A Jacobi step divides by the diagonal, or by so much of the sum of the row's magnitudes if that is more. Above 1/2
-#: no error grows, whatever the mask.
+#: A Jacobi step divides by the diagonal, or by this share of the row's sum of magnitudes if that is larger. Above 1/2
+#: no error grows, for any mask.
 _DAMPING = np.float32(0.55)
 _HALF, _TWO = np.float32(0.5), np.float32(2)
 
@@ -44,15 +44,15 @@ class Grids(NamedTuple):
     """All grids, one after the other.
 
     Attributes:
-        places: ``[levels + 1, 3]`` height, width and start of each; the last has the end alone.
-        matrix: ``[9, size]`` the weights of a pixel's neighbours, row by row, itself the fifth. Of the finest grid only
-            the diagonal: the others are -2 and, diagonally, -1.
-        steps: ``[size]`` what a Jacobi step multiplies a residual by.
-        free: ``[size]`` one where a value is looked for.
-        found: ``[size]`` what the cycle makes of ``wanted``; the frame is scratch.
-        wanted: ``[size]`` the right side.
-        left: ``[size]`` scratch: the residual.
-        row: Scratch.
+        places: ``[levels + 1, 3]`` height, width and start of each; the last row contains only the end.
+        matrix: ``[9, size]`` the weights of a pixel's neighbors, row by row; the fifth is its own. For the finest grid
+            only the diagonal is stored: the others are -2 and, diagonally, -1.
+        steps: ``[size]`` factor of the residual in a Jacobi step.
+        free: ``[size]`` one at unknown pixels.
+        found: ``[size]`` the solution of the cycle for ``wanted``; the frame is scratch memory.
+        wanted: ``[size]`` the right-hand side.
+        left: ``[size]`` scratch memory for the residual.
+        row: Scratch memory.
     """
 
     places: Ints
@@ -66,7 +66,7 @@ class Grids(NamedTuple):
 
 
 def impute_on_grid(image: Doubles, removed: NDArray[np.bool_]) -> Doubles | None:
-    """The image with each removed pixel at the weighted mean of its neighbours; ``None`` if that was not reached.
+    """Replace each removed pixel by the weighted mean of its neighbors; return None if it does not converge.
 
     Args:
         image: ``[C, H, W]``.
@@ -104,7 +104,7 @@ def _grids(removed: NDArray[np.bool_]) -> Grids:
 
 
 def _solve(known: Doubles, grids: Grids) -> Doubles | None:
-    """Conjugate gradients: what solves the system for ``known`` values, zero on these and on the frame."""
+    """Solve the system for ``known`` values by conjugate gradients; the solution is zero there and on the frame."""
     size = len(known)
     free, diagonal = grids.free[:size].astype(np.float64), grids.matrix[4, :size].astype(np.float64)
     found, direction, product = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -121,7 +121,7 @@ def _solve(known: Doubles, grids: Grids) -> Doubles | None:
 
 @partial(part, freedom=SUMS)
 def _residual(level: int, g: Grids) -> None:
-    """``left = wanted - matrix @ found``."""
+    """Compute ``left = wanted - matrix @ found``."""
     height, width, start = g.places[level]
     s = width + 2
     above, here, below = g.found[start:], g.found[start + s :], g.found[start + 2 * s :]
@@ -136,7 +136,7 @@ def _residual(level: int, g: Grids) -> None:
         return
     for i in range(n):
         left[i] = wanted[i]
-    for k in range(3):  # a row of neighbours at a time: with more arrays than that it is no vector operation
+    for k in range(3):  # one row of neighbors at a time: with more arrays the loop is not vectorized
         near = g.found[start - s - 1 + k * s :]
         a, b, c = g.matrix[3 * k][start:], g.matrix[3 * k + 1][start:], g.matrix[3 * k + 2][start:]
         for i in range(n):
@@ -145,7 +145,7 @@ def _residual(level: int, g: Grids) -> None:
 
 @partial(part, freedom=SUMS)
 def _step(level: int, g: Grids) -> None:
-    """A Jacobi step."""
+    """Take a Jacobi step."""
     start, end = g.places[level, 2], g.places[level + 1, 2]
     found, steps, left = g.found[start:end], g.steps[start:end], g.left[start:end]
     for i in range(len(found)):
@@ -154,7 +154,7 @@ def _step(level: int, g: Grids) -> None:
 
 @partial(part, freedom=SUMS)
 def _first_step(level: int, g: Grids) -> None:
-    """A Jacobi step from zero."""
+    """Take a Jacobi step from zero."""
     start, end = g.places[level, 2], g.places[level + 1, 2]
     found, steps, wanted = g.found[start:end], g.steps[start:end], g.wanted[start:end]
     for i in range(len(found)):
@@ -163,7 +163,7 @@ def _first_step(level: int, g: Grids) -> None:
 
 @partial(part, freedom=SUMS)
 def _restrict(level: int, g: Grids) -> None:
-    """What is left becomes what is wanted on the next grid: the transpose of the interpolation."""
+    """Restrict the residual to the right-hand side of the next grid: the transpose of the interpolation."""
     height, width, start = g.places[level]
     h, w, coarse = g.places[level + 1]
     s, row = width + 2, g.row
@@ -186,11 +186,11 @@ def _restrict(level: int, g: Grids) -> None:
 
 @partial(part, freedom=SUMS)
 def _interpolate(level: int, g: Grids) -> None:
-    """Add what was found on the next grid, of which the pixels are every second one, from the first on."""
+    """Add the solution of the next grid, whose pixels are every second one, starting with the first."""
     height, width, start = g.places[level]
     h, w, coarse = g.places[level + 1]
     s, row = w + 2, g.row
-    if height % 2 == 0:  # the last row has no next one to be between: as if that were like the one before
+    if height % 2 == 0:  # the last row has no next one: repeat the one before
         last, beyond = g.found[coarse + h * s :], g.found[coarse + (h + 1) * s :]
         for j in range(s):
             beyond[j] = last[j]
@@ -213,12 +213,12 @@ def _interpolate(level: int, g: Grids) -> None:
 
 @partial(kernel, freedom=SUMS)
 def _cycle(g: Grids) -> None:
-    """``found`` of the finest grid becomes about what solves the system for ``wanted``: symmetric and linear in it."""
-    level, coarsest = int(np.int64(0)), len(g.places) - 2  # of a literal 0 the loops would be compiled once more
+    """Compute an approximate solution ``found`` of the finest grid for ``wanted``: symmetric and linear in it."""
+    level, coarsest = int(np.int64(0)), len(g.places) - 2  # a literal 0 would compile the loops again for another type
     visits = np.zeros(coarsest, np.int64)
     _first_step(level, g)
     while True:
-        # Twice from every second grid: where interpolation is cut off, it corrects too little, and a grid makes up.
+        # Two visits from every second grid compensate for the cut-off interpolation, which corrects too little.
         if level < coarsest and visits[level] < (2 if level > 0 and level % 2 == 0 else 1):
             visits[level] += 1
             _residual(level, g)
@@ -242,7 +242,7 @@ def _cycle(g: Grids) -> None:
 
 @partial(kernel, freedom=SUMS)
 def _set_up(g: Grids) -> None:
-    """The matrices of all grids, given what is free on the finest."""
+    """Compute the matrices of all grids from the unknown pixels of the finest."""
     height, width, _ = g.places[0]
     for i in range(1, height + 1):
         for j in range(1, width + 1):
@@ -251,7 +251,7 @@ def _set_up(g: Grids) -> None:
     for level in range(len(g.places) - 1):
         height, width, start = g.places[level]
         end, s = g.places[level + 1, 2], width + 2
-        if level == 0:  # the sum of magnitudes of a row is the diagonal more than what the row makes of -free
+        if level == 0:  # a row's sum of magnitudes is the diagonal plus the row applied to -free
             for i in range(end):
                 g.found[i] = g.free[i]
             _residual(level, g)
@@ -260,7 +260,7 @@ def _set_up(g: Grids) -> None:
         else:
             for i in range(start):
                 g.wanted[i] = 0
-            for first in range(9):  # pixels three apart have no neighbour in common: a ninth of them at a time
+            for first in range(9):  # pixels three apart share no neighbor, so a ninth of them is done at a time
                 for i in range(g.places[level - 1, 2], end):
                     g.found[i] = 0
                 for i in range(1 + first // 3, height + 1, 3):
@@ -288,7 +288,7 @@ def _set_up(g: Grids) -> None:
 
 @partial(kernel, freedom=SUMS)
 def _apply(values: Doubles, free: Doubles, diagonal: Doubles, s: int, result: Doubles) -> None:
-    """``result = matrix @ values``; what ``values`` has at known pixels counts."""
+    """Compute ``result = matrix @ values``, including ``values`` at known pixels."""
     above, here, below = values, values[s:], values[2 * s :]
     free, diagonal, result = free[s + 1 :], diagonal[s + 1 :], result[s + 1 :]
     for i in range(len(values) - 2 * s - 2):
@@ -308,7 +308,7 @@ def _advance(
     found: Doubles,
     before: float,
 ) -> float:
-    """A step along what the cycle made of the residual; returns about the square of the error's norm."""
+    """Take a step of conjugate gradients along the preconditioned residual; return about the squared error norm."""
     n, step = len(found), g.found
     error = 0.0
     for i in range(n):

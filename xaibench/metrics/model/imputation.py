@@ -1,4 +1,4 @@
-"""ROAD: remove and debias. Pixels are removed such that a model cannot read off where they were."""
+"""ROAD (remove and debias): pixels are imputed, so that the model cannot detect which ones were removed."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from xaibench.core.compiled_loops import kernels_enabled
 from xaibench.core.compute.host_work import beside
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
+    convert_like,
+    count_of_share,
     draw,
-    in_kind_of,
-    reduced,
-    share_of,
+    reduce_tensor,
 )
 from xaibench.metrics.shared.replaced_pixels import Curves, constant, ranks
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: Which pixels go first: the most important ones, the least important ones, or each in turn.
+#: Pixels that are removed first: the most relevant ones, the least relevant ones, or both in turn.
 Order: TypeAlias = Literal["both", "morf", "lerf"]
 
-# Direct neighbours and diagonal ones, and their weights.
-_NEIGHBOURS = [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
+# Direct and diagonal neighbors, and their weights.
+_NEIGHBORS = [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
 
 
 @described(
@@ -46,10 +46,11 @@ _NEIGHBOURS = [((i, j), 1 / 12 if i and j else 1 / 6) for i in (-1, 0, 1) for j 
         "model",
         higher_is_better=True,
         range=(-1.0, 1.0),
-        meaning="Half of how much more the score of the class falls when the most important pixels are replaced by "
-        "their surroundings than when the least important ones are. About 0: no better than chance.",
-        pitfalls='With `order="both"` a random map scores about 0, whatever the network. The scores of `both`, `morf` '
-        "and `lerf` have different ranges: name the order. The solver runs on the CPU.",
+        meaning="Half of the difference between two drops of the class’s score: with the most important pixels "
+        "imputed from their surroundings, and with the least important ones. About 0: no better than "
+        "chance.",
+        pitfalls='With `order="both"` a random map scores about 0 on every network. The scores of `both`, `morf` and'
+        " `lerf` have different ranges: state the order. The solver runs on the CPU.",
         picture="imputed pixels",
         class_name="ROAD",
         revision=2,
@@ -65,96 +66,98 @@ def road(
     *,
     percentiles: Sequence[float] = (10, 20, 30, 40, 50, 60, 70, 80, 90),
     order: Order = "both",
-    noise: float = 0.01,
+    noise_std: float = 0.01,
     seed: int = 0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
 ) -> Scores:
-    r"""How much more the score of the target suffers when important pixels are imputed than when unimportant ones are.
+    r"""Difference in the drop of the target's score when important and when unimportant pixels are imputed.
 
     .. math:: \frac{1}{2P} \sum_p \bigl(f_y(x^{\mathrm{LeRF}}_p) - f_y(x^{\mathrm{MoRF}}_p)\bigr)
 
-    :math:`x^{\mathrm{MoRF}}_p` is the image of which the p percent most relevant pixels are removed (most relevant
-    first), :math:`x^{\mathrm{LeRF}}_p` that of which the least relevant are. Removed pixels become the weighted mean of
-    their eight neighbours (1/6 each, the diagonal ones 1/12; at the border those that there are), all of them at once:
-    the solution of a sparse linear system, plus a little noise, which hides their smoothness. Rong et al. (2022),
-    Section 4.3. Higher is better for every ``order``:
+    In :math:`x^{\mathrm{MoRF}}_p` the p percent most relevant pixels are removed (most relevant first), in
+    :math:`x^{\mathrm{LeRF}}_p` the least relevant ones. All removed pixels at once become the weighted mean of their
+    eight neighbors (weight 1/6, diagonal neighbors 1/12; fewer neighbors at the border). This is the solution of a
+    sparse linear system; a little noise hides its smoothness. Rong et al. (2022), Section 4.3. Higher is better for
+    every ``order``:
 
     - ``"both"``: the formula above, in [-1/2, 1/2] for probabilities (ROAD combined in pytorch-grad-cam);
     - ``"morf"``: mean of :math:`f_y(x) - f_y(x^{\mathrm{MoRF}}_p)`, in [-1, 1];
     - ``"lerf"``: mean of :math:`f_y(x^{\mathrm{LeRF}}_p) - f_y(x)`, in [-1, 1]. ``"both"`` is the mean of the two.
 
-    Departures: the authors average the accuracy over a data set; pass a callable ``output`` that is one at the largest
-    logit for that. pytorch-grad-cam removes what lies at or above a percentile of the map, so that tied pixels go
-    together; here p percent go, ties in the order of the pixels. Its ``ROADMostRelevantFirst`` has the opposite sign.
-    Quantus' ``ROAD`` averages over the first batch only, and its noise comes from the global generator.
+    Departures: the authors average the accuracy over a data set; for that, pass a callable ``output`` that is one at
+    the largest logit. pytorch-grad-cam removes the pixels at or above a percentile of the map, so that tied pixels are
+    removed together; here exactly p percent are removed, and ties are broken by pixel order. Its
+    ``ROADMostRelevantFirst`` has the opposite sign. Quantus' ``ROAD`` averages over the first batch only, and its noise
+    comes from the global generator.
 
-    The system is solved on the CPU, to a billionth of the values' range, by conjugate gradients with a multigrid cycle;
-    the images of other devices are copied there, where several threads solve beside the device.
+    The system is solved on the CPU by conjugate gradients with a multigrid cycle, to a billionth of the range of
+    values. Images on other devices are copied to the CPU, where several threads solve while the device runs the model.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``; the largest value is the most relevant.
         targets: ``[N]``.
-        percentiles: Percent of the pixels that are removed, above 0 and below 100.
+        percentiles: Percentages of the pixels that are removed, above 0 and below 100.
         order: ``"both"``, ``"morf"`` or ``"lerf"``.
-        noise: Standard deviation of the noise on imputed pixels, in the units of the images.
-        seed: Of the noise, which is the same for all samples.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
-        return_curves: Return ``(scores, curves)``: at the share of removed pixels, the term of the mean above.
+        noise_std: Standard deviation of the noise on imputed pixels, in the units of the images.
+        seed: Seed of the noise, which is the same for all samples.
+        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+        return_curves: Return ``(scores, curves)``; the curves are the terms of the mean above over the share of removed
+            pixels.
 
     Returns:
-        The score; ``nan`` for a constant map, which ranks no pixel.
+        The score; ``nan`` for a constant map, which does not rank pixels.
 
     Raises:
-        ValueError: For shapes that do not fit, numbers that are not finite, targets that are no class, a model that
-            does not return ``[N, K]``, or a parameter out of its range.
-        TypeError: For images, maps or targets of another kind.
+        ValueError: If shapes do not match, values are not finite, a target is not a class, the model does not return
+            ``[N, K]``, or a parameter is out of range.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
 
     Example:
         >>> import torch
         >>> model = lambda images: images.amax((2, 3))
         >>> image = torch.zeros(1, 1, 4, 4)
         >>> image[0, 0, 1, 2] = 1.0  # all that counts
-        >>> road(model, image, image[:, 0], torch.tensor([0]), noise=0.0, output="identity")
+        >>> road(model, image, image[:, 0], torch.tensor([0]), noise_std=0.0, output="logit")
         0.5
     """
     check_common(batch_size, reduction, seed)
     check_choice("order", order, ("both", "morf", "lerf"))
-    check_amount("noise", noise, above=False)
+    check_amount("noise_std", noise_std, above=False)
     _check_percentiles(percentiles)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
     pixels = samples.pixels
     if pixels == 1:
-        raise ValueError("images must have more than one pixel: the others impute the removed ones.")
-    counts = [min(share_of(percentile / 100, pixels), pixels - 1) for percentile in percentiles]
+        raise ValueError("images must have more than one pixel, because removed pixels are imputed from the others.")
+    counts = [min(count_of_share(percentile / 100, pixels), pixels - 1) for percentile in percentiles]
     turns = {"both": (True, False), "morf": (True,), "lerf": (False,)}[order]
     points = [(most_first, number) for most_first in turns for number in range(len(counts))]
 
-    @lru_cache(maxsize=16)  # one for all samples, which come one after the other at each share
-    def shake(number: int) -> NDArray[np.float64]:
-        drawn: NDArray[np.float64] = noise * draw(seed, number).standard_normal(samples.images.shape[1:])
+    @lru_cache(maxsize=16)  # the same for all samples, which follow each other at each share
+    def random_noise(number: int) -> NDArray[np.float64]:
+        drawn: NDArray[np.float64] = noise_std * draw(seed, number).standard_normal(samples.images.shape[1:])
         return drawn
 
     def prepare(group: slice) -> MakeRows:
-        # The solver runs on the CPU: all that a group needs there comes over at once.
+        # The solver runs on the CPU: copy everything that a group needs at once.
         image, rank = samples.images[group], ranks(values[group]).cpu().numpy()
         exact: NDArray[np.float64] = image.double().cpu().numpy()
 
         def row(sample: int, point: int) -> NDArray[np.float64]:
-            if point == len(points):  # the last is the image itself
+            if point == len(points):  # the last point is the image itself
                 whole: NDArray[np.float64] = exact[sample]
                 return whole
             most_first, number = points[point]
             removed = rank[sample] < counts[number] if most_first else rank[sample] >= pixels - counts[number]
-            shaken: NDArray[np.float64] = imputed(exact[sample], removed) + removed * shake(number)
-            return shaken
+            filled: NDArray[np.float64] = imputed(exact[sample], removed) + removed * random_noise(number)
+            return filled
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
             with beside(image.device) as submit:
@@ -163,24 +166,24 @@ def road(
 
         return rows
 
-    with asked(model, samples, len(points) + 1, output=output, batch_size=batch_size) as classifier:
-        scores = classifier.ask(samples, len(points) + 1, prepare)
+    with model_scorer(model, samples, len(points) + 1, output=output, batch_size=batch_size) as scorer:
+        scores = scorer.predict(samples, len(points) + 1, prepare)
     change = (scores[:, :-1] - scores[:, -1:]).reshape(len(samples), -1, len(counts))
     sign = torch.tensor([-1.0 if most_first else 1.0 for most_first in turns], device=change.device)
     curve = (sign[:, None].double() * change).mean(1)
     curve.masked_fill_(constant(values)[:, None], torch.nan)
-    result = reduced(curve.mean(1), reduction, maps)
+    result = reduce_tensor(curve.mean(1), reduction, maps)
     if return_curves:
         fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
-        return result, Curves(in_kind_of(maps, fractions), in_kind_of(maps, curve))
+        return result, Curves(convert_like(maps, fractions), convert_like(maps, curve))
     return result
 
 
 def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The image with the removed pixels at the weighted mean of their neighbours, all of them at once.
+    """Replace all removed pixels at once by the weighted mean of their neighbors.
 
     The equations ``sum_j w_ij (x_i - x_j) = 0`` of the removed pixels i have a symmetric, positive definite matrix: it
-    is a part of the Laplacian of the grid, and every removed pixel is connected with one that is not.
+    is a part of the Laplacian of the grid, and every removed pixel is connected to one that is not removed.
 
     Args:
         image: ``[C, H, W]``.
@@ -202,7 +205,7 @@ def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[n
 
 
 def factorised(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The same by a sparse factorisation, which takes ten times as long and is there for what does not converge."""
+    """Impute by sparse factorization, which takes ten times as long; used if the iteration does not converge."""
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu
 
@@ -213,7 +216,7 @@ def factorised(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArra
     number[removed] = np.arange(unknowns)
     diagonal, right = np.zeros(unknowns), np.zeros((unknowns, len(image)))
     entries: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
-    for (down, across), weight in _NEIGHBOURS:
+    for (down, across), weight in _NEIGHBORS:
         i, j = row + down, column + across
         inside = np.flatnonzero((i >= 0) & (i < height) & (j >= 0) & (j < width))
         i, j = i[inside], j[inside]
@@ -225,7 +228,7 @@ def factorised(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArra
     entries.append((np.arange(unknowns), np.arange(unknowns), diagonal))
     rows, columns, numbers = (np.concatenate(part) for part in zip(*entries, strict=True))
     matrix = csc_matrix((numbers, (rows, columns)), shape=(unknowns, unknowns))
-    # Symmetric, positive definite: no pivoting is needed, and the ordering for symmetric patterns fills in less.
+    # The matrix is symmetric and positive definite: no pivoting is needed, and a symmetric ordering has less fill-in.
     solver = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     result = image.copy()
     result[:, removed] = solver.solve(right).T
@@ -237,4 +240,4 @@ def _check_percentiles(percentiles: Sequence[float]) -> None:
         raise ValueError(f"percentiles must be a sequence of numbers between 0 and 100, got {percentiles!r}.")
     for percentile in percentiles:
         if not 0 < percentile < 100:
-            raise ValueError(f"percentiles must lie above 0 and below 100, got {percentile!r}.")
+            raise ValueError(f"percentiles must be above 0 and below 100, got {percentile!r}.")

@@ -1,7 +1,7 @@
-"""How soon does the model's score fall, or rise, when pixels go, or come, in the order of the map? The curves of RISE.
+"""Insertion and deletion: how soon the model's score rises or falls as pixels are inserted or deleted (RISE).
 
-Both metrics are called ``(model, images, maps, targets)``. They rank pixels by the value of the map, the largest first:
-of a signed map, the pixels that speak against the class come last. Pass ``maps.abs()`` to rank by magnitude.
+Both metrics are called with ``(model, images, maps, targets)``. Pixels are ranked by the value of the map, the largest
+first: in a signed map, pixels with negative values come last. Pass ``maps.abs()`` to rank by magnitude.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import torch
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
     Model,
+    as_map_tensor,
+    as_samples,
     check_common,
-    check_maps,
-    check_samples,
-    in_kind_of,
-    reduced,
+    convert_like,
+    reduce_tensor,
 )
-from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, ask_replaced
+from xaibench.metrics.shared.replaced_pixels import Baseline, Curves, Segmentation, perturbed_scores
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -37,11 +37,13 @@ _RISE = "Petsiuk, Das, Saenko: RISE, BMVC 2018, arXiv 1806.07421"
         "model",
         higher_is_better=False,
         range=(0.0, 1.0),
-        meaning="Mean score of the class while the image loses its pixels, most important first, all in the end.",
-        pitfalls="An image with holes is none that the network has seen, and its score falls for that reason, too; "
-        "`road` tries to mend it. A baseline of 0 is black where pixels are in [0, 1], the mean colour where they are "
-        "normalised. A signed map's negative pixels go last: pass magnitudes if that is meant. The score depends on "
-        "how sure the network is, so compare methods on one network, not networks.",
+        meaning="Mean score of the class while the pixels of the image are deleted, the most important first, until "
+        "none is left.",
+        pitfalls="The network has never seen images with holes, so the score also falls for that reason; `road` "
+        "tries to avoid it. A baseline of 0 is black where pixels are in [0, 1], and the mean color where "
+        "they are normalized. Negative pixels of a signed map are deleted last: pass magnitudes if you do "
+        "not want that. The score depends on the confidence of the network, so compare methods on one "
+        "network, not networks.",
         picture="pixels taken away",
         citation=_RISE,
     )
@@ -54,65 +56,67 @@ def deletion(
     *,
     steps: int = 224,
     baseline: Baseline = 0.0,
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
 ) -> Scores:
-    r"""Area under the score of the target while the most important pixels are taken away.
+    r"""Area under the curve of the target's score while the most important pixels are deleted.
 
     .. math:: \int_0^1 f_y(x_r)\,dr \approx \sum_{i=1}^{S} \tfrac{1}{2}\,(f_i + f_{i-1})\,(r_i - r_{i-1})
 
-    :math:`x_r` is the image in which the share :math:`r` of its pixels, those where the map is largest, is the
-    baseline; ``steps`` equal shares make ``steps + 1`` points, the whole image and the whole baseline among them
-    (shares are rounded to whole pixels, and there are never more of them than pixels). Petsiuk et al. (2018); 224
-    pixels a step, as theirs, at 224×224. The mean of a probability, in [0, 1]; lower is better.
+    :math:`x_r` is the image in which the share :math:`r` of the pixels with the largest map values is replaced by the
+    baseline. ``steps`` equal shares give ``steps + 1`` points, including the whole image and the whole baseline (shares
+    are rounded to whole pixels, and there are at most as many as pixels). Petsiuk et al. (2018); at 224×224 the default
+    removes 224 pixels per step, as they do. A mean probability, in [0, 1]; lower is better.
 
-    Pixels are ranked by value, not by magnitude; ties in the order of the pixels, row by row.
+    Pixels are ranked by value, not by magnitude; ties are broken by pixel order, row by row.
 
-    Departures: RISE's code follows the class that the model predicts, and leaves tied pixels in the order that its sort
-    happens to give. Quantus' ``PixelFlipping`` has no point for the whole image and replaces by the smallest value of
-    the image (``"black"``), not by zero. torch-cam's ``DeletionInsertionMetric`` makes the maps itself, takes outputs
-    as they are unless it is told otherwise, steps of equal size with a shorter last one, and leaves out maps with
-    ``nan``. pytorch-grad-cam and Captum have no such curve.
+    Departures: RISE's code uses the class that the model predicts, and breaks ties by the order of its sort. Quantus'
+    ``PixelFlipping`` has no point for the whole image and replaces pixels by the smallest value of the image
+    (``"black"``), not by zero. torch-cam's ``DeletionInsertionMetric`` computes the maps itself, uses the outputs as
+    they are by default, has steps of equal size with a shorter last one, and skips maps with NaN. pytorch-grad-cam and
+    Captum do not provide this metric.
 
     Args:
-        model: Called with ``[n, C, H, W]``, returns ``[n, K]``. Run where its parameters are, in evaluation mode.
+        model: Called with ``[n, C, H, W]``, returns ``[n, K]``. Runs on the device of its parameters, in evaluation
+            mode.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        steps: Equal shares of the pixels.
-        baseline: What replaces the pixels: a number, one a channel, ``"blur"`` (RISE's blur of the image: 11 taps,
-            sigma 5), or what broadcasts to the images.
-        output: ``"softmax"`` when the model returns logits, as the library's own models do; ``"identity"`` when it
-            returns probabilities, or to score logits; or a callable ``[n, K] -> [n, K]``.
-        segmentation: What goes as one: ``"pixels"``, ``"grid"`` (squares) or ``"slic"`` (superpixels; needs
-            scikit-image). Segments are ranked by the mean of the map over them, and each goes as soon as the whole of
-            it fits among the share's pixels.
-        n_segments: Squares or superpixels of an image, about.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images. The steps of many images
-            share a pass. Bounds the memory, moves scores by rounding only.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
-        return_curves: Return ``(scores, curves)``, the curves with the ``fractions`` ``[steps + 1]`` and the
-            ``values`` ``[N, steps + 1]``.
+        steps: Number of equal shares of the pixels.
+        baseline: Values of replaced pixels: a number, one number per channel, ``"blur"`` (RISE's blur of the image: 11
+            taps, sigma 5), or an array that broadcasts to the images.
+        output: Class score, as in :func:`xaibench.explain`. ``"probability"``: softmax of the model's outputs.
+            ``"logit"``: the outputs as they are, also if the model returns probabilities. ``"margin"``: each output
+            minus the log-sum-exp of the others. Or a callable ``[n, K] -> [n, K]``.
+        segmentation: Units that are replaced together: ``"pixels"``, ``"grid"`` (squares) or ``"slic"`` (superpixels;
+            needs scikit-image). Segments are ranked by their mean map value. A segment is replaced once all of its
+            pixels fit into the share.
+        n_segments: Approximate number of squares or superpixels per image.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size. The steps of many images
+            share a pass. Bounds the memory; affects scores by rounding error only.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+        return_curves: Return ``(scores, curves)``; the curves have ``fractions`` ``[steps + 1]`` and ``values`` ``[N,
+            steps + 1]``.
 
     Returns:
-        The area; ``nan`` for a constant map, which ranks no pixel.
+        The area; ``nan`` for a constant map, which does not rank pixels.
 
     Raises:
-        ValueError: For shapes that do not fit, numbers that are not finite, targets that are no class, a model that
-            does not return ``[N, K]``, or a parameter out of its range.
-        TypeError: For images, maps or targets of another kind.
+        ValueError: If shapes do not match, values are not finite, a target is not a class, the model does not return
+            ``[N, K]``, or a parameter is out of range.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
 
     Example:
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
-        >>> deletion(model, image, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), target, steps=4, output="identity")
+        >>> deletion(model, image, torch.tensor([[[4.0, 3.0], [2.0, 1.0]]]), target, steps=4, output="logit")
         0.125
-        >>> deletion(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="identity")
+        >>> deletion(model, image, torch.tensor([[[1.0, 3.0], [2.0, 4.0]]]), target, steps=4, output="logit")
         0.875
     """
     cut = segmentation, n_segments
@@ -127,10 +131,11 @@ def deletion(
         "model",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Mean score of the class while a blurred image gets its pixels back, most important first, all in the "
-        "end.",
-        pitfalls="A blurred image still shows what is large, so that the curve may begin high. Smooth maps put whole "
-        "regions in, scattered ones single pixels on a blur: it favours the former, at equal rightness.",
+        meaning="Mean score of the class while the pixels of the image are inserted into a blurred copy, the most "
+        "important first, until the image is complete.",
+        pitfalls="A blurred image still shows large objects, so the curve may start high. Smooth maps insert whole "
+        "regions, scattered maps insert single pixels into a blur: the metric favors the former even if "
+        "both are equally right.",
         picture="pixels put in",
         citation=_RISE,
     )
@@ -143,52 +148,52 @@ def insertion(
     *,
     steps: int = 224,
     baseline: Baseline = "blur",
-    output: Output = "softmax",
+    output: ModelOutput = "probability",
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
     batch_size: int | None = None,
     reduction: Reduction = "mean",
     return_curves: bool = False,
 ) -> Scores:
-    r"""Area under the score of the target while the most important pixels are put into a blurred image.
+    r"""Area under the curve of the target's score while the most important pixels are inserted into a blurred image.
 
     .. math:: \int_0^1 f_y(x_r)\,dr \approx \sum_{i=1}^{S} \tfrac{1}{2}\,(f_i + f_{i-1})\,(r_i - r_{i-1})
 
-    :math:`x_r` is the baseline in which the share :math:`r` of the pixels, those where the map is largest, is that of
-    the image. Petsiuk et al. (2018); the baseline is their blur, whose Gaussian kernel (11 taps, sigma 5, zeros outside
-    the image) is nearly a box. The mean of a probability, in [0, 1]; higher is better. Everything else as in
-    :func:`deletion`.
+    :math:`x_r` is the baseline in which the share :math:`r` of the pixels with the largest map values is that of the
+    image. Petsiuk et al. (2018); the baseline is their blur, whose Gaussian kernel (11 taps, sigma 5, zeros outside the
+    image) is nearly a box. A mean probability, in [0, 1]; higher is better. Everything else is as in :func:`deletion`.
 
-    Departures: as of :func:`deletion`; torch-cam inserts into zeros. Quantus, pytorch-grad-cam and Captum have no such
-    curve.
+    Departures: as in :func:`deletion`; torch-cam inserts into zeros. Quantus, pytorch-grad-cam and Captum do not
+    provide this metric.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``.
         targets: ``[N]``.
-        steps: Equal shares of the pixels.
-        baseline: What the image is put into: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"softmax"`` of logits, ``"identity"``, or a callable.
-        segmentation: What goes as one, as of :func:`deletion`.
-        n_segments: Squares or superpixels of an image, about.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        steps: Number of equal shares of the pixels.
+        baseline: Image into which pixels are inserted: a number, one number per channel, ``"blur"``, or an array that
+            broadcasts to the images.
+        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        segmentation: Units that are replaced together, as in :func:`deletion`.
+        n_segments: Approximate number of squares or superpixels per image.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
         return_curves: Return ``(scores, curves)``.
 
     Returns:
-        The area; ``nan`` for a constant map, which ranks no pixel.
+        The area; ``nan`` for a constant map, which does not rank pixels.
 
     Raises:
-        ValueError: As for :func:`deletion`.
-        TypeError: For images, maps or targets of another kind.
+        ValueError: As in :func:`deletion`.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
 
     Example:
         >>> import torch
         >>> model = lambda images: images.flatten(1)  # the score of class k is pixel k
         >>> image, map = torch.ones(1, 1, 2, 2), torch.tensor([[[4.0, 3.0], [2.0, 1.0]]])
         >>> score, curves = insertion(
-        ...     model, image, map, torch.tensor([1]), steps=4, baseline=0.0, output="identity", return_curves=True
+        ...     model, image, map, torch.tensor([1]), steps=4, baseline=0.0, output="logit", return_curves=True
         ... )
         >>> score, curves.values.tolist()
         (0.625, [[0.0, 0.0, 1.0, 1.0, 1.0]])
@@ -206,7 +211,7 @@ def _area(
     targets: Array,
     steps: int,
     baseline: Baseline,
-    output: Output,
+    output: ModelOutput,
     cut: tuple[Segmentation, int],
     batch_size: int | None,
     reduction: Reduction,
@@ -216,12 +221,12 @@ def _area(
 ) -> Scores:
     check_common(batch_size, reduction)
     check_count("steps", steps)
-    samples = check_samples(model, images, targets)
-    values, pixels = check_maps(maps, samples), samples.pixels
+    samples = as_samples(model, images, targets)
+    values, pixels = as_map_tensor(maps, samples), samples.pixels
     shares = min(steps, pixels)
     counts = [round(i * pixels / shares) for i in range(shares + 1)]
     spans = [(0, count) for count in counts]
-    curve = ask_replaced(
+    curve = perturbed_scores(
         model,
         samples,
         values,
@@ -234,9 +239,9 @@ def _area(
         n_segments=cut[1],
     )
     fractions = torch.tensor(counts, dtype=torch.float64, device=curve.device) / pixels
-    # A mean of the curve, which rounding must not lift off it.
+    # The area is a mean of the curve; rounding must not move it outside of the curve's range.
     area = torch.trapezoid(curve, fractions).clamp(curve.amin(1), curve.amax(1))
-    scores = reduced(area, reduction, maps)
+    scores = reduce_tensor(area, reduction, maps)
     if return_curves:
-        return scores, Curves(in_kind_of(maps, fractions), in_kind_of(maps, curve))
+        return scores, Curves(convert_like(maps, fractions), convert_like(maps, curve))
     return scores

@@ -1,4 +1,4 @@
-"""Does the map order the patches of an image as their deletion moves the model, one patch at a time?"""
+"""In-domain single deletion score (IDSDS): does the map rank patches as their deletion changes the score?"""
 
 from __future__ import annotations
 
@@ -10,57 +10,68 @@ from torch import Tensor
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import AskedOnce, MetricInfo, described
 from xaibench.core.vocabulary import Reduction
-from xaibench.metrics.shared.asked_model import Output
+from xaibench.metrics.shared.asked_model import ModelOutput
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
+    LabeledImages,
     Model,
-    Samples,
+    as_map_tensor,
+    as_samples,
     check_common,
     check_finite,
-    check_maps,
-    check_samples,
-    reduced,
+    reduce_tensor,
 )
 from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
-from xaibench.metrics.shared.replaced_pixels import Baseline, Places, ask_placed, constant, falls
+from xaibench.metrics.shared.replaced_pixels import (
+    Baseline,
+    PixelOrder,
+    constant,
+    perturbed_scores_in_order,
+    score_drops,
+)
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 
-def without_patches(
+def idsds_model_scores(
     model: Model,
     images: Array,
     targets: Array,
     *,
-    grid: int = 4,
+    grid_size: int = 4,
     baseline: Baseline = 0.0,
-    output: Output = "identity",
+    output: ModelOutput = "logit",
     batch_size: int | None = None,
 ) -> Tensor:
-    """What :func:`idsds` asks the model, whatever the map: the whole image, and each patch deleted alone.
+    """Return the model's scores for :func:`idsds`, which do not depend on the map.
 
     Returns:
-        ``[N, 1 + patches]`` float64, on the device of the model.
+        ``[N, 1 + patches]`` float64, on the device of the model: the whole image, then without each patch.
     """
-    return _asked(model, check_samples(model, images, targets), grid, baseline, output, batch_size)
+    return _deletion_scores(model, as_samples(model, images, targets), grid_size, baseline, output, batch_size)
 
 
-def _asked(
-    model: Model, samples: Samples, grid: int, baseline: Baseline, output: Output, batch_size: int | None
+def _deletion_scores(
+    model: Model,
+    samples: LabeledImages,
+    grid_size: int,
+    baseline: Baseline,
+    output: ModelOutput,
+    batch_size: int | None,
 ) -> Tensor:
     check_common(batch_size, "none")
-    check_count("grid", grid, least=2)
+    check_count("grid_size", grid_size, least=2)
     height, width = samples.images.shape[-2:]
-    labels = _patches(height, width, grid).to(samples.images.device).reshape(height, width)
-    # A pixel's place is the number of its patch, so that a patch is a span of one place.
+    labels = _patches(height, width, grid_size).to(samples.images.device).reshape(height, width)
+    # The position of a pixel is the number of its patch, so a patch is a span of length one.
     numbers = labels.expand(len(samples), -1, -1)
     spans = [(0, 0), *((number, number + 1) for number in range(int(labels.max()) + 1))]
-    return ask_placed(
+    return perturbed_scores_in_order(
         model,
         samples,
-        lambda part: Places.of_pixels(numbers[part]),
+        lambda part: PixelOrder.of_pixels(numbers[part]),
         spans,
         baseline=baseline,
         reveal=False,
@@ -69,26 +80,26 @@ def _asked(
     )
 
 
-def patch_agreement(answers: Tensor, maps: Array, *, grid: int = 4, reduction: Reduction = "mean") -> Scores:
-    """:func:`idsds` of maps ``[N, H, W]``, given what the model said (:func:`without_patches`)."""
-    values = torch.as_tensor(maps).to(answers.device)
+def idsds_from_scores(scores: Tensor, maps: Array, *, grid_size: int = 4, reduction: Reduction = "mean") -> Scores:
+    """Return :func:`idsds` of maps ``[N, H, W]`` from the scores of :func:`idsds_model_scores`."""
+    values = torch.as_tensor(maps).to(scores.device)
     check_finite(values, "maps")
-    return reduced(_agreement(answers, values, grid), reduction, maps)
+    return reduce_tensor(_correlation(scores, values, grid_size), reduction, maps)
 
 
-def _agreement(answers: Tensor, maps: Tensor, grid: int) -> Tensor:
+def _correlation(scores: Tensor, maps: Tensor, grid_size: int) -> Tensor:
     peak = maps.double().abs().amax((1, 2), keepdim=True)
-    flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # so that no sum of huge values overflows
-    labels = _patches(maps.shape[1], maps.shape[2], grid).to(flat.device)
-    sums = flat.new_zeros(len(flat), answers.shape[1] - 1).index_add_(1, labels, flat)
-    sums.masked_fill_(constant(maps)[:, None], 0)  # not the sizes of the patches
-    both = torch.stack([sums, falls(answers)]).cpu()
+    flat = (maps.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)  # avoids overflow in sums of huge values
+    labels = _patches(maps.shape[1], maps.shape[2], grid_size).to(flat.device)
+    sums = flat.new_zeros(len(flat), scores.shape[1] - 1).index_add_(1, labels, flat)
+    sums.masked_fill_(constant(maps)[:, None], 0)  # otherwise patch sizes would decide
+    both = torch.stack([sums, score_drops(scores)]).cpu()
     return torch.from_numpy(correlation(centred_ranks(both[0]), centred_ranks(both[1])))
 
 
-def _patches(height: int, width: int, grid: int) -> Tensor:
-    """The patch ``[H * W]`` of each pixel, numbered row by row; there are never more than pixels along a side."""
-    rows, columns = min(grid, height), min(grid, width)
+def _patches(height: int, width: int, grid_size: int) -> Tensor:
+    """Return the patch ``[H * W]`` of each pixel, numbered row by row; a side has at most as many patches as pixels."""
+    rows, columns = min(grid_size, height), min(grid_size, width)
     down = torch.arange(height) * rows // height
     across = torch.arange(width) * columns // width
     return (down[:, None] * columns + across).flatten()
@@ -100,14 +111,14 @@ def _patches(height: int, width: int, grid: int) -> Tensor:
         "model",
         higher_is_better=True,
         range=(-1.0, 1.0),
-        meaning="Rank correlation between what the map says of each patch of the image and how far the score of the "
-        "class falls without it.",
-        pitfalls="In the domain only of a network that has learned with patches deleted "
-        "(`xb.models.fine_tune_for_deletion`): explain and ask that one. Patches that replace each other are worth "
-        "nothing alone, and where the network looks within a patch is not seen.",
+        meaning="Rank correlation between the sum of the map over each patch of the image and the drop of the "
+        "class’s score without that patch.",
+        pitfalls="In-domain only for a network that was trained with deleted patches "
+        "(`xb.models.fine_tune_for_deletion`): explain and evaluate that network. Redundant patches have no "
+        "effect when deleted alone, and the position within a patch does not matter.",
         undefined=(CONSTANT_MAP,),
         class_name="IDSDS",
-        asked_once=AskedOnce(without_patches, patch_agreement),
+        asked_once=AskedOnce(idsds_model_scores, idsds_from_scores),
         citation="Hesse, Schaub-Meyer, Roth: Benchmarking the Attribution Quality of Vision Models, NeurIPS 2024, "
         "arXiv 2407.11910",
     )
@@ -118,47 +129,50 @@ def idsds(
     maps: Array,
     targets: Array,
     *,
-    grid: int = 4,
+    grid_size: int = 4,
     baseline: Baseline = 0.0,
-    output: Output = "identity",
+    output: ModelOutput = "logit",
     batch_size: int | None = None,
     reduction: Reduction = "mean",
 ) -> Scores:
-    r"""In-domain single deletion score: do the patches rank as the model's score falls when one of them is deleted?
+    r"""In-domain single deletion score: rank correlation between patches of the map and the effect of deleting them.
 
     .. math:: \rho\Bigl(\bigl(\textstyle\sum_{p \in P_i} s_p\bigr)_i,\;
         \bigl(f_y(x) - f_y(x \text{ without } P_i)\bigr)_i\Bigr)
 
-    with Spearman's rank correlation over the patches :math:`P_i` of a grid of 4×4, ties at their mean rank. Hesse et
-    al. (2024), Section 3. In [-1, 1]; higher is better, and a random map scores 0 on average.
+    with Spearman's rank correlation over the patches :math:`P_i` of a 4×4 grid; ties get their mean rank. Hesse et al.
+    (2024), Section 3. In [-1, 1]; higher is better, and a random map scores 0 on average.
 
-    Deletions are in the domain of a network that was trained on images of which half lack a random patch:
-    :func:`xaibench.models.fine_tune_for_deletion` does that; explain and ask the network that it leaves. Without it
-    this is the authors' single deletion score. What the model is asked, 17 passes an image, does not depend on the map:
-    ``xb.evaluate`` and a suite ask once for all methods.
+    Deletions are in-domain for a network that was trained on images of which half lack a random patch.
+    :func:`xaibench.models.fine_tune_for_deletion` trains such a network; explain and evaluate its result. Without it,
+    this is the authors' single deletion score. The 17 model calls per image do not depend on the map: ``xb.evaluate``
+    and suites share them between all methods.
 
-    Departures: the authors take images whose sides the grid divides; others are cut as evenly as can be. A fall by less
-    than a millionth of the score is rounding, and none. Quantus, Captum, torch-cam and pytorch-grad-cam have no such
-    metric.
+    Departures: the authors use images whose sides are multiples of the grid size; other images are divided as evenly as
+    possible. A drop below a millionth of the score is treated as rounding, that is, as 0. Captum, Quantus, torch-cam
+    and pytorch-grad-cam do not provide this metric.
 
     Args:
         model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
         images: ``[N, C, H, W]``.
         maps: ``[N, H, W]``, signed.
         targets: ``[N]``.
-        grid: Patches along each side, at least 2 (and never more than pixels).
-        baseline: What replaces a patch: a number, one a channel, ``"blur"``, or what broadcasts to the images.
-        output: ``"identity"``: the logit, as the authors; ``"softmax"`` of logits, or a callable.
-        batch_size: Rows in one forward pass; ``None`` chooses by the size of the images.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        grid_size: Patches along each side, at least 2 (and at most the number of pixels).
+        baseline: Values of a deleted patch: a number, one number per channel, ``"blur"``, or an array that broadcasts
+            to the images.
+        output: Class score: ``"logit"`` as the authors, ``"probability"``, ``"margin"`` or a callable; see
+            :func:`deletion`.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The correlation; ``nan`` where all patches are equal, in the map (a constant one) or to the model.
+        The correlation; ``nan`` where all patches have the same map value (a constant map) or the same effect on the
+        model.
 
     Raises:
-        ValueError: For shapes that do not fit, numbers that are not finite, targets that are no class, a model that
-            does not return ``[N, K]``, or a parameter out of its range.
-        TypeError: For images, maps or targets of another kind.
+        ValueError: If shapes do not match, values are not finite, a target is not a class, the model does not return
+            ``[N, K]``, or a parameter is out of range.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
 
     Example:
         >>> import torch
@@ -169,7 +183,7 @@ def idsds(
         (1.0, -1.0)
     """
     check_common(batch_size, reduction)
-    samples = check_samples(model, images, targets)
-    values = check_maps(maps, samples)
-    answers = _asked(model, samples, grid, baseline, output, batch_size)
-    return reduced(_agreement(answers, values, grid), reduction, maps)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
+    scores = _deletion_scores(model, samples, grid_size, baseline, output, batch_size)
+    return reduce_tensor(_correlation(scores, values, grid_size), reduction, maps)

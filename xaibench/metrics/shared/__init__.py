@@ -1,1 +1,1 @@
-"""What metrics share: checks on the way in, the asked model, replaced pixels."""
+"""Helpers of several metrics: input checks, model scores and perturbed images."""

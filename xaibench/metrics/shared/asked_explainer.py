@@ -1,8 +1,9 @@
-"""The explainer as a metric asks it, again and again: about other images, or about another model.
+"""Calls to the explainer, for metrics that explain other images or a modified model.
 
-Metrics of an explainer rather than of its maps are called ``(explainer, model, images, targets)`` with any callable
-``explainer(model, images, targets) -> maps``, such as ``functools.partial(xaibench.explain, "saliency")``. The
-explainer gets a private copy of the model in evaluation mode: whatever it does to it, the model given stays as it was.
+Metrics of an explainer rather than of its maps are called with ``(explainer, model, images, targets)``. The explainer
+is any callable ``explainer(model, images, targets) -> maps``, such as
+``functools.partial(xaibench.explain, "saliency")``. It receives a private copy of the model in evaluation mode, so the
+given model stays unchanged.
 """
 
 from __future__ import annotations
@@ -16,29 +17,31 @@ from torch import Tensor, nn
 
 from xaibench.core.compute.precision import computing
 from xaibench.core.compute.sample_draws import drawing_as
-from xaibench.metrics.shared.asked_model import Classifier
-from xaibench.metrics.shared.model_inputs import Samples, check_finite
+from xaibench.metrics.shared.asked_model import ModelScorer
+from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: Makes the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
-Explainer: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"
+#: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
+ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"
 
 
-class Explained:
-    """The explainer, asked about a copy of the model.
+class ExplainerCaller:
+    """The explainer, applied to a copy of the model.
 
     Attributes:
-        model: The copy, in evaluation mode; the explainer sees what is done to it.
-        classes: K.
+        model: The copy, in evaluation mode; changes to it are visible to the explainer.
+        classes: Number of classes K.
 
     Raises:
-        ValueError: If the model does not return ``[N, K]``, or a target is no class of it.
-        TypeError: If the explainer or the model cannot be called.
+        ValueError: If the model does not return ``[N, K]``, or a target is not a class.
+        TypeError: If the explainer or the model is not callable.
     """
 
-    def __init__(self, explainer: Explainer, model: nn.Module, samples: Samples, batch_size: int | None) -> None:
+    def __init__(
+        self, explainer: ExplainerFunction, model: nn.Module, samples: LabeledImages, batch_size: int | None
+    ) -> None:
         if not callable(explainer):
             raise TypeError(
                 f"explainer must be callable, (model, images, targets) -> maps, got {type(explainer).__name__}. "
@@ -46,24 +49,29 @@ class Explained:
             )
         if not callable(model):
             raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
-        # A copy made in inference mode could never have a gradient.
+        # Parameters copied in inference mode could not require gradients.
         with torch.inference_mode(False), computing(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
-            self.classes = Classifier(self.model, "identity", 1).look(samples).shape[1]
+            self.classes = ModelScorer(self.model, "logit", 1).probe_outputs(samples).shape[1]
         self._explainer, self._samples = explainer, samples
         self._batch_size = batch_size or len(samples)
 
     def __call__(self, images: Tensor, targets: Tensor | None = None) -> Tensor:
-        """The checked maps ``[N, H, W]`` of these images and of the samples' or other classes, float64 on the CPU."""
+        """Return the checked maps ``[N, H, W]`` of the images, float64 on the CPU.
+
+        Args:
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``; None for the targets of the samples.
+        """
         size, classes = self._batch_size, self._samples.targets if targets is None else targets
         parts = [slice(start, start + size) for start in range(0, len(images), size)]
         return torch.cat([self._maps(images[part], classes[part], part) for part in parts])
 
     def _maps(self, images: Tensor, targets: Tensor, part: slice) -> Tensor:
-        # What is made in inference mode can never have a gradient again, which explainers need.
+        # Tensors created in inference mode cannot require gradients, which explainers need.
         with torch.inference_mode(False), torch.enable_grad(), computing(device=images.device):
             images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
-            with drawing_as(self._samples.images[part]):  # other images, but not other random numbers
+            with drawing_as(self._samples.images[part]):  # the same random numbers as for the original images
                 maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
         if maps.shape != (len(images), *images.shape[-2:]):
             raise ValueError(

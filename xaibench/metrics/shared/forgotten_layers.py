@@ -1,4 +1,4 @@
-"""Layers that forget what they have learned, for the tests of what a map has from the parameters."""
+"""Reset of layers to random parameters, for randomization tests."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from xaibench.core.compute.random_state import isolated_rng
 from xaibench.metrics.shared.model_inputs import draw
 
 
-def check_learned(model: nn.Module) -> None:
-    """Refuse what has no parameters to forget."""
+def check_module(model: nn.Module) -> None:
+    """Raise a TypeError if the model is not a module."""
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"model must be a torch.nn.Module, whose parameters are drawn anew, got {type(model).__name__}."
+            f"model must be a torch.nn.Module, whose parameters can be randomized, got {type(model).__name__}."
         )
 
 
 def learned_layers(model: nn.Module) -> list[nn.Module]:
-    """The modules with parameters of their own, in the order in which the network registers them.
+    """Return the modules with parameters of their own, in the order of registration.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there are none.
     """
     layers = [module for module in model.modules() if any(True for _ in module.parameters(recurse=False))]
     if not layers:
-        raise ValueError(f"{type(model).__name__} has no parameters to draw anew.")
+        raise ValueError(f"{type(model).__name__} has no parameters to randomize.")
     return layers
 
 
-def draw_anew(layer: nn.Module, seed: int, index: int) -> None:
-    """New parameters for this module alone; the state of the global generators is left as it was.
+def reinitialize(layer: nn.Module, seed: int, index: int) -> None:
+    """Draw new parameters for this module only; the global random states are restored.
 
-    They are drawn on the CPU, so that a network on a GPU forgets into the same one.
+    Parameters are drawn on the CPU, so that they do not depend on the device.
     """
     home = next(layer.parameters(recurse=False)).device
     reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)

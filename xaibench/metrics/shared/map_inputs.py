@@ -1,4 +1,4 @@
-"""What all metrics share: maps and masks are checked once on the way in, scores are reduced once on the way out."""
+"""Checks of maps and masks, and the reduction of scores."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from xaibench.core.vocabulary import Reduction
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: What a metric returns: a ``float`` for ``reduction="mean"``, else ``[N]`` in the kind of the maps. (``Any`` rather
-#: than the union of the two, which would make every caller narrow the type of a result it knows.)
+#: Result of a metric: a ``float`` for ``reduction="mean"``, otherwise ``[N]`` in the type of the maps. (``Any``,
+#: because callers would have to narrow a union although they know the type.)
 Scores: TypeAlias = float | Any
 
-#: Scores of some samples from their checked maps ``[n, H, W]`` float64 and masks ``[n, H, W]`` bool.
+#: Computes the scores of samples from checked maps ``[n, H, W]`` float64 and masks ``[n, H, W]`` bool.
 Kernel: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]]
 
-#: The same for a metric that looks at the map alone.
+#: The same for a metric that uses only the map.
 MapKernel: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-#: Pixels that a kernel sees at a time; bounds the memory (8 MB for each temporary array), changes no score.
+#: Pixels per call of a kernel; bounds the memory (8 MB per temporary array) and does not affect scores.
 _BLOCK_PIXELS = 2**20
 
 _T = TypeVar("_T", bound=np.generic)
 
 
 def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction) -> Scores:
-    """Check maps and masks, score each sample with ``kernel``, and reduce.
+    """Check maps and masks, score each sample with ``kernel``, and reduce the scores.
 
     Args:
-        kernel: Scores each of the samples it is given by itself.
+        kernel: Scores each of the given samples independently.
         maps: ``[N, H, W]`` or ``[H, W]``, real and finite.
-        masks: Of the same shape, bool or only 0 and 1.
+        masks: Same shape, bool or only 0 and 1.
         reduction: ``"mean"`` or ``"none"``.
 
     Raises:
-        ValueError: For shapes that differ or do not fit, ``nan`` or infinity in a map, a mask that is not binary, or an
-            unknown ``reduction``.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ or are invalid, a map contains NaN or infinity, a mask is not binary, or
+            ``reduction`` is unknown.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
     """
     check_reduction(reduction)
     values, truth = check_pair(maps, masks)
@@ -54,7 +54,7 @@ def score_pairs(kernel: Kernel, maps: Array, masks: Array, reduction: Reduction)
 
 
 def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
-    """Check maps, score each with ``kernel``, and reduce; as :func:`score_pairs`, without masks."""
+    """Check maps, score each with ``kernel``, and reduce the scores; :func:`score_pairs` without masks."""
     check_reduction(reduction)
     values = _checked(maps, "maps")
     scores = [kernel(_as_float64(values[block])) for block in _blocks(values)]
@@ -62,15 +62,15 @@ def score_maps(kernel: MapKernel, maps: Array, reduction: Reduction) -> Scores:
 
 
 def checked_maps(maps: Array, name: str = "maps") -> NDArray[np.float64]:
-    """Maps as float64 ``[N, H, W]``, once they have been seen to be finite and of that shape.
+    """Return maps as float64 ``[N, H, W]``, after checking shape and finiteness.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``.
-        name: What they are called in errors.
+        name: Name of the argument in errors.
 
     Raises:
-        ValueError: For another shape, and numbers that are not finite.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If the shape is different, or values are not finite.
+        TypeError: If it is not a numpy array or torch tensor of real numbers.
     """
     return _as_float64(_checked(maps, name))
 
@@ -87,7 +87,7 @@ def _checked(maps: Array, name: str) -> NDArray[Any]:
 
 
 def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array) -> Scores:
-    """The mean over the defined scores, or all scores ``[N]`` in the kind (and on the device) of ``like``."""
+    """Return the mean of the defined scores, or all scores ``[N]`` in the type (and on the device) of ``like``."""
     if reduction == "mean":
         return mean_of_defined(scores)
     if _is_tensor(like):
@@ -98,23 +98,23 @@ def reduce_scores(scores: NDArray[np.float64], reduction: Reduction, like: Array
 
 
 def mean_of_defined(scores: NDArray[np.float64]) -> float:
-    """The mean over the scores that are not ``nan``; ``nan`` if there are none."""
+    """Return the mean of the scores that are not NaN; NaN if there are none."""
     defined = scores[~np.isnan(scores)]
-    # An exactly rounded sum does not depend on the order of the samples.
+    # fsum is exactly rounded, so the mean does not depend on the order of the samples.
     try:
         return math.fsum(defined) / len(defined) if len(defined) else math.nan
-    except OverflowError:  # the sum of huge scores is no float, their mean is
+    except OverflowError:  # the sum of huge scores overflows, their mean does not
         return math.fsum(defined / len(defined))
 
 
 def check_reduction(reduction: str) -> None:
-    """Refuse an unknown ``reduction``."""
+    """Raise a ValueError if ``reduction`` is unknown."""
     if reduction not in get_args(Reduction):
         raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}.")
 
 
 def check_finite_number(value: float, name: str, least: float = -math.inf) -> None:
-    """Refuse a parameter that is no finite number of at least ``least``."""
+    """Raise an error if a parameter is not a finite number of at least ``least``."""
     expected = "a finite number" if least == -math.inf else f"a finite number >= {least:g}"
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be {expected}, got {value!r}.")
@@ -123,7 +123,7 @@ def check_finite_number(value: float, name: str, least: float = -math.inf) -> No
 
 
 def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Maps as they are and masks as bool, both numpy ``[N, H, W]``; or the error that says what is wrong."""
+    """Return maps unchanged and masks as bool, both numpy ``[N, H, W]``; raise an error if they are invalid."""
     values, truth = _as_numpy(maps, "maps"), _as_numpy(masks, "masks")
     if values.shape != truth.shape or values.ndim not in (2, 3) or 0 in values.shape[-2:]:
         raise ValueError(
@@ -144,14 +144,14 @@ def check_pair(maps: Array, masks: Array) -> tuple[NDArray[Any], NDArray[np.bool
 
 
 def finite_samples(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """``[N]``: which of the maps ``[N, H, W]`` have neither ``nan`` nor infinity in them."""
+    """Return ``[N]`` bool: which of the maps ``[N, H, W]`` contain neither NaN nor infinity."""
     return np.concatenate(
         [np.empty(0, np.bool_), *(np.isfinite(values[block]).all(axis=(1, 2)) for block in _blocks(values))]
     )
 
 
 def flat(images: NDArray[_T]) -> NDArray[_T]:
-    """``[N, H, W]`` as ``[N, H·W]``."""
+    """Reshape ``[N, H, W]`` to ``[N, H·W]``."""
     return images.reshape(len(images), -1)
 
 
@@ -160,7 +160,7 @@ def share(
     whole: NDArray[np.float64] | NDArray[np.int64],
     defined: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """``part / whole`` where it is defined, else ``nan``."""
+    """Return ``part / whole`` where ``defined``, and NaN elsewhere."""
     shares = np.full(len(part), np.nan)
     np.divide(part, whole, out=shares, where=defined)
     return shares
@@ -171,7 +171,7 @@ def _check_finite(values: NDArray[Any], name: str = "maps") -> None:
     if not finite.all():
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {(~finite).sum()} of {len(finite)} samples (the first is "
-            f"sample {int(finite.argmin())}). Leave these samples out, or find out why the explainer fails on them."
+            f"sample {int(finite.argmin())}). Leave these samples out, or check why the explainer fails on them."
         )
 
 
@@ -194,7 +194,7 @@ def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _is_tensor(array: object) -> bool:
-    torch = sys.modules.get("torch")  # whoever holds a tensor has imported torch; numpy users need not load it
+    torch = sys.modules.get("torch")  # a tensor can only exist if torch is imported; numpy users need not load it
     return torch is not None and isinstance(array, torch.Tensor)
 
 

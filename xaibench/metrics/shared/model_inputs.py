@@ -1,4 +1,4 @@
-"""What a metric that asks the model is called with, checked once on the way in: images, targets and maps."""
+"""Checks of the inputs of metrics that call the model: images, targets and maps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Model: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Samples:
+class LabeledImages:
     """Images and their classes, on the device of the model and in its precision.
 
     Attributes:
@@ -40,16 +40,16 @@ class Samples:
 
     @property
     def pixels(self) -> int:
-        """H·W."""
+        """Number of pixels per image, H·W."""
         return self.images.shape[-2] * self.images.shape[-1]
 
 
-def check_samples(model: Model, images: Array, targets: Array | int) -> Samples:
-    """Images and targets as tensors where the model is; one image ``[C, H, W]`` becomes a batch of one.
+def as_samples(model: Model, images: Array, targets: Array | int) -> LabeledImages:
+    """Return images and targets as tensors on the model's device; one image ``[C, H, W]`` becomes a batch of one.
 
     Raises:
-        ValueError: For shapes that do not fit each other, no image at all, or numbers that are not finite.
-        TypeError: For images that are not floating, or targets that are not integers.
+        ValueError: If the shapes do not match, images are empty, or values are not finite.
+        TypeError: If images are not floating point, or targets are not integers.
     """
     x, y = _tensor(images, "images"), _tensor(targets, "targets")
     if x.ndim == 3:
@@ -67,15 +67,15 @@ def check_samples(model: Model, images: Array, targets: Array | int) -> Samples:
     check_finite(x, "images")
     device, dtype = computes_in(model, x)
     with torch.inference_mode(False):
-        return Samples(x.to(device, dtype), y.to(device, torch.int64))
+        return LabeledImages(x.to(device, dtype), y.to(device, torch.int64))
 
 
-def check_maps(maps: Array, samples: Samples) -> Tensor:
-    """Maps ``[N, H, W]`` as a tensor on the device of the samples, in their own precision.
+def as_map_tensor(maps: Array, samples: LabeledImages) -> Tensor:
+    """Return maps ``[N, H, W]`` as a tensor on the device of the samples, without changing their precision.
 
     Raises:
-        ValueError: For a shape that does not fit the images (names both), or numbers that are not finite.
-        TypeError: For anything but real numbers.
+        ValueError: If the shape does not match the images (the message contains both), or values are not finite.
+        TypeError: If the values are not real numbers.
     """
     s = _tensor(maps, "maps")
     if s.dtype == torch.bool:
@@ -93,61 +93,61 @@ def check_maps(maps: Array, samples: Samples) -> Tensor:
 
 
 def check_finite(values: Tensor, name: str) -> None:
-    """Refuse ``nan`` and infinity, and say in which samples they are."""
+    """Raise a ValueError that names the samples with NaN or infinity."""
     finite = values.isfinite().flatten(1).all(1)
     if not finite.all():
         raise ValueError(
             f"{name} must be finite, got NaN or infinity in {int((~finite).sum())} of {len(finite)} samples (the "
-            f"first is sample {int(finite.int().argmin())}). Leave these out, or find out where the numbers come from."
+            f"first is sample {int(finite.int().argmin())}). Leave these out, or check where the values come from."
         )
 
 
-def check_share(name: str, value: float) -> None:
-    """Refuse anything but a share of the pixels: above 0, at most 1."""
+def check_fraction(name: str, value: float) -> None:
+    """Raise a ValueError unless ``value`` is a share of the pixels: above 0, at most 1."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
         raise ValueError(f"{name} must be a share of the pixels, above 0 and at most 1, got {value!r}.")
 
 
 def check_common(batch_size: int | None, reduction: Reduction, seed: int = 0) -> None:
-    """Refuse a wrong ``batch_size``, ``reduction`` or ``seed``."""
+    """Raise an error for an invalid ``batch_size``, ``reduction`` or ``seed``."""
     check_count("batch_size", batch_size, none="for what suits the images")
     check_count("seed", seed, least=0)
     check_reduction(reduction)
 
 
-def share_of(fraction: float, pixels: int) -> int:
-    """How many pixels a share of them is: the nearest number, at least one."""
+def count_of_share(fraction: float, pixels: int) -> int:
+    """Return the number of pixels that is closest to a share of them, at least one."""
     return max(1, round(fraction * pixels))
 
 
-def reduced(scores: Tensor, reduction: Reduction, like: Array) -> Scores:
-    """Scores ``[N]`` as the metric returns them: their mean, or all of them in the kind of ``like``."""
+def reduce_tensor(scores: Tensor, reduction: Reduction, like: Array) -> Scores:
+    """Reduce scores ``[N]``: their mean, or all of them in the type of ``like``."""
     return reduce_scores(scores.double().cpu().numpy(), reduction, like)
 
 
-def in_kind_of(like: object, values: Tensor) -> Array:
-    """Values beside the scores, in the kind and on the device of ``like``."""
+def convert_like(like: object, values: Tensor) -> Array:
+    """Return values in the type and on the device of ``like``."""
     return values.to(like.device) if isinstance(like, Tensor) else values.cpu().numpy()
 
 
 def draw(seed: int, index: int) -> np.random.Generator:
-    """The generator of one random draw.
+    """Return the random generator of draw number ``index``.
 
-    It depends on the seed and the number of the draw alone and serves all samples alike: neither where a sample stands
-    in its batch, nor its neighbours, nor the number of draws move its score.
+    It depends only on the seed and the index and is the same for all samples. A score does not depend on the position
+    of its sample in the batch, on the other samples, or on the number of draws.
     """
     return np.random.default_rng([seed, index])
 
 
 def _tensor(array: object, name: str) -> Tensor:
     if isinstance(array, Tensor):
-        # What was made in inference mode can never have a gradient again, which attacks and explainers need.
+        # Tensors created in inference mode cannot require gradients, which attacks and explainers need.
         with torch.inference_mode(False):
             return array.clone() if array.is_inference() else array.detach()
     if isinstance(array, np.ndarray | np.generic | int):
         found: np.ndarray[Any, Any] = plain_array(np.asanyarray(array), name)
         if found.dtype.kind in "fiub":
-            # Torch knows neither negative strides nor read-only memory, nor the other byte order.
+            # Torch supports neither negative strides, nor read-only memory, nor foreign byte order.
             return torch.from_numpy(np.array(found, dtype=found.dtype.newbyteorder("="), order="C"))
         raise TypeError(f"{name} must hold real numbers, got {found.dtype}.")
     raise TypeError(f"{name} must be a numpy array or a torch tensor, got {type(array).__name__}.")

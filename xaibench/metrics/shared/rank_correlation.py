@@ -1,4 +1,4 @@
-"""Spearman's rank correlation of many pairs at once, ties at their mean rank."""
+"""Spearman's rank correlation of many pairs at once; ties get their mean rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def centred_ranks(values: Tensor) -> NDArray[np.float64]:
-    """The ranks of ``[N, ...]`` as ``[N, P]``, ties at their mean, less their mean; all zero where all are equal.
+    """Return the centered ranks of ``[N, ...]`` as ``[N, P]``; all zero where all values are equal.
 
     Example:
         >>> import torch
@@ -24,9 +24,9 @@ def centred_ranks(values: Tensor) -> NDArray[np.float64]:
 
 
 def correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of centred ranks ``[N, P]`` each, in [-1, 1]; ``nan`` where one has no order."""
+    """Return Spearman's correlation per sample from centered ranks ``[N, P]``; NaN if either is constant."""
     size = np.sqrt((one**2).sum(1)) * np.sqrt((other**2).sum(1))
     found = np.full(len(one), np.nan)
     np.divide((one * other).sum(1), size, out=found, where=size > 0)
-    np.clip(found, -1.0, 1.0, out=found)  # rounding may leave the range
+    np.clip(found, -1.0, 1.0, out=found)  # rounding may exceed the range
     return found

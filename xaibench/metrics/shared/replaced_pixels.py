@@ -1,4 +1,4 @@
-"""Images of which some pixels are replaced, the most important ones first: what the curves of this package ask for."""
+"""Images with replaced pixels, most important first, and the model's scores for them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from torch import Tensor
 
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.compute.segments import grid_cells, superpixels
-from xaibench.metrics.shared.asked_model import MakeRows, Output, asked
-from xaibench.metrics.shared.model_inputs import Model, Samples
+from xaibench.metrics.shared.asked_model import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-#: What replaces a pixel: a number, a list of one for each channel, the blurred image (see :func:`blurred`), or images
-#: that broadcast to ``[N, C, H, W]``, such as one colour ``[C, 1, 1]``.
+#: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), or images that
+#: broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``.
 Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
 
-#: What goes as one: single pixels, the squares of a grid, or superpixels (see :func:`segment_places`).
+#: Units that are replaced together: single pixels, the squares of a grid, or superpixels (see :func:`segment_order`).
 Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
 
-# Share of a score by which float32 may move it, depending on what else is in the batch.
+# Relative error of a score in float32, which depends on the other rows of the batch.
 _ROUNDING = 1e-6
 
 # RISE's blur: a kernel of 11 taps, sigma 5.
@@ -33,110 +33,111 @@ _TAPS, _SIGMA = 11, 5.0
 
 
 class Curves(NamedTuple):
-    """What a score summarises, for every sample.
+    """The curve behind a score, for every sample.
 
     Attributes:
         fractions: ``[P]``, share of the pixels (or of the layers) that are changed at each point.
-        values: ``[N, P]``, what was measured there; ``nan`` for a sample whose score is ``nan``.
+        values: ``[N, P]``, the measured values; NaN for a sample whose score is NaN.
     """
 
     fractions: Array
     values: Array
 
 
-class Places(NamedTuple):
-    """Where pixels stand when some go before others; those that go as one share their places.
+class PixelOrder(NamedTuple):
+    """Positions of pixels in the order in which they are replaced; the pixels of one segment share their positions.
 
     Attributes:
-        first: ``[N, H, W]``, the place of the first pixel of those that go with it.
-        last: ``[N, H, W]``, that of the last.
+        first: ``[N, H, W]``, position of the first pixel of the segment.
+        last: ``[N, H, W]``, position of the last pixel of the segment.
     """
 
     first: Tensor
     last: Tensor
 
     @classmethod
-    def of_pixels(cls, ranks: Tensor) -> Places:
-        """Each pixel by itself."""
+    def of_pixels(cls, ranks: Tensor) -> PixelOrder:
+        """Create the order in which each pixel is a segment of its own."""
         return cls(ranks, ranks)
 
 
-def ask_replaced(
+def perturbed_scores(
     model: Model,
-    samples: Samples,
+    samples: LabeledImages,
     maps: Tensor,
     spans: Sequence[tuple[int, int]],
     *,
     baseline: Baseline,
     reveal: bool,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
     segmentation: Segmentation = "pixels",
     n_segments: int = 100,
 ) -> Tensor:
-    """The model's scores ``[N, P]`` with the pixels of a span of ranks changed.
+    """Return the model's scores ``[N, P]`` for images with the pixels of a range of ranks replaced.
 
     Args:
-        model: Asked.
+        model: The model that is called.
         samples: Images and targets.
         maps: ``[N, H, W]``; the largest value is the most important.
-        spans: P times the first rank and the one after the last: ``(0, n)`` are the n most important pixels.
-        baseline: The other picture.
-        reveal: ``True``: these pixels are the image's, the others the baseline's. ``False``: the other way round.
-        output: What is done with the outputs of the model.
-        batch_size: Rows in one forward pass.
-        segmentation: What goes as one, see :func:`segment_places`.
-        n_segments: So many of them, about.
+        spans: P pairs of the first rank and the one after the last: ``(0, n)`` are the n most important pixels.
+        baseline: The image that replaces pixels.
+        reveal: ``True``: the pixels in the range are from the image, the others from the baseline. ``False``: the
+            reverse.
+        output: Class score, see :data:`~xaibench.metrics.shared.asked_model.ModelOutput`.
+        batch_size: Rows per forward pass.
+        segmentation: Units that are replaced together, see :func:`segment_order`.
+        n_segments: Approximate number of units.
 
     Returns:
-        float64; a row of ``nan`` for a constant map, which ranks nothing.
+        float64; a row of NaN for a constant map, which does not rank pixels.
     """
     check_choice("segmentation", segmentation, get_args(Segmentation))
     check_count("n_segments", n_segments)
 
-    def places(group: slice) -> Places:
+    def order(group: slice) -> PixelOrder:
         if segmentation == "pixels":
-            return Places.of_pixels(ranks(maps[group]))
-        return segment_places(maps[group], samples.images[group], segmentation, n_segments)
+            return PixelOrder.of_pixels(ranks(maps[group]))
+        return segment_order(maps[group], samples.images[group], segmentation, n_segments)
 
-    scores = ask_placed(
-        model, samples, places, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
+    scores = perturbed_scores_in_order(
+        model, samples, order, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
     )
     scores.masked_fill_(constant(maps)[:, None], torch.nan)
     return scores
 
 
-def ask_placed(
+def perturbed_scores_in_order(
     model: Model,
-    samples: Samples,
-    places: Callable[[slice], Places],
+    samples: LabeledImages,
+    order: Callable[[slice], PixelOrder],
     spans: Sequence[tuple[int, int]],
     *,
     baseline: Baseline,
     reveal: bool,
-    output: Output,
+    output: ModelOutput,
     batch_size: int | None,
 ) -> Tensor:
-    """The model's scores ``[N, P]`` as :func:`ask_replaced`, where the places of the pixels are known.
+    """Return the model's scores ``[N, P]`` as :func:`perturbed_scores`, for a given order of the pixels.
 
     Args:
-        model: Asked.
+        model: The model that is called.
         samples: Images and targets.
-        places: The places in a group of samples.
-        spans: P times the first place and the one after the last: what lies within them wholly is changed.
-        baseline: The other picture.
-        reveal: Which is which.
-        output: What is done with the outputs of the model.
-        batch_size: Rows in one forward pass.
+        order: Returns the order of the pixels for a group of samples.
+        spans: P pairs of the first position and the one after the last; segments that are entirely inside are changed.
+        baseline: The image that replaces pixels.
+        reveal: As in :func:`perturbed_scores`.
+        output: Class score.
+        batch_size: Rows per forward pass.
 
     Returns:
         float64.
     """
     start, stop = torch.tensor(spans, device=samples.images.device).T[..., None, None]
-    base_of = baselines_of(baseline, samples.images)
+    base_of = resolve_baseline(baseline, samples.images)
 
     def prepare(group: slice) -> MakeRows:
-        image, base, place = samples.images[group], base_of(group), places(group)
+        image, base, place = samples.images[group], base_of(group), order(group)
         top, rest = (image, base) if reveal else (base, image)
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
@@ -145,17 +146,18 @@ def ask_placed(
 
         return rows
 
-    with asked(model, samples, len(spans), output=output, batch_size=batch_size) as classifier:
-        return classifier.ask(samples, len(spans), prepare)
+    with model_scorer(model, samples, len(spans), output=output, batch_size=batch_size) as scorer:
+        return scorer.predict(samples, len(spans), prepare)
 
 
-def falls(scores: Tensor) -> Tensor:
-    """How far the other scores ``[N, P]`` lie below the first of each ``[N, 1 + P]``, that of the whole image.
+def score_drops(scores: Tensor) -> Tensor:
+    """Return the drop of the other scores in each row ``[N, 1 + P]`` from the first, that of the whole image.
 
-    A difference that rounding may have made is 0: where the model does not see what was replaced, all falls are equal.
+    A difference within rounding error is set to 0, so that all drops are equal where the model ignores the replaced
+    pixels.
 
     Example:
-        >>> falls(torch.tensor([[2.0, 0.5, 2.0000001, 3.0]], dtype=torch.float64)).tolist()
+        >>> score_drops(torch.tensor([[2.0, 0.5, 2.0000001, 3.0]], dtype=torch.float64)).tolist()
         [[1.5, 0.0, -1.0]]
     """
     whole, others = scores[:, :1], scores[:, 1:]
@@ -164,7 +166,7 @@ def falls(scores: Tensor) -> Tensor:
 
 
 def ranks(maps: Tensor) -> Tensor:
-    """The place ``[N, H, W]`` of each pixel when the largest comes first; ties in the order of the pixels, row by row.
+    """Return the rank ``[N, H, W]`` of each pixel, the largest first; ties are broken by pixel order, row by row.
 
     Example:
         >>> ranks(torch.tensor([[[1.0, 3.0], [3.0, -9.0]]])).tolist()
@@ -175,17 +177,17 @@ def ranks(maps: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
 
 
-def segment_places(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> Places:
-    """The places of the pixels when whole segments go, those of the largest mean first.
+def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> PixelOrder:
+    """Return the order of the pixels when whole segments are replaced, the largest mean value first.
 
-    ``last < number`` has whole segments alone, all that fit among ``number`` pixels, and ``first >= number`` all that
-    fit among the others. Of equal means the segment of the smaller number goes first.
+    ``last < number`` selects the segments that fit entirely into the first ``number`` pixels, and ``first >= number``
+    those that fit into the others. Of segments with equal mean, the one with the smaller number comes first.
 
     Args:
         maps: ``[N, H, W]``.
-        images: ``[N, C, H, W]``, which superpixels are found in.
-        segmentation: ``"grid"``: squares. ``"slic"``: superpixels.
-        n_segments: Of an image, about: a grid has squares of the side that comes nearest from above.
+        images: ``[N, C, H, W]``, from which superpixels are computed.
+        segmentation: ``"grid"`` for squares, ``"slic"`` for superpixels.
+        n_segments: Approximate number per image; the squares of a grid have the nearest side length from above.
     """
     height, width = maps.shape[1:]
     if segmentation == "grid":
@@ -197,33 +199,33 @@ def segment_places(maps: Tensor, images: Tensor, segmentation: Segmentation, n_s
     count = int(labels.max()) + 1
     sums = maps.new_zeros(len(maps), count, dtype=torch.float64).scatter_add_(1, labels, maps.double().flatten(1))
     sizes = torch.zeros_like(sums).scatter_add_(1, labels, torch.ones_like(labels, dtype=torch.float64))
-    means = torch.where(sizes > 0, sums / sizes, -torch.inf)  # an image with fewer segments than another
+    means = torch.where(sizes > 0, sums / sizes, -torch.inf)  # images may have different numbers of segments
     order = means.sort(dim=1, descending=True, stable=True).indices
     ends = sizes.gather(1, order).cumsum(1).long()
     last = torch.empty_like(order).scatter_(1, order, ends - 1)
     first = last + 1 - sizes.long()
-    return Places(*(place.gather(1, labels).reshape(maps.shape) for place in (first, last)))
+    return PixelOrder(*(place.gather(1, labels).reshape(maps.shape) for place in (first, last)))
 
 
 def constant(maps: Tensor) -> Tensor:
-    """Which maps ``[N]`` hold one value only."""
+    """Return ``[N]`` bool: which maps have a single value."""
     flat = maps.flatten(1)
     return flat.amax(1) == flat.amin(1)
 
 
 def unit_scaled(maps: Tensor) -> Tensor:
-    """Maps shifted and scaled to [0, 1], each by itself, float64; a constant map becomes ``nan``."""
+    """Return each map shifted and scaled to [0, 1], in float64; a constant map becomes NaN."""
     flat = maps.double().flatten(1)
-    flat = flat / flat.abs().amax(1, keepdim=True)  # so that the difference of huge values does not overflow
+    flat = flat / flat.abs().amax(1, keepdim=True)  # avoids overflow in the difference of huge values
     low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
     return ((flat - low) / (high - low)).reshape(maps.shape)
 
 
 def blurred(images: Tensor) -> Tensor:
-    """The images as RISE blurs them: a Gaussian of sigma 5 on 11 × 11 taps, zeros outside the image.
+    """Blur images as RISE does: a Gaussian of sigma 5 on 11 × 11 taps, with zeros outside the image.
 
-    The released code makes the kernel by filtering a single one within an array of 11 × 11, mirrored at its border. The
-    Gaussian of sigma 5 leaves such an array on all sides, which makes the kernel nearly a box.
+    The released code creates the kernel by filtering a single one within an array of 11 × 11, mirrored at its border.
+    The Gaussian of sigma 5 exceeds this array on all sides, which makes the kernel nearly a box.
 
     Args:
         images: ``[N, C, H, W]``.
@@ -233,7 +235,7 @@ def blurred(images: Tensor) -> Tensor:
 
 
 def _banded(size: int) -> Tensor:
-    """The blur of one axis as a symmetric matrix ``[size, size]``: faster than a convolution of single channels."""
+    """Return the blur along one axis as a symmetric matrix ``[size, size]``, which is faster than a convolution."""
     impulse = np.zeros(_TAPS)
     impulse[_TAPS // 2] = 1
     taps = torch.from_numpy(gaussian_filter1d(impulse, _SIGMA))
@@ -242,10 +244,10 @@ def _banded(size: int) -> Tensor:
 
 
 class _Baselines:
-    """The baselines of a group of samples; those of a number or tensor are views.
+    """Baselines for groups of samples; those from a number or tensor are views.
 
     Attributes:
-        shared: One ``[1, C, H, W]`` where it is the same for all samples, however many there are; else None.
+        shared: The baseline ``[1, C, H, W]`` if it is the same for all samples, otherwise None.
     """
 
     def __init__(self, given: Tensor | None, images: Tensor, shared: Tensor | None = None) -> None:
@@ -255,22 +257,24 @@ class _Baselines:
         return blurred(self._images[group]) if self._given is None else self._given[group]
 
 
-def baselines_of(baseline: Baseline, images: Tensor) -> _Baselines:
-    """What gives the baselines of a group of samples, called with its slice.
+def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
+    """Return an object that maps the slice of a group of samples to its baselines.
 
     Raises:
-        ValueError: If it is unknown, does not broadcast to the images, or is not finite.
-        TypeError: If it is neither a number, numbers nor an array.
+        ValueError: If the baseline is unknown, does not broadcast to the images, or is not finite.
+        TypeError: If it is neither a number, a sequence of numbers nor an array.
     """
     if isinstance(baseline, str):
         if baseline != "blur":
-            raise ValueError(f"baseline must be a number, one for each channel, 'blur' or a tensor, got {baseline!r}.")
+            raise ValueError(
+                f"baseline must be a number, one number per channel, 'blur' or a tensor, got {baseline!r}."
+            )
         return _Baselines(None, images)
     if isinstance(baseline, list | tuple) and all(isinstance(level, int | float) for level in baseline):
         baseline = torch.tensor(baseline, dtype=images.dtype)[:, None, None]
     if not isinstance(baseline, Tensor | np.ndarray | int | float):
         raise TypeError(
-            f"baseline must be a number, one for each channel, 'blur' or a tensor, got {type(baseline).__name__}."
+            f"baseline must be a number, one number per channel, 'blur' or a tensor, got {type(baseline).__name__}."
         )
     given = torch.as_tensor(baseline).detach().to(images)
     try:
@@ -278,9 +282,9 @@ def baselines_of(baseline: Baseline, images: Tensor) -> _Baselines:
     except RuntimeError:
         raise ValueError(
             f"baseline must broadcast to the images, got {list(given.shape)} for images {list(images.shape)}. "
-            "One colour is [C, 1, 1]."
+            "One color is [C, 1, 1]."
         ) from None
     if not given.isfinite().all():
         raise ValueError("baseline must be finite, got NaN or infinity.")
-    alike = given.ndim < images.ndim or len(given) == 1
-    return _Baselines(expanded, images, expanded[:1] if alike else None)
+    is_shared = given.ndim < images.ndim or len(given) == 1
+    return _Baselines(expanded, images, expanded[:1] if is_shared else None)

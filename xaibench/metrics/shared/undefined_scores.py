@@ -1,4 +1,4 @@
-"""Why a score is ``nan``: the causes, and which metric has which."""
+"""Reasons why a score is NaN, and which metric has which."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ CONSTANT_MAP = "map is constant"
 NOTHING_ABOVE = "no pixel above the threshold"
 PERFECT_CHANCE = "noise is perfect already"
 
-#: The causes that metrics of a kind usually have, in the order they are named; others say theirs in ``info.undefined``.
+#: Default causes for each kind of metric, in the order in which they are reported; ``info.undefined`` overrides them.
 _CAUSES_OF_KIND = {"ground-truth": (EMPTY_MASK, ZERO_MAP), "map": (ZERO_MAP,), "model": (CONSTANT_MAP,)}
 
 
 def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, threshold: float = 0.0) -> list[str]:
-    """Why metrics are undefined (``nan``), sample by sample.
+    """Return the reason why each sample's score is undefined (NaN).
 
-    Unlike the metrics, this accepts maps that are not finite, so that a benchmark can tell such samples before it
-    scores the others.
+    Unlike the metrics, this function accepts maps that are not finite, so that a benchmark can detect such samples
+    before it scores the others.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``.
-        masks: Of the same shape, binary.
-        metric: Registered name of the metric whose reasons are asked, or ``"package.module:name"``; by default those
-            that most metrics with a ground truth share. A metric that asks a model or an explainer may have others,
-            which maps and masks do not show.
-        threshold: Of a metric that cuts the map; the others take no notice.
+        masks: Same shape, binary.
+        metric: Registered name of a metric, or ``"package.module:name"``; by default the reasons that most metrics with
+            a ground truth share. A metric that calls a model or an explainer may be undefined for other reasons, which
+            maps and masks do not show.
+        threshold: Threshold of a metric that binarizes the map; ignored by the others.
 
     Returns:
-        For each sample ``"map is not finite"``, ``"mask is empty"``, ``"mask covers the whole image"``, ``"map is all
+        Per sample ``"map is not finite"``, ``"mask is empty"``, ``"mask covers the whole image"``, ``"map is all
         zero"``, ``"map is constant"``, ``"no pixel above the threshold"``, ``"noise is perfect already"``, or ``""``.
 
     Raises:
-        UnknownNameError: If there is no such metric.
-        ValueError: For shapes that differ or masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        UnknownNameError: If the metric is unknown.
+        ValueError: If shapes differ or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -76,7 +76,7 @@ def _causes(metric: str | None) -> tuple[str, ...]:
 
 
 def _perfect_chance(skill: str, truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
-    """``[N]``: where nothing can be better than chance, such as in a ground truth that is the whole image."""
+    """Return ``[N]`` bool: where noise already has the best score, such as for a mask of the whole image."""
     from xaibench.metrics.metric_table import METRICS
     from xaibench.metrics.truth.against_chance import chance_level
 
@@ -86,7 +86,7 @@ def _perfect_chance(skill: str, truth: NDArray[np.bool_], threshold: float) -> N
 
 
 def _holds(cause: str, values: NDArray[np.generic], truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
-    """``[N]``: in which samples ``cause`` holds."""
+    """Return ``[N]`` bool: for which samples ``cause`` holds."""
     if cause == EMPTY_MASK:
         holds = ~np.any(truth, axis=(1, 2))
     elif cause == FULL_MASK:

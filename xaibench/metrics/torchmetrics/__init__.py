@@ -1,14 +1,14 @@
-"""The metrics as torchmetrics: update them batch by batch, compute at the end of an epoch, across processes too.
+"""The metrics as torchmetrics classes: update batch by batch, compute at the end of an epoch, also across processes.
 
     pip install "xaibench[torchmetrics]"
 
-They are thin: ``update`` calls the function of :mod:`xaibench.metrics` and keeps the scores, one float64 a sample;
-``compute`` is their mean over the defined ones. So the result is that of the function on all samples at once, however
-they were split into batches (to the bit for what asks no model). Each class takes the parameters of its function;
-a registered metric has one at once.
+``update`` calls the function of :mod:`xaibench.metrics` and stores its scores, one float64 per sample. ``compute``
+returns the mean of the defined scores. The result is that of the function on all samples at once, regardless of how
+they were split into batches (bit-identical for metrics that do not call a model). Each class takes the parameters of
+its function, and every metric of the table has a class.
 
-``update`` takes what the function takes, by place or by name. By name, metrics of all kinds share one collection, which
-hands each what it asks for:
+``update`` takes the inputs of the function, by position or by name. By name, metrics of all kinds share one collection,
+which passes to each metric the inputs that it takes:
 
     scores = MetricCollection([IoU(threshold=0.5), Sparseness(), Deletion(steps=56)])
     scores.update(maps=maps, masks=masks, model=model, images=images, targets=targets)
@@ -21,7 +21,9 @@ from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, 
 from xaibench.metrics.torchmetrics.class_factory import make_class
 
 if TYPE_CHECKING:
-    from xaibench.metrics.torchmetrics.registered_classes import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
+
+    def __getattr__(name: str) -> type[MeanScore]: ...  # the classes are created from the table below
+
 
 __all__ = ["ExplainerScore", "MapScore", "MeanScore", "ModelScore", "TruthScore"]
 

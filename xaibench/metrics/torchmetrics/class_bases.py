@@ -1,4 +1,4 @@
-"""What all classes share: the scores of all samples since the last reset, and their mean."""
+"""Base classes of the torchmetrics classes: scores of all samples since the last reset, and their mean."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from xaibench.metrics.shared.asked_explainer import Explainer
+    from xaibench.metrics.shared.asked_explainer import ExplainerFunction
     from xaibench.metrics.shared.model_inputs import Model
 
 
 class MeanScore(Metric):
-    """The mean of any metric of this package over all samples since the last reset, ``nan`` where none is defined.
+    """Mean of any metric of this package over all samples since the last reset, NaN if none is defined.
 
-    ``update`` takes by place what the metric takes. The sub-classes for each kind of metric take it by name as well.
+    ``update`` takes the inputs of the metric by position. The subclasses for each kind of metric also take them by
+    name.
 
     Args:
         metric: Registered name, or ``"package.module:name"``.
         parameters: Keyword arguments of the metric, without ``reduction``.
 
     Raises:
-        UnknownNameError: If there is no such metric.
+        UnknownNameError: If the metric is unknown.
 
     Example:
         >>> mean = MeanScore("iou", {"threshold": 0.5})
@@ -56,22 +57,22 @@ class MeanScore(Metric):
         super().__init__()
         self._function = METRICS.resolve(metric)
         self._parameters = dict(parameters or {})
-        # A MetricCollection takes metrics for one and the same whose states have equal names and, after the first
-        # batch, equal values, and updates only one of them from then on. IoU and precision of positive maps are equal.
+        # A MetricCollection groups metrics whose states have equal names and, after the first batch, equal values, and
+        # then updates only one of them. IoU and precision of positive maps may be equal, so state names must differ.
         self._state = f"scores_{_digest(METRICS.target(metric), self._parameters)}"
         self.add_state(self._state, default=[], dist_reduce_fx="cat")
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """Direction of the metric, as it is registered; None where it does not tell."""
+        """Direction of the metric; None if it has no info."""
         info = getattr(self._function, "info", None)
         return info.higher_is_better if info else None
 
     @property
     def scores(self) -> Tensor:
-        """The scores of all samples since the last reset, float64, ``nan`` where undefined."""
+        """Scores of all samples since the last reset, float64, NaN where undefined."""
         collected = getattr(self, self._state)
-        # A list while it is collected, one tensor once the processes have been joined.
+        # A list during collection, one tensor after synchronization between processes.
         if isinstance(collected, list) and not collected:
             return torch.empty(0, dtype=torch.float64, device=self.device)
         joined: Tensor = dim_zero_cat(collected)
@@ -79,30 +80,30 @@ class MeanScore(Metric):
 
     @property
     def n_valid(self) -> int:
-        """Number of samples with a defined score, over which the mean is taken."""
+        """Number of samples with a defined score."""
         return int((~self.scores.isnan()).sum())
 
     def update(self, *inputs: Any) -> None:
-        """Score a batch; see the metric's own function for shapes, undefined cases and errors.
+        """Score a batch; see the metric's function for shapes, undefined cases and errors.
 
         Args:
-            *inputs: What the metric takes, in its order.
+            *inputs: Inputs of the metric, in its order.
         """
         scores = self._function(*inputs, **self._parameters, reduction="none")
         getattr(self, self._state).append(torch.as_tensor(scores, dtype=torch.float64, device=self.device))
 
     def compute(self) -> Tensor:
-        """The mean since the last reset.
+        """Return the mean since the last reset.
 
         Returns:
-            Over the defined scores, a float64 scalar; ``nan`` if none is.
+            Mean of the defined scores, a float64 scalar; NaN if none is defined.
         """
         scores: NDArray[np.float64] = self.scores.cpu().numpy()
         return torch.tensor(mean_of_defined(scores), dtype=torch.float64, device=self.device)
 
 
 class TruthScore(MeanScore):
-    """The mean of a metric with a ground truth."""
+    """Mean of a metric with a ground truth."""
 
     def update(self, maps: Tensor, masks: Tensor) -> None:
         """Score a batch of maps against their masks.
@@ -115,7 +116,7 @@ class TruthScore(MeanScore):
 
 
 class MapScore(MeanScore):
-    """The mean of a metric of the map alone."""
+    """Mean of a metric of the map alone."""
 
     def update(self, maps: Tensor) -> None:
         """Score a batch of maps.
@@ -127,10 +128,10 @@ class MapScore(MeanScore):
 
 
 class ModelScore(MeanScore):
-    """The mean of a metric that asks the model."""
+    """Mean of a metric that calls the model."""
 
     def update(self, model: Model, images: Tensor, maps: Tensor, targets: Tensor) -> None:
-        """Score a batch of maps by what the model says of changed images.
+        """Score a batch of maps by the model's scores for changed images.
 
         Args:
             model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
@@ -142,14 +143,14 @@ class ModelScore(MeanScore):
 
 
 class ExplainerScore(MeanScore):
-    """The mean of a metric that asks the explainer."""
+    """Mean of a metric that calls the explainer."""
 
-    def update(self, explainer: Explainer, model: torch.nn.Module, images: Tensor, targets: Tensor) -> None:
-        """Score what an explainer says of a batch.
+    def update(self, explainer: ExplainerFunction, model: torch.nn.Module, images: Tensor, targets: Tensor) -> None:
+        """Score an explainer on a batch.
 
         Args:
             explainer: ``(model, images, targets) -> maps [N, H, W]``.
-            model: The network that is explained.
+            model: The explained network.
             images: ``[N, C, H, W]``.
             targets: ``[N]``.
         """
@@ -157,6 +158,6 @@ class ExplainerScore(MeanScore):
 
 
 def _digest(target: str, parameters: Mapping[str, Any]) -> str:
-    """One word for a metric and its parameters; tensors and arrays by all that they hold."""
+    """Return a hash of a metric and its parameters, including the values of tensors and arrays."""
     plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in parameters.items()}
     return hashlib.sha256(repr((target, sorted(plain.items()))).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The class of each registered metric, made of the metric's own signature and docstring."""
+"""Creation of the class of each registered metric from the metric's signature and docstring."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BASES: dict[str, type[MeanScore]] = {
     "model": ModelScore,
     "explainer": ExplainerScore,
 }
-#: Parameters that decide what form the result of a function has, which is settled here: one score a sample.
+#: Parameters that determine the form of a function's result; here it is always one score per sample.
 _OF_FORM = ("reduction", "return_curves", "exact")
 
 
 def class_name(metric: str) -> str:
-    """What the class of a metric is called: as its record says, else as its name in capitals.
+    """Return the class name of a metric: from its info, otherwise its name in CamelCase.
 
     Example:
         >>> class_name("mass_accuracy"), class_name("iou")
@@ -35,14 +35,14 @@ def class_name(metric: str) -> str:
 
 
 def make_class(metric: str, module: str) -> type[MeanScore]:
-    """The class of a registered metric.
+    """Create the class of a registered metric.
 
     Args:
-        metric: Its name.
-        module: Where the class is found by its name, so that its objects travel.
+        metric: Name of the metric.
+        module: Module in which the class can be found by its name, which pickling needs.
 
     Returns:
-        A sub-class of the one for its kind, whose parameters are the keyword parameters of the function.
+        A subclass of the base class for its kind, with the keyword parameters of the function.
     """
     function = METRICS.resolve(metric)
     name, base = class_name(metric), _BASES[function.info.kind]

@@ -1,1 +1,1 @@
-"""Metrics of a map against a ground truth."""
+"""Metrics that compare a map with a ground truth."""

@@ -1,14 +1,14 @@
-r"""What does noise score? The expected score of a map of independent uniform noise, for the given ground truth.
+r"""Expected scores of a map of independent uniform noise, for a given ground truth.
 
-With :math:`R` of the :math:`N` pixels in the ground truth, every order of the noise's pixels is equally likely, and a
-threshold :math:`\tau` marks each of them alike with :math:`p = P(u > \tau)`. From this follow, without a draw,
+With :math:`R` of the :math:`N` pixels in the ground truth, every order of the pixels of noise is equally likely, and
+each pixel exceeds a threshold :math:`\tau` with the same probability :math:`p = P(u > \tau)`. This gives exactly
 
 ==================================  ===================================================================================
 score                               expected for noise
 ==================================  ===================================================================================
 top-k precision, mass accuracy,     :math:`R/N`
 precision, pointing game
-AUC                                 :math:`1/2`
+ROC AUC                             :math:`1/2`
 average precision                   :math:`\frac1N \bigl[H_N \frac{N-R}{N-1} + N \frac{R-1}{N-1}\bigr]`, :math:`H_N`
                                     being the N-th harmonic number
 recall                              :math:`p`
@@ -16,9 +16,9 @@ F1                                  :math:`\sum_m P(|M| = m)\, 2 m R / (N (m + R
 IoU                                 :math:`R\,p\, \sum_o P(|M \setminus F^+| = o) / (R + o)`
 ==================================  ===================================================================================
 
-(:math:`|M|` and :math:`|M \setminus F^+|` being binomial.) The noise is uniform in [-1, 1), as that of the control
-``uniform``. Where maps are stretched to [0, 1] before they are cut, so is the noise's magnitude: then the largest of
-its pixels is marked and the smallest is not, wherever they lie, and the others are as before.
+(:math:`|M|` and :math:`|M \setminus F^+|` are binomial.) The noise is uniform in [-1, 1), like the control ``uniform``.
+If maps are scaled to [0, 1] before the threshold is applied, so is the noise's magnitude: then the largest pixel is
+always marked, the smallest never, and the others are as before.
 
 The earth mover's distance of noise has no formula: :mod:`xaibench.metrics.truth.noise_distance` integrates it.
 """
@@ -33,33 +33,33 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-#: A level ``[n]`` from masks ``[n, H, W]``, and from those of the metric's parameters that decide it.
-Level: TypeAlias = Callable[..., NDArray[np.float64]]
+#: Computes chance levels ``[n]`` from masks ``[n, H, W]`` and the metric's parameters.
+ChanceLevel: TypeAlias = Callable[..., NDArray[np.float64]]
 
-#: How many standard deviations of a binomial are summed over; what lies beyond is less than rounding.
+#: Standard deviations of a binomial that are summed over; the rest is below rounding error.
 _REACH = 12
 
 
 def marked_share(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """:math:`R/N`: what any choice of pixels at random, or of one of them, hits."""
+    """Return :math:`R/N`, the expected share of randomly chosen pixels that are inside."""
     return _by_count(masks, lambda inside, pixels: inside / pixels)
 
 
 def half(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """One half, where there are pixels on either side."""
+    """Return one half where there are pixels inside and outside."""
     return _by_count(masks, lambda inside, pixels: 0.5 if inside < pixels else math.nan)
 
 
 def expected_average_precision(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Over all orders of the pixels."""
+    """Return the expected average precision over all orders of the pixels."""
     return _by_count(masks, _average_precision)
 
 
 def expected_recall(masks: NDArray[np.bool_], *, threshold: float = 0.5, scaled: bool = False) -> NDArray[np.float64]:
-    """The share of the noise's pixels that is marked."""
+    """Return the expected share of pixels above the threshold."""
 
     def level(inside: int, pixels: int) -> float:
-        certain, free, p = _cut(pixels, threshold, scaled)
+        certain, free, p = _count_marked(pixels, threshold, scaled)
         return (certain + free * p) / pixels
 
     return _by_count(masks, level)
@@ -68,20 +68,20 @@ def expected_recall(masks: NDArray[np.bool_], *, threshold: float = 0.5, scaled:
 def expected_precision(
     masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bool = False
 ) -> NDArray[np.float64]:
-    """:math:`R/N`, given that something is marked."""
+    """Return :math:`R/N`, given that at least one pixel is above the threshold."""
 
     def level(inside: int, pixels: int) -> float:
-        certain, free, p = _cut(pixels, threshold, scaled)
+        certain, free, p = _count_marked(pixels, threshold, scaled)
         return inside / pixels if certain or free * p > 0 else math.nan
 
     return _by_count(masks, level)
 
 
 def expected_f1(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bool = False) -> NDArray[np.float64]:
-    """Given how many pixels are marked, their expected share inside is that of all."""
+    """Return the expected F1: for any number of marked pixels, their expected share inside is :math:`R/N`."""
 
     def level(inside: int, pixels: int) -> float:
-        certain, free, p = _cut(pixels, threshold, scaled)
+        certain, free, p = _count_marked(pixels, threshold, scaled)
         marked, chance = _binomial(free, p)
         marked = marked + certain
         return float(chance @ (2 * marked * inside / (pixels * (marked + inside))))
@@ -90,7 +90,7 @@ def expected_f1(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: boo
 
 
 def expected_iou(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bool = False) -> NDArray[np.float64]:
-    """Inside and outside are marked independently, and the union is the ground truth and what is marked outside."""
+    """Return the expected IoU; pixels inside and outside are marked independently."""
 
     def level(inside: int, pixels: int) -> float:
         return _expected_iou(inside, pixels, threshold, scaled)
@@ -99,7 +99,7 @@ def expected_iou(masks: NDArray[np.bool_], *, threshold: float = 0.0, scaled: bo
 
 
 def _by_count(masks: NDArray[np.bool_], level: Callable[[int, int], float]) -> NDArray[np.float64]:
-    """What depends on the number of pixels inside alone, worked out once for each; ``nan`` where there are none."""
+    """Compute a level that depends only on the number of pixels inside, once per number; NaN where there are none."""
     counts, which = np.unique(np.count_nonzero(masks, axis=(1, 2)), return_inverse=True)
     levels = [level(int(inside), math.prod(masks.shape[1:])) if inside else math.nan for inside in counts]
     return np.array(levels, dtype=np.float64)[which]
@@ -112,19 +112,19 @@ def _average_precision(inside: int, pixels: int) -> float:
     return (harmonic * (pixels - inside) + pixels * (inside - 1)) / (pixels * (pixels - 1))
 
 
-def _cut(pixels: int, threshold: float, scaled: bool) -> tuple[int, int, float]:
-    """Of a map of noise: how many pixels are marked for certain, how many are free, and the chance of each of these."""
+def _count_marked(pixels: int, threshold: float, scaled: bool) -> tuple[int, int, float]:
+    """Return the number of certainly marked pixels of noise, that of the others, and their probability."""
     if not scaled:
         return 0, pixels, min(1.0, max(0.0, (1 - threshold) / 2))
-    if pixels == 1:  # a constant map, which is stretched to 0
+    if pixels == 1:  # a constant map is scaled to 0
         return int(threshold < 0), 0, 0.0
-    # The largest is 1 and the smallest 0; between them the others are uniform.
+    # The largest is 1, the smallest 0, and the others are uniform in between.
     return int(threshold < 1) + int(threshold < 0), pixels - 2, min(1.0, max(0.0, 1 - threshold))
 
 
 def _binomial(trials: int, p: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The numbers that are not too unlikely to count, and their chances."""
-    from scipy.stats import binom  # imported here: few ask for chance
+    """Return the numbers with non-negligible probability, and these probabilities."""
+    from scipy.stats import binom  # imported on use, because it is slow to load
 
     reach = _REACH * math.sqrt(trials * p * (1 - p)) + _REACH
     least, most = max(0, math.floor(trials * p - reach)), min(trials, math.ceil(trials * p + reach))
@@ -134,18 +134,19 @@ def _binomial(trials: int, p: float) -> tuple[NDArray[np.int64], NDArray[np.floa
 
 @functools.lru_cache(maxsize=2**16)
 def _expected_iou(inside: int, pixels: int, threshold: float, scaled: bool) -> float:
-    certain, free, p = _cut(pixels, threshold, scaled)
+    certain, free, p = _count_marked(pixels, threshold, scaled)
     fixed = pixels - free  # the largest and the smallest, or none
     total = 0.0
-    # Which of the fixed pixels lie inside: for each, whether it does, and whether it is marked.
+    # Sum over all cases of which fixed pixels are inside the ground truth.
     for where in np.ndindex(*(2,) * fixed):
-        chance, left_in, left_out, both, beside = 1.0, inside, pixels - inside, 0, 0
-        for number, lies_inside in enumerate(where):
+        chance, left_in, left_out, both, marked_outside = 1.0, inside, pixels - inside, 0, 0
+        for number, is_inside in enumerate(where):
             marked = int(number < certain)
-            chance *= (left_in if lies_inside else left_out) / max(1, left_in + left_out)
-            left_in, left_out = left_in - lies_inside, left_out - (1 - lies_inside)
-            both, beside = both + marked * lies_inside, beside + marked * (1 - lies_inside)
+            chance *= (left_in if is_inside else left_out) / max(1, left_in + left_out)
+            left_in, left_out = left_in - is_inside, left_out - (1 - is_inside)
+            both += marked * is_inside
+            marked_outside += marked * (1 - is_inside)
         if chance > 0:
             outside, likely = _binomial(left_out, p)
-            total += chance * (both + left_in * p) * float(likely @ (1 / (inside + beside + outside)))
+            total += chance * (both + left_in * p) * float(likely @ (1 / (inside + marked_outside + outside)))
     return total

@@ -1,13 +1,13 @@
-"""How far is the map's mass from the ground truth? The earth mover's distance, exact.
+"""Earth mover's distance between the map and the ground truth, exact.
 
-With the map normed to a distribution ``p = |s| / sum |s|`` over the pixels and the ground truth to ``q = F+ / |F+|``,
-the distance is the least mean way, in pixels, that carries ``p`` into ``q``:
+With the map normalized to a distribution ``p = |s| / sum |s|`` over the pixels and the ground truth to
+``q = F+ / |F+|``, the distance is the smallest mean distance, in pixels, that transports ``p`` to ``q``:
 
     W1(p, q) = min sum_ij P_ij d(i, j)   over P >= 0 with row sums p and column sums q,
 
-``d`` being the Euclidean distance between the centres of two pixels. Since ``d`` is a metric, the mass that ``p`` and
-``q`` have in common can stay where it is: W1(p, q) = W1((p - q)+, (q - p)+). No distance becomes a score that is not
-proven by a lower bound: see :mod:`xaibench.metrics.truth.proven_distance`, which knows the right solver for each size.
+where ``d`` is the Euclidean distance between the centers of two pixels. Since ``d`` is a metric, the mass that ``p``
+and ``q`` have in common can stay in place: W1(p, q) = W1((p - q)+, (q - p)+). Every distance is proven by a lower bound
+before it becomes a score: see :mod:`xaibench.metrics.truth.proven_distance`, which selects a solver by problem size.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from xaibench.metrics.truth.proven_distance import (
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
-__all__ = ["Diameter", "Listener", "TransportError", "TransportProgress", "emd", "emd_perf"]
+__all__ = ["Diameter", "ProgressCallback", "TransportError", "TransportProgress", "emd", "emd_perf"]
 
 _XAI_TRIS = "Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816"
 
 
 @dataclass(frozen=True)
 class TransportProgress:
-    """What is known of the distance of one map.
+    """Current bounds of the distance of one map.
 
     Attributes:
         sample: Index of the map in the batch.
-        lower: It is not less, in pixels; ``nan`` where it is undefined.
-        upper: It is not more. The distance, when it is exact and done.
-        done: Whether this is the last word on it.
+        lower: Lower bound in pixels; NaN where the distance is undefined.
+        upper: Upper bound. The distance, if it is exact and done.
+        done: Whether the computation for this map is finished.
     """
 
     sample: int
@@ -65,8 +65,8 @@ class TransportProgress:
 
 #: Lower and upper bounds of ``n`` scores, each ``[n]``.
 _Intervals: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
-#: Told of each :class:`TransportProgress`, from one thread at a time.
-Listener: TypeAlias = Callable[[TransportProgress], None]
+#: Called with each :class:`TransportProgress`, from one thread at a time.
+ProgressCallback: TypeAlias = Callable[[TransportProgress], None]
 
 
 @overload
@@ -77,7 +77,7 @@ def emd(
     exact: Literal[True] = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores: ...
 
@@ -90,7 +90,7 @@ def emd(
     exact: Literal[False],
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> tuple[Scores, Scores]: ...
 
@@ -101,11 +101,11 @@ def emd(
         "ground-truth",
         higher_is_better=False,
         range=(0.0, math.inf),
-        meaning="How far, in pixels, the map’s magnitude must be moved on average until it lies evenly over the "
-        "ground truth. 0: it does already.",
-        pitfalls="In pixels: images of different sizes do not compare. At 224×224 the exact distance takes some "
-        "twenty seconds a map; `exact=False` gives bounds ([more](emd.md)).",
-        chance="About that of a constant map: some 1.9 pixels in XAI-TRIS at 8×8.",
+        meaning="Mean distance in pixels by which the map’s magnitude must be moved to cover the ground truth "
+        "evenly. 0: it already does.",
+        pitfalls="In pixels: images of different sizes are not comparable. At 224×224 the exact distance takes about "
+        "twenty seconds per map; `exact=False` gives bounds ([more](emd.md)).",
+        chance="About the score of a constant map: about 1.9 pixels in XAI-TRIS at 8×8.",
         chance_level=expected_distance,
         picture="cheapest plan",
         class_name="EMD",
@@ -119,7 +119,7 @@ def emd(
     exact: bool = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores | tuple[Scores, Scores]:
     r"""Earth mover's distance between the map and the ground truth, in pixels.
@@ -127,40 +127,41 @@ def emd(
     .. math:: W_1\bigl(|s| / \textstyle\sum |s|,\; F^+ / |F^+|\bigr)
 
     with the Euclidean distance between pixels: the exact optimum, in float64. From 0 (the map is constant on the ground
-    truth and zero elsewhere) to the distance between opposite corners; lower is better. Both sides are normed to a mass
-    of one here; signs are dropped. Clark et al. (2024), the distance in Equation 5.
+    truth and zero elsewhere) to the distance between opposite corners; lower is better. Both are normalized to a mass
+    of one; signs are ignored. Clark et al. (2024), the distance in Equation 5.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; taken by magnitude.
-        masks: Of the same shape, binary, ``True`` = important.
-        exact: The distance itself, proven for each map to 1e-9 of it. Else bounds of it that are at most 0.3 % apart,
-            which for images of 224×224 takes a fraction of the time.
-        workers: Maps at a time, in threads; the same numbers, whatever the number.
-        time_limit: Seconds for each map. When they are up, exact distances are a :class:`TransportError`, since what is
-            not proven is no score; bounds are those reached by then. ``None`` for no limit.
-        progress: Called with a :class:`TransportProgress` now and then, and when a map is done.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        exact: Compute the distance itself, proven per map to a relative error of 1e-9. Otherwise compute bounds at most
+            0.3 % apart, which takes a fraction of the time for images of 224×224.
+        workers: Number of threads; the results do not depend on it.
+        time_limit: Seconds per map; ``None`` for no limit. When the time is up, an exact distance raises a
+            :class:`TransportError`, because it is not proven; with ``exact=False`` the bounds reached so far are
+            returned.
+        progress: Called with a :class:`TransportProgress` from time to time, and when a map is done.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The distance; ``nan`` for a map that is all zero and for an empty mask, which are no distributions. With
-        ``exact=False`` the pair ``(lower, upper)``, each reduced as the distance would be.
+        The distance; ``nan`` for a map that is all zero and for an empty mask, which are not distributions. With
+        ``exact=False`` the pair ``(lower, upper)``, each reduced like the distance.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary, ``workers`` below 1, a
-            negative ``time_limit``.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
-        TransportError: If the optimum is not reached; the message says what is known.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, ``workers`` is below 1, or
+            ``time_limit`` is negative.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+        TransportError: If the optimum is not reached; the message contains the known bounds.
 
     Example:
         >>> import numpy as np
         >>> masks = np.array([[1, 0, 0, 0]])
-        >>> emd(np.array([[0, 0, 0, -7.0]]), masks)  # everything lies three pixels off
+        >>> emd(np.array([[0, 0, 0, -7.0]]), masks)  # all mass is three pixels away
         3.0
         >>> lower, upper = emd(np.array([[1.0, 2.0, 3.0, 4.0]]), masks, exact=False)
         >>> lower <= 2.0 <= upper
         True
     """
-    return _score(_Search(exact, workers, time_limit, progress), exact, maps, masks, reduction)
+    return _score(_DistanceSolver(exact, workers, time_limit, progress), exact, maps, masks, reduction)
 
 
 @overload
@@ -172,7 +173,7 @@ def emd_perf(
     exact: Literal[True] = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores: ...
 
@@ -186,7 +187,7 @@ def emd_perf(
     exact: Literal[False],
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> tuple[Scores, Scores]: ...
 
@@ -198,11 +199,12 @@ def emd_perf(
         higher_is_better=True,
         range=(0.0, 1.0),
         meaning="One minus the earth mover’s distance between the map and the ground truth, both scaled to sum one, "
-        "divided by the largest distance of two pixels. 1: all importance lies on the ground truth.",
-        pitfalls="Mass that lies near counts nearly as much as mass that hits, so that whatever is spread over the "
-        "image scores high, and the gaps between methods are small: read it beside the controls or as `emd_skill`, not "
-        'beside 1. The released code divides by √(2HW) and so lifts every score (`diameter="released"`).',
-        chance="About that of a constant map: some 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
+        "divided by the largest distance between two pixels. 1: all importance is on the ground truth.",
+        pitfalls="Mass near the ground truth counts nearly as much as mass on it. So any map that is spread over the "
+        "image scores high, and differences between methods are small: compare it with the controls or use"
+        " `emd_skill`, and do not compare it with 1. The released code divides by √(2HW), which raises "
+        'every score (`diameter="released"`).',
+        chance="About the score of a constant map: about 0.81 in XAI-TRIS’s LIN at 8×8, 0.86 at 64×64.",
         chance_level=expected_performance,
         picture="cheapest plan, turned",
         class_name="EMDPerformance",
@@ -217,37 +219,36 @@ def emd_perf(
     exact: bool = True,
     workers: int = 1,
     time_limit: float | None = None,
-    progress: Listener | None = None,
+    progress: ProgressCallback | None = None,
     reduction: Reduction = "mean",
 ) -> Scores | tuple[Scores, Scores]:
-    r"""Earth mover's distance as a performance: 1 when the map is the ground truth, 0 when it is as far as can be.
+    r"""Earth mover's distance as a performance: 1 for the ground truth itself, 0 at the largest possible distance.
 
     .. math:: 1 - W_1\bigl(|s| / \textstyle\sum |s|,\; F^+ / |F^+|\bigr) \,/\, \delta
 
     Clark et al. (2024), Equation 5; in [0, 1], higher is better. See :func:`emd` for the distance.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; taken by magnitude.
-        masks: Of the same shape, binary, ``True`` = important.
-        diameter: :math:`\delta`. ``"image"`` is the largest distance between two pixels,
-            :math:`\sqrt{(H-1)^2 + (W-1)^2}`, as the paper's text has it; ``"released"`` is :math:`\sqrt{2HW}`, by which
-            the authors' code divides (square images only). At 8×8 they are 9.90 and 11.31.
-        exact: As for :func:`emd`; the 0.3 % are of the distance.
-        workers: As for :func:`emd`.
-        time_limit: As for :func:`emd`.
-        progress: As for :func:`emd`; told distances.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        diameter: :math:`\delta`. ``"image"`` is the largest distance between two pixels, :math:`\sqrt{(H-1)^2 +
+            (W-1)^2}`, as in the paper's text; ``"released"`` is :math:`\sqrt{2HW}`, as in the authors' code (square
+            images only). At 8×8 they are 9.90 and 11.31.
+        exact: As in :func:`emd`; the 0.3 % refer to the distance.
+        workers: As in :func:`emd`.
+        time_limit: As in :func:`emd`.
+        progress: As in :func:`emd`; it receives distances.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The performance; ``nan`` for a map that is all zero and for an empty mask. In an image of one pixel it is 1.
         With ``exact=False`` the pair ``(lower, upper)``.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary, an unknown
-            ``diameter``, ``"released"`` for an image that is not square, ``workers`` below 1, a negative
-            ``time_limit``.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
-        TransportError: If the optimum is not reached; the message says what is known.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, ``diameter`` is unknown, or
+            ``"released"`` for an image that is not square, ``workers`` is below 1, or ``time_limit`` is negative.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+        TransportError: If the optimum is not reached; the message contains the known bounds.
 
     Example:
         >>> import numpy as np
@@ -257,49 +258,51 @@ def emd_perf(
     """
     if diameter not in ("image", "released"):
         raise ValueError(f"diameter must be 'image' or 'released', got {diameter!r}.")
-    search = _Search(exact, workers, time_limit, progress)
+    solver = _DistanceSolver(exact, workers, time_limit, progress)
 
     def performance(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Intervals:
-        largest = diameter_of(maps.shape[1], maps.shape[2], diameter) or 1.0  # one pixel: all distances are 0
-        lower, upper = search(maps, masks)
+        largest = (
+            diameter_of(maps.shape[1], maps.shape[2], diameter) or 1.0
+        )  # in an image of one pixel all distances are 0
+        lower, upper = solver(maps, masks)
         return 1.0 - upper / largest, 1.0 - lower / largest
 
     return _score(performance, exact, maps, masks, reduction)
 
 
-class _Search:
-    """How the distances are found, and how many so far."""
+class _DistanceSolver:
+    """Computes distances and counts the samples done so far."""
 
-    def __init__(self, exact: bool, workers: int, time_limit: float | None, progress: Listener | None) -> None:
+    def __init__(self, exact: bool, workers: int, time_limit: float | None, progress: ProgressCallback | None) -> None:
         check_count("workers", workers)
         if time_limit is not None:
             check_finite_number(time_limit, "time_limit", least=0)
         self.exact, self.workers, self.time_limit, self.progress = exact, int(workers), time_limit, progress
-        self.seen = 0
-        self.turn = threading.Lock()
+        self.n_seen = 0
+        self.lock = threading.Lock()
 
     def __call__(self, maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Intervals:
-        """Lower and upper bounds for the next ``n`` samples; the same ones if they are exact."""
-        samples = self.seen + np.arange(len(maps))
-        self.seen += len(maps)
+        """Return lower and upper bounds for the next ``n`` samples; both are equal if exact."""
+        samples = self.n_seen + np.arange(len(maps))
+        self.n_seen += len(maps)
         bounds = np.empty((len(maps), 2))
         few = marks_few(masks)
         if few.any():
             bounds[few] = wasserstein_to_few(samples[few], maps[few], masks[few])
             for sample, found in zip(samples[few].tolist(), bounds[few].tolist(), strict=True):
-                self._tell(sample, tuple(found), done=True)
+                self._report(sample, tuple(found), done=True)
         if not few.all():
             bounds[~few] = self._one_by_one(samples[~few], maps[~few], masks[~few])
-        if self.exact:  # what is proven has one value
+        if self.exact:
             bounds[:, 0] = bounds[:, 1]
         return bounds[:, 0], bounds[:, 1]
 
     def _one_by_one(
         self, samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_]
     ) -> list[Bounds]:
-        if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # so small that threads cost more than they gain
+        if self.workers == 1 or (maps[0].size / 2) ** 2 <= FEW_PAIRS:  # too small for threads to pay off
             return list(map(self._bounds, samples.tolist(), maps, masks))
-        with ThreadPoolExecutor(self.workers) as pool:  # the loops of the solver do not hold the interpreter's lock
+        with ThreadPoolExecutor(self.workers) as pool:  # the solver's loops release the GIL
             return list(pool.map(self._bounds, samples.tolist(), maps, masks))
 
     def _bounds(self, sample: int, values: NDArray[np.float64], mask: NDArray[np.bool_]) -> Bounds:
@@ -307,23 +310,23 @@ class _Search:
         peak = magnitude.max()
         bounds = math.nan, math.nan
         if peak > 0 and mask.any():
-            magnitude /= peak  # so that the sums of huge and of tiny maps neither over- nor underflow
+            magnitude /= peak  # avoids overflow and underflow of sums
             try:
                 bounds = wasserstein(
                     magnitude / magnitude.sum(),
                     mask / mask.sum(),
                     exact=self.exact,
                     time_limit=self.time_limit,
-                    progress=self.progress and (lambda lower, upper: self._tell(sample, (lower, upper), done=False)),
+                    progress=self.progress and (lambda lower, upper: self._report(sample, (lower, upper), done=False)),
                 )
             except TransportError as error:
                 raise TransportError(f"Map {sample}: {error}") from error
-        self._tell(sample, bounds, done=True)
+        self._report(sample, bounds, done=True)
         return bounds
 
-    def _tell(self, sample: int, bounds: Bounds, *, done: bool) -> None:
+    def _report(self, sample: int, bounds: Bounds, *, done: bool) -> None:
         if self.progress is not None:
-            with self.turn:
+            with self.lock:
                 self.progress(TransportProgress(sample, *bounds, done))
 
 
@@ -334,7 +337,7 @@ def _score(
     masks: Array,
     reduction: Reduction,
 ) -> Scores | tuple[Scores, Scores]:
-    """Scores, or lower and upper ones, from the bounds of each block of samples."""
+    """Return scores, or lower and upper scores, from the bounds of each block of samples."""
     lowers = [np.empty(0)]
 
     def upper(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-r"""Does the map, cut at a threshold, cover the ground truth?
+r"""Overlap of the ground truth and the map, binarized at a threshold.
 
 With :math:`M = \{s > \tau\}` the marked pixels and :math:`F^+` the ground truth,
 
@@ -11,10 +11,10 @@ metric                  equation                                                
 :func:`f1`              :math:`2\,|M \cap F^+| \,/\, (|M| + |F^+|)`                 0.0
 ======================  ==========================================================  ===================
 
-The thresholds of the first three are those of the published functions (Zhang et al. 2023), in which they differ; give
-one explicit ``threshold`` to all of them to compare them. Nothing is done to the map before: no magnitude is taken and
-nothing is scaled, so pass ``abs(maps)`` or maps scaled to [0, 1] where that is meant. Maps are compared with the
-threshold in float64, whatever they come in.
+The default thresholds of the first three are taken from the published functions (Zhang et al. 2023), where they differ;
+pass one explicit ``threshold`` to all of them to compare them. Maps are used as they are, without magnitude or scaling:
+pass ``abs(maps)`` or maps scaled to [0, 1] if you want that. Maps are compared with the threshold in float64,
+regardless of their precision.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.0
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Pixels that the map marks and the ground truth holds, over those that either does. 1: the same "
-        "pixels.",
-        pitfalls="A score of the threshold as much as of the map. Give all methods one threshold, on maps that are "
-        "scaled alike; [suites](saliency-bench.md#how-maps-are-cut) name theirs. Maps with a few high peaks mark next "
-        "to nothing at half of their maximum.",
+        meaning="Number of pixels that are both marked by the map and in the ground truth, divided by the number "
+        "that are either. 1: the same pixels.",
+        pitfalls="The score depends on the threshold as much as on the map. Use one threshold for all methods, on "
+        "maps with the same scaling; [suites](saliency-bench.md#how-maps-are-cut) state theirs. Maps with a "
+        "few high peaks mark almost nothing at half of their maximum.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
-        chance="About s/(1 + s) where half of the image is marked, s being the share that the ground truth covers.",
+        chance="About s/(1 + s) if half of the image is marked, where s is the share covered by the ground truth.",
         chance_level=expected_iou,
         picture="cut map: of either",
         class_name="IoU",
@@ -64,23 +64,23 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
     .. math:: |M \cap F^+| \,/\, |M \cup F^+|, \qquad M = \{s > \tau\}
 
     Zhang et al. (2023), Section 5.1, also called the Jaccard index. In [0, 1], higher is better. With the default
-    threshold of 0 every pixel of a positive map is marked, so the score is the share of the image that the mask takes.
+    threshold of 0 every pixel of a positive map is marked, so the score is the share of the image that the mask covers.
 
-    Departures: none from the published function (``xaibenchmark``), which leaves a sample with an empty mask out of the
-    mean as well. Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric.
+    Departures: none from the published function (``xaibenchmark``), which also excludes samples with an empty mask from
+    the mean. Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this metric.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
-        masks: Of the same shape, binary, ``True`` = important.
-        threshold: :math:`\tau`; a pixel is marked when it is strictly above.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0.
 
     Raises:
-        ValueError: For shapes that differ, maps or a threshold that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -102,9 +102,9 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Share of the marked pixels that lie in the ground truth.",
-        pitfalls="Undefined where nothing is above the threshold, where IoU and recall are 0: compare methods on the "
-        "samples where all are defined. One marked pixel inside scores 1.",
+        meaning="Share of the marked pixels that are in the ground truth.",
+        pitfalls="Undefined where no pixel is above the threshold, while IoU and recall are 0 there: compare methods "
+        "on the samples where all are defined. A single marked pixel inside scores 1.",
         thresholded=True,
         undefined=(EMPTY_MASK, NOTHING_ABOVE),
         chance="The share of the image that the ground truth covers.",
@@ -114,29 +114,29 @@ def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reducti
     )
 )
 def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
-    r"""Share of the pixels above the threshold that lie in the ground truth.
+    r"""Share of the pixels above the threshold that are in the ground truth.
 
     .. math:: |M \cap F^+| \,/\, |M|, \qquad M = \{s > \tau\}
 
-    Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The *precision* of XAI-TRIS is another one:
+    Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The *precision* of XAI-TRIS is a different metric:
     :func:`~xaibench.metrics.topk_precision`.
 
-    Departures: the published function (``xaibenchmark``) is ``nan`` for all samples if one map has nothing above 0;
-    here that sample alone is undefined, and left out of the mean. Quantus, Captum, torch-cam and pytorch-grad-cam have
-    no such metric (Quantus' ``TopKIntersection`` takes a fixed number of pixels).
+    Departures: the published function (``xaibenchmark``) is NaN for all samples if one map has no pixel above 0; here
+    only that sample is undefined and excluded from the mean. Captum, Quantus, torch-cam and pytorch-grad-cam do not
+    provide this metric (Quantus' ``TopKIntersection`` takes a fixed number of pixels).
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
-        masks: Of the same shape, binary, ``True`` = important.
-        threshold: :math:`\tau`; a pixel is marked when it is strictly above.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` for an empty mask and for a map with no pixel above the threshold.
 
     Raises:
-        ValueError: For shapes that differ, maps or a threshold that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -158,12 +158,12 @@ def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: R
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Share of the ground truth’s pixels that are marked. A map that marks everything has 1.",
-        pitfalls="A map that marks everything scores 1: read it beside precision, at the same threshold, which is not "
-        "the default of both.",
+        meaning="Share of the ground truth’s pixels that are marked. A map that marks everything scores 1.",
+        pitfalls="A map that marks everything scores 1: combine it with precision at the same threshold; their "
+        "defaults differ.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
-        chance="The share of the noise that is above the threshold, such as one half.",
+        chance="The share of the noise that is above the threshold, for example one half.",
         chance_level=expected_recall,
         picture="cut map: of the truth",
         citation=_ZHANG,
@@ -174,24 +174,24 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
 
     .. math:: |M \cap F^+| \,/\, |F^+|, \qquad M = \{s > \tau\}
 
-    Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The published function cuts at 0.5 where
-    :func:`iou` and :func:`precision` cut at 0; so do the defaults here.
+    Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The published function has a threshold of 0.5, where
+    :func:`iou` and :func:`precision` have 0; the defaults are the same here.
 
-    Departures: none from the published function (``xaibenchmark``), which leaves a sample with an empty mask out of the
-    mean as well. Quantus, Captum, torch-cam and pytorch-grad-cam have no such metric.
+    Departures: none from the published function (``xaibenchmark``), which also excludes samples with an empty mask from
+    the mean. Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this metric.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
-        masks: Of the same shape, binary, ``True`` = important.
-        threshold: :math:`\tau`; a pixel is marked when it is strictly above.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0.
 
     Raises:
-        ValueError: For shapes that differ, maps or a threshold that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -215,10 +215,10 @@ def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Redu
         higher_is_better=True,
         range=(0.0, 1.0),
         meaning="Harmonic mean of precision and recall.",
-        pitfalls="Within a sample it ranks maps as IoU does; means of the two may still rank methods differently.",
+        pitfalls="Within a sample it ranks maps as IoU does, but the means of the two may rank methods differently.",
         thresholded=True,
         undefined=(EMPTY_MASK,),
-        chance="About 2s/(1 + 2s) where half of the image is marked, s being the share that the ground truth covers.",
+        chance="About 2s/(1 + 2s) if half of the image is marked, where s is the share covered by the ground truth.",
         chance_level=expected_f1,
         picture="cut map: of both sizes",
         citation=_ZHANG,
@@ -229,26 +229,27 @@ def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reductio
 
     .. math:: 2\,|M \cap F^+| \,/\, (|M| + |F^+|), \qquad M = \{s > \tau\}
 
-    Zhang et al. (2023), Section 5.1; also called the Dice coefficient, and equal to ``2 * iou / (1 + iou)`` of the same
-    sample. In [0, 1], higher is better. Precision and recall have different defaults; the default here is that of
-    :func:`iou`. The score of a batch is the mean of the samples' F1, not the F1 of their mean precision and recall.
+    Zhang et al. (2023), Section 5.1; also called the Dice coefficient; equal to ``2 * iou / (1 + iou)`` of the same
+    sample. In [0, 1], higher is better. Precision and recall have different default thresholds; the default here is
+    that of :func:`iou`. The score of a batch is the mean of the samples' F1, not the F1 of their mean precision and
+    recall.
 
-    Departures: the paper misprints the denominator. Quantus, Captum, torch-cam and pytorch-grad-cam have no such
+    Departures: the paper misprints the denominator. Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this
     metric.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, taken as they are.
-        masks: Of the same shape, binary, ``True`` = important.
-        threshold: :math:`\tau`; a pixel is marked when it is strictly above.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0 (its precision is
         undefined, its recall is 0).
 
     Raises:
-        ValueError: For shapes that differ, maps or a threshold that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np

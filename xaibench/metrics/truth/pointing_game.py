@@ -1,4 +1,4 @@
-"""Does the map's largest pixel lie in the ground truth? Nothing is done to the map before: no magnitude is taken."""
+"""Pointing game: is the map's largest pixel inside the ground truth? The map is used as it is, without magnitude."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POINTING = (
 
 
 def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[np.float64]:
-    """What noise scores: ``[N]``."""
+    """Return the expected score of noise, ``[N]``."""
     grown = _dilated(masks, tolerance) if tolerance else masks
     return np.where(masks.any(axis=(1, 2)), marked_share(grown), np.nan)
 
@@ -32,10 +32,10 @@ def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Pointing game: whether the largest pixel of the map lies in the ground truth; ties share.",
-        pitfalls="One pixel decides, and of a signed map the largest, not the one of largest magnitude. Photographers "
-        "put things in the middle: the `center_prior` control hits often. Papers take a tolerance of 15 pixels, or "
-        "none: say which.",
+        meaning="Pointing game: whether the largest pixel of the map is inside the ground truth; ties count by share.",
+        pitfalls="A single pixel decides, and in a signed map it is the largest, not the one of largest magnitude. "
+        "Photographs usually show their subject in the center: the `center_prior` control hits often. Papers use "
+        "a tolerance of 15 pixels, or none: state which.",
         chance="The share of the image that the ground truth covers, dilated by the tolerance.",
         chance_level=_expected_hit,
         picture="largest pixel",
@@ -43,41 +43,41 @@ def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[
     )
 )
 def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction = "mean") -> Scores:
-    r"""Pointing game: 1 when the largest pixel of the map lies in the ground truth, 0 when it does not.
+    r"""Pointing game: 1 if the largest pixel of the map is inside the ground truth, otherwise 0.
 
     .. math:: |\{s = \max s\} \cap F^+_r| \,/\, |\{s = \max s\}|
 
-    Zhang et al. (2018). In [0, 1], higher is better. Where several pixels share the maximum, the score is the share of
-    them that lies inside, the expected hit of one drawn among them; a constant map thus scores the share of the image
-    that the ground truth takes. The mean is the accuracy that papers report as hits / (hits + misses).
+    Zhang et al. (2018). In [0, 1], higher is better. If several pixels share the maximum, the score is the share of
+    them inside, that is, the expected hit of a random one among them. A constant map therefore scores the share of the
+    image that the ground truth covers. The mean is the accuracy that papers report as hits / (hits + misses).
 
-    Departures: the published function (``xaibenchmark``) and Quantus (``PointingGame``) count a hit when *any* of the
-    tied maxima lies inside, so that a constant map always hits (Quantus refuses a batch of nothing but one constant).
-    Quantus also stores the ``nan`` of an empty mask as a truth value, which is a hit. TorchRay (``PointingGame``) takes
-    one point that the caller draws, has a tolerance of 15, and asks for a distance below the tolerance, so that at 0
-    nothing hits; here a distance equal to it counts.
+    Departures: the published function (``xaibenchmark``) and Quantus (``PointingGame``) count a hit if *any* of the
+    tied maxima is inside, so that a constant map always hits (Quantus rejects a batch with a single constant value).
+    Quantus also converts the NaN of an empty mask to a bool, which counts as a hit. TorchRay (``PointingGame``) takes
+    one point from the caller, has a tolerance of 15, and requires a distance below the tolerance, so that at 0 nothing
+    hits; here a distance equal to it counts.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, the largest value wins, not the largest magnitude.
-        masks: Of the same shape, binary, ``True`` = important.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed; the largest value counts, not the largest magnitude.
+        masks: Same shape as the maps, binary; ``True`` = important.
         tolerance: Radius in pixels :math:`r`, at least 0. The ground truth is dilated by a Euclidean disc: pixels whose
-            centre is at most this far from the centre of a pixel of the mask are inside as well.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+            center is at most this far from the center of a mask pixel are also inside.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask and for a map that is all zero (it points nowhere).
+        The score; ``nan`` for an empty mask and for a map that is all zero (it has no largest pixel).
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary, a negative or infinite
-            tolerance.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, masks are not binary, or the tolerance is negative or
+            infinite.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
         >>> maps, masks = np.array([[0.1, 0.2, 0.2, 0.9]]), np.array([[1, 1, 0, 0]])
         >>> hit(maps, masks), hit(maps, masks, tolerance=2)
         (0.0, 1.0)
-        >>> hit(np.minimum(maps, 0.2), masks)  # one of the three largest pixels lies inside
+        >>> hit(np.minimum(maps, 0.2), masks)  # one of the three largest pixels is inside
         0.3333333333333333
     """
     check_finite_number(tolerance, "tolerance", least=0)
@@ -92,8 +92,8 @@ def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction
 
 
 def _dilated(masks: NDArray[np.bool_], radius: float) -> NDArray[np.bool_]:
-    """Masks ``[N, H, W]`` and all pixels within ``radius`` of them; an empty mask may become anything."""
-    from scipy.ndimage import distance_transform_edt  # imported here: few ask for a tolerance
+    """Return masks ``[N, H, W]`` dilated by ``radius``; the result for an empty mask is arbitrary."""
+    from scipy.ndimage import distance_transform_edt  # imported on use, because it is slow to load
 
     grown: NDArray[np.bool_] = np.stack([distance_transform_edt(~mask) <= radius for mask in masks])
     return grown

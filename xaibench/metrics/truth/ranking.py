@@ -1,7 +1,7 @@
-"""Does the map rank the pixels of the ground truth above the others, whatever the threshold?
+"""Ranking of the pixels of the ground truth above the others, at all thresholds.
 
-The map is read as the scores of a classifier of pixels, the mask as their labels; both metrics depend only on the order
-of the pixels. Ties are exact: equal pixels enter together, as one threshold reaches all of them.
+The map is treated as the scores of a pixel classifier, the mask as the labels; both metrics depend only on the order of
+the pixels. Tied pixels are treated exactly: a threshold reaches all of them at once.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ _PR = "Davis, Goadrich: The relationship between precision-recall and ROC curves
 
 @described(
     MetricInfo(
-        "AUC",
+        "ROC AUC",
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Chance that a pixel of the ground truth scores higher than one outside. 0.5: no better than noise.",
-        pitfalls="Where the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
-        "miss may still score 0.9; `average_precision` looks at the top.",
+        meaning="Probability that a pixel of the ground truth has a higher value than a pixel outside. 0.5: no "
+        "better than noise.",
+        pitfalls="If the ground truth is small, nearly all pixels outside are easy, and a map whose top pixels all "
+        "miss may still score 0.9; `average_precision` emphasizes the top pixels.",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
         chance="One half.",
         chance_level=half,
         picture="every threshold: outside and inside",
-        class_name="AUC",
+        class_name="ROCAUC",
         citation=_ROC,
     )
 )
-def auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""Area under the receiver operating characteristic: how often a pixel inside outranks one outside.
+def roc_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Area under the receiver operating characteristic: how often a pixel inside ranks above a pixel outside.
 
     .. math:: P(s_i > s_j) + \tfrac12 P(s_i = s_j), \qquad i \in F^+,\; j \notin F^+
 
@@ -52,36 +53,36 @@ def auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
     Section 7). Pairs are counted in integers, so the score is exact up to one rounding. In [0, 1], higher is better;
     0.5 for a random map and for a constant one.
 
-    Departures: none from ``sklearn.metrics.roc_auc_score`` of a sample up to rounding, nor from Quantus (``AUC``), but
-    that the latter gives a zero map 0.5, and warns of a mask without any background.
+    Departures: none from ``sklearn.metrics.roc_auc_score`` per sample, up to rounding, nor from Quantus (``AUC``),
+    except that the latter scores a map of zeros as 0.5, and warns about a mask without background.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, ranked by value, not by magnitude.
-        masks: Of the same shape, binary, ``True`` = important.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask and for one that covers the whole image (there are no pairs), and for a map
+        The score; ``nan`` for an empty mask and for one that covers the whole image (pairs do not exist), and for a map
         that is all zero.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
-        >>> auc(np.array([[0.9, 0.2, 0.5, 0.2]]), np.array([[1, 1, 0, 0]]))  # 2 pairs of 4 won, one tied
+        >>> roc_auc(np.array([[0.9, 0.2, 0.5, 0.2]]), np.array([[1, 1, 0, 0]]))  # 2 of 4 pairs won, one tied
         0.625
     """
     return score_pairs(area_under_roc, maps, masks, reduction)
 
 
 def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """:func:`auc` of each sample, of maps and masks that have been checked."""
+    """Return :func:`roc_auc` per sample, for checked maps and masks."""
     groups = _tied_groups(maps, masks)
     outside = groups.size - groups.inside
-    below = groups.pixels_below - groups.inside_below  # of the background
-    # Twice the pairs that the group's pixels inside win, a tie counting for half.
+    below = groups.pixels_below - groups.inside_below  # background pixels
+    # Twice the number of pairs that pixels inside win; a tie counts one half.
     won = np.add.reduceat(groups.inside * (2 * below + outside), groups.first)
     n_inside = np.count_nonzero(flat(masks), axis=1)
     pairs = n_inside * (masks[0].size - n_inside)
@@ -94,10 +95,10 @@ def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Precision averaged over the recall as the threshold falls: needs no threshold. Chance is about the "
-        "share of the image that the ground truth covers.",
-        pitfalls="Chance follows the share of the image that is marked, so that sets with objects of other sizes do "
-        "not compare: `average_precision_skill` does.",
+        meaning="Precision averaged over all recalls, without a threshold. Chance is about the share of the image "
+        "that the ground truth covers.",
+        pitfalls="The chance level depends on the size of the ground truth, so data sets with objects of different "
+        "sizes are not comparable; `average_precision_skill` is.",
         chance="A little more than the share of the image that the ground truth covers.",
         chance_level=expected_average_precision,
         picture="every threshold: precision",
@@ -105,29 +106,29 @@ def area_under_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
     )
 )
 def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""Mean precision over the pixels of the ground truth, each at the threshold that just reaches it.
+    r"""Mean precision over the pixels of the ground truth, each at the threshold that just includes it.
 
     .. math:: \sum_n (R_n - R_{n-1})\, P_n
 
-    with precision :math:`P_n` and recall :math:`R_n` at the n-th of the map's different values, from the largest down:
-    the area under the precision-recall curve as a step function. (Its trapezoid would be too optimistic: Davis and
-    Goadrich 2006.) In [0, 1], higher is better; a constant map scores the share of the image that the mask takes.
+    with precision :math:`P_n` and recall :math:`R_n` at the n-th distinct value of the map, from the largest down: the
+    area under the precision-recall curve as a step function. (Its trapezoid would be too optimistic: Davis and Goadrich
+    2006.) In [0, 1], higher is better; a constant map scores the share of the image that the mask covers.
 
-    Departures: none from ``sklearn.metrics.average_precision_score`` of a sample up to rounding. Quantus has no such
-    metric.
+    Departures: none from ``sklearn.metrics.average_precision_score`` per sample, up to rounding. Quantus does not
+    provide this metric.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; signed, ranked by value, not by magnitude.
-        masks: Of the same shape, binary, ``True`` = important.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask and for a map that is all zero. Of a mask that covers the whole image it
+        The score; ``nan`` for an empty mask and for a map that is all zero. For a mask that covers the whole image it
         is 1 for any map.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -138,7 +139,7 @@ def average_precision(maps: Array, masks: Array, *, reduction: Reduction = "mean
 
 
 def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """:func:`average_precision` of each sample, of maps and masks that have been checked."""
+    """Return :func:`average_precision` per sample, for checked maps and masks."""
     groups = _tied_groups(maps, masks)
     n_inside = np.count_nonzero(flat(masks), axis=1)
     inside_from_here_up = np.repeat(n_inside, groups.per_sample) - groups.inside_below
@@ -148,15 +149,15 @@ def mean_precision(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
 
 
 class _Groups(NamedTuple):
-    """The groups of equal pixels of all samples, one after the other, in each from the smallest value up.
+    """Groups of equal pixels of all samples, one sample after the other, from the smallest value up.
 
     Attributes:
-        size: Pixels of each group ``[G]``.
-        inside: Those of them that lie in the ground truth ``[G]``.
-        pixels_below: Pixels of the same sample below the group ``[G]``.
-        inside_below: Those of them that lie in the ground truth ``[G]``.
+        size: Number of pixels per group ``[G]``.
+        inside: Number of these inside the ground truth ``[G]``.
+        pixels_below: Number of pixels of the same sample below the group ``[G]``.
+        inside_below: Number of these inside the ground truth ``[G]``.
         first: Index of each sample's first group ``[N]``.
-        per_sample: Groups of each sample ``[N]``.
+        per_sample: Number of groups per sample ``[N]``.
     """
 
     size: _Counts
@@ -172,11 +173,11 @@ def _tied_groups(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> _Groups
     pixels = values.shape[1]
     order = np.argsort(values, axis=1)
     ascending = np.take_along_axis(values, order, axis=1)
-    opens = np.ones(ascending.shape, dtype=np.bool_)  # whether a pixel is the first of its group
+    opens = np.ones(ascending.shape, dtype=np.bool_)  # is a pixel the first of its group
     np.not_equal(ascending[:, 1:], ascending[:, :-1], out=opens[:, 1:])
     starts = np.flatnonzero(opens)
     counted = np.cumsum(np.take_along_axis(inside, order, axis=1).ravel(), dtype=np.int64)
-    before = np.concatenate([[0], counted])  # pixels inside before each pixel, of this sample and of those before it
+    before = np.concatenate([[0], counted])  # pixels inside before each pixel, also of previous samples
     ends = np.append(starts[1:], opens.size)
     per_sample = np.count_nonzero(opens, axis=1)
     return _Groups(

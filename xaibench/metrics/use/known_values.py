@@ -1,8 +1,8 @@
-"""Maps against the exact Shapley values of a network of which they are known.
+"""Comparison of maps with the exact Shapley values of a network, where these are known.
 
-The values are numbers, not a mask: these two take them where other metrics take masks, and are called in Python. They
-are ``data.test.shapley`` of ``xb.load("certified:and")``, or what ``shapley_values(images, targets)`` of such a network
-returns.
+The values are numbers, not a mask: these two functions take them in place of masks, and are called from Python. The
+values are ``data.test.shapley`` of ``xb.load("certified:and")``, or the result of ``shapley_values(images, targets)``
+of such a network.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ if TYPE_CHECKING:
 
 
 def shapley_error(maps: Array, values: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""How far a map is from the exact Shapley values, beside their own size.
+    r"""Distance of a map from the exact Shapley values, relative to their size.
 
     .. math:: \sum |s - \phi| \,/\, \sum |\phi|
 
-    At least 0, lower is better: 0 for the Shapley values themselves, 1 for a map of zeros. The scale counts, and so
-    does what is explained: the values are of the target's logit (``output="logit"``), for a pixel that is left out
-    being 0.
+    At least 0, lower is better: 0 for the Shapley values themselves, 1 for a map of zeros. Scale and explained output
+    matter: the values explain the target's logit (``output="logit"``), with 0 as the baseline of each pixel.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``, signed.
-        values: Of the same shape: the exact Shapley values.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        values: Same shape, the exact Shapley values.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` where all values are zero.
 
     Raises:
-        ValueError: For shapes that differ, and numbers that are not finite.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ or values are not finite.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
         >>> shapley_error(np.array([[1.0, -1.0, 0.5]]), np.array([[1.0, -0.5, 0.0]]))  # (0 + 0.5 + 0.5) / 1.5
         0.6666666666666666
     """
-    given, exact = _checked(maps, values, reduction)
-    # In shares of the largest number, so that no sum of huge ones overflows.
+    given, exact = _check_values(maps, values, reduction)
+    # Divide by the largest value, so that sums do not overflow.
     largest = np.maximum(np.abs(given), np.abs(exact)).max(axis=1, keepdims=True)
     unit = np.where(largest > 0, largest, 1.0)
     size = (np.abs(exact) / unit).sum(axis=1)
@@ -55,40 +54,39 @@ def shapley_error(maps: Array, values: Array, *, reduction: Reduction = "mean") 
 
 
 def sign_agreement(maps: Array, values: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""Share of the pixels with a Shapley value whose sign the map has, too.
+    r"""Share of the pixels with a nonzero Shapley value whose sign the map agrees with.
 
     .. math:: |\{\phi \ne 0,\ \mathrm{sign}\, s = \mathrm{sign}\, \phi\}| \,/\, |\{\phi \ne 0\}|
 
-    In [0, 1], higher is better: whether the map knows what speaks for the class and what against it. A random map
-    scores one half, one of zeros or of magnitudes that says nothing of signs what its zeros and the negative values
-    leave it.
+    In [0, 1], higher is better: whether the map distinguishes evidence for the class from evidence against it. A random
+    map scores one half. A map of magnitudes misses all negative values, and zeros never agree.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``, signed.
-        values: Of the same shape: the exact Shapley values.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        values: Same shape, the exact Shapley values.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` where all values are zero.
 
     Raises:
-        ValueError: For shapes that differ, and numbers that are not finite.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ or values are not finite.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
         >>> sign_agreement(np.array([[3.0, 0.1, -2.0]]), np.array([[1.0, -0.5, 0.0]]))
         0.5
     """
-    given, exact = _checked(maps, values, reduction)
+    given, exact = _check_values(maps, values, reduction)
     valued = exact != 0
     agree = (np.sign(given) == np.sign(exact)) & valued
     scores = share(agree.sum(axis=1), valued.sum(axis=1), valued.any(axis=1))
     return reduce_scores(scores, reduction, like=maps)
 
 
-def _checked(maps: Array, values: Array, reduction: Reduction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both as ``[N, H·W]``."""
+def _check_values(maps: Array, values: Array, reduction: Reduction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Check both and return them as ``[N, H·W]``."""
     check_reduction(reduction)
     given, exact = checked_maps(maps), checked_maps(values, "values")
     if given.shape != exact.shape:

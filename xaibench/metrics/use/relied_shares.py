@@ -1,8 +1,9 @@
-"""Whose doing it is that a map lies beside the ground truth: the network's, or the explainer's.
+"""Split of the mass outside the ground truth into a share due to the network and a share due to the explainer.
 
-A network may rely on pixels that say nothing of the class by themselves: on correlated noise it subtracts with them
-what they share with the pattern's (*suppressors*). A map that shows them is right about the network and wrong about
-the data. So a map's mass is split by what a perfectly faithful map, the reliance of the network, has on each pixel.
+A network may rely on pixels that carry no class information themselves: on correlated noise it uses them to subtract
+what they share with the pixels of the pattern (*suppressors*). A map that shows them is right about the network and
+wrong about the data. So a map's mass is compared with the reliance of the network on each pixel, which is the map of a
+perfectly faithful explainer.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Shares(NamedTuple):
-    """Where the mass of a map lies; the three sum to 1.
+    """Shares of a map's mass; the three sum to 1.
 
     Attributes:
         on_truth: On the ground truth.
-        relied_on: Beside it, as far as the network relies on the pixels: the network's doing (suppressors).
-        not_relied_on: Beside it, and more than the network relies on the pixels: the explainer's doing.
+        relied_on: Outside of it, on pixels as far as the network relies on them: due to the network (suppressors).
+        not_relied_on: Outside of it, beyond the network's reliance on the pixels: due to the explainer.
     """
 
     on_truth: Scores
@@ -34,43 +35,43 @@ class Shares(NamedTuple):
 
 
 def shares(maps: Array, masks: Array, reliance: Array, *, reduction: Reduction = "mean") -> Shares:
-    r"""Split the mass of a map: on the ground truth, beside it with the network, beside it without.
+    r"""Split the mass of a map: on the ground truth, outside it due to the network, outside it due to the explainer.
 
     .. math::
         \sum_{F^+} m, \qquad \sum_{F^-} \min(m, r), \qquad \sum_{F^-} \max(m - r, 0),
         \qquad m = |s| / \textstyle\sum |s|, \quad r = \rho / \sum \rho
 
-    with :math:`s` the map, :math:`F^+` the ground truth, and :math:`\rho` how much the network relies on each pixel
-    (:func:`xaibench.reliance`). A share of the mass is the network's doing as far as a perfectly faithful map would
-    put it there, too; what goes beyond that on a pixel, no reliance of the network accounts for. Nothing is cut at a
-    threshold: a trained network relies a little on nearly every pixel, so that "relies on it at all" would excuse
-    everything. The last share is the least mass that has to leave the pixels beside the truth for the map to be
-    faithful there, and so the explainer's error is at least that.
+    with :math:`s` the map, :math:`F^+` the ground truth, and :math:`\rho` the reliance of the network on each pixel
+    (:func:`xaibench.reliance`). Mass on a pixel is due to the network as far as a perfectly faithful map would also put
+    it there; the rest is due to the explainer. No threshold is used: a trained network relies a little on nearly every
+    pixel, so "relies on it at all" would excuse everything. The last share is the smallest mass that has to be moved
+    away from pixels outside the ground truth to make the map faithful there. It is a lower bound of the explainer's
+    error.
 
-    The map of :math:`\rho` itself has 0 there. Noise has not 1 but what lies above the reliance: read a method's share
-    beside that of a control. The first share is :func:`xaibench.mass_accuracy`. It is better the larger; the second has
-    no better or worse; the third is better the smaller.
+    For the map :math:`\rho` itself the last share is 0. For noise it is not 1, but the mass above the reliance: compare
+    a method's share with that of a control. The first share is :func:`xaibench.mass_accuracy`, and higher is better.
+    The second has no direction. For the third, lower is better.
 
-    Departures: none, the split is ours. The words are those of Haufe et al. (2024), arXiv 2409.14590.
+    Departures: none; the split is defined here. The terms are from Haufe et al. (2024), arXiv 2409.14590.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; taken by magnitude.
-        masks: Of the same shape, binary, ``True`` = important by the data.
-        reliance: Of the same shape: how much the network relies on each pixel; taken by magnitude.
-        reduction: ``"mean"`` over the defined samples, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = important according to the data.
+        reliance: Same shape: reliance of the network on each pixel; its magnitude is used.
+        reduction: ``"mean"`` of the defined samples, or ``"none"`` for all ``[N]``.
 
     Returns:
-        Three shares in [0, 1]; ``nan`` for a map that is all zero, for a network that relies on no pixel of the image,
-        and for an empty mask.
+        Three shares in [0, 1]; ``nan`` for a map that is all zero, for a network that does not rely on any pixel, and
+        for an empty mask.
 
     Raises:
-        ValueError: For shapes that differ, numbers that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, values are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
         >>> truth, relied_on = np.array([[1, 0, 0, 0]]), np.array([[3.0, 1.0, 0.0, 0.0]])
-        >>> shares(np.array([[2.0, -2.0, 0.0, 4.0]]), truth, relied_on)  # of the second pixel a faithful map has 1/4
+        >>> shares(np.array([[2.0, -2.0, 0.0, 4.0]]), truth, relied_on)  # a faithful map has 1/4 on the second pixel
         Shares(on_truth=0.25, relied_on=0.25, not_relied_on=0.5)
     """
     check_reduction(reduction)
@@ -90,9 +91,9 @@ def shares(maps: Array, masks: Array, reliance: Array, *, reduction: Reduction =
 
 
 def _mass(maps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``[N, H·W]`` magnitudes that sum to 1; ``nan`` of a map that is all zero."""
+    """Return ``[N, H·W]`` magnitudes that sum to 1; NaN for a map of zeros."""
     magnitude = np.abs(flat(maps))
     peak = magnitude.max(axis=1, keepdims=True)
-    scaled = magnitude / np.where(peak > 0, peak, np.nan)  # whose sum neither over- nor underflows
+    scaled = magnitude / np.where(peak > 0, peak, np.nan)  # avoids overflow and underflow of the sum
     mass: NDArray[np.float64] = scaled / scaled.sum(axis=1, keepdims=True)
     return mass

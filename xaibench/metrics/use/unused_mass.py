@@ -1,7 +1,7 @@
-"""How much of a map lies where it cannot: on pixels that the network provably does not use.
+"""Mass of a map on pixels that the network provably does not use.
 
-The masks are of the *network*, not of the data: ``True`` = the pixel makes a difference to its output. They are those
-of the networks in :mod:`xaibench.models.certified`, or of one cell of a mosaic.
+The masks are of the *network*, not of the data: ``True`` = the pixel affects the output. They come with the networks in
+:mod:`xaibench.models.certified`, or mark one cell of a mosaic.
 """
 
 from __future__ import annotations
@@ -21,64 +21,65 @@ if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
 
 
-def _chance_leak(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """1, where there are pixels on either side: of noise each pixel has the same share."""
+def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return 1 where there are used and unused pixels: noise puts the same expected mass on each pixel."""
     return 2 * half(masks)
 
 
 @described(
     MetricInfo(
-        "Leak",
+        "Mass outside",
         "ground-truth",
         higher_is_better=False,
         range=(0.0, np.inf),
-        meaning="Share of the map’s magnitude on pixels that cannot matter, over their share of the image. 0: none "
-        "of it; 1: as much as by chance.",
-        pitfalls="Of a network that provably uses some pixels only, and with those as the mask. Where the mask says "
-        "what is important to people or by the data, a network may use other pixels, and a faithful map then leaks.",
+        meaning="Share of the map’s magnitude on pixels that cannot matter, divided by their share of the image. 0: "
+        "no mass there; 1: as much as by chance.",
+        pitfalls="Only for a network that provably uses some pixels only, with those pixels as the mask. If the mask "
+        "shows what is important to people or in the data, a network may use other pixels, and the score "
+        "of a faithful map is not 0.",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
         chance="1.",
-        chance_level=_chance_leak,
+        chance_level=_expected_mass_outside,
         citation="Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "
         "arXiv 2104.14403",
         truth="use",
     )
 )
-def leak(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""Share of the map's mass on pixels that cannot matter, over their share of the image.
+def mass_outside(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Share of the map's mass on pixels that cannot matter, divided by their share of the image.
 
     .. math:: \frac{\sum_{U^-} |s|}{\sum |s|} \Big/ \frac{|U^-|}{|U^+| + |U^-|}
 
-    with :math:`U^+` the pixels that the network uses and :math:`U^-` the others. At least 0, lower is better: 0 where
-    all of the mass is on pixels that are used, 1 for a constant map and, in the mean, for random ones. Methods that
-    promise zero where a pixel has no effect score exactly 0.
+    with :math:`U^+` the pixels that the network uses and :math:`U^-` the others. At least 0, lower is better: 0 if all
+    mass is on used pixels, 1 for a constant map and, on average, for random maps. Methods that guarantee zero for
+    pixels without effect score exactly 0.
 
-    Departures: Zhou et al. (2022) give the share of the mass inside; over the share of the area it compares between
-    networks that use much and little of an image.
+    Departures: Zhou et al. (2022) report the share of the mass inside. Dividing by the share of the area makes networks
+    comparable that use large and small parts of an image.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; taken by magnitude.
-        masks: Of the same shape, binary, ``True`` = the network uses the pixel.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = the network uses the pixel.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for a map that is all zero, for an empty mask, and for one that covers the whole image (there
-        is no pixel that cannot matter).
+        The score; ``nan`` for a map that is all zero, for an empty mask, and for one that covers the whole image (all
+        pixels matter).
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
         >>> used = np.array([[1, 1, 0, 0]])
-        >>> leak(np.array([[3.0, -3.0, 0.0, 0.0]]), used), leak(np.array([[1.0, -1.0, 1.0, 1.0]]), used)
+        >>> mass_outside(np.array([[3.0, -3.0, 0.0, 0.0]]), used), mass_outside(np.array([[1.0, -1.0, 1.0, 1.0]]), used)
         (0.0, 1.0)
     """
-    return score_pairs(_leak, maps, masks, reduction)
+    return score_pairs(_mass_outside, maps, masks, reduction)
 
 
-def _leak(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     magnitude, used = _scaled(np.abs(maps)), flat(masks)
     within = np.where(used, magnitude, 0.0).sum(axis=1)
     without = np.where(used, 0.0, magnitude).sum(axis=1)
@@ -93,10 +94,10 @@ def _leak(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.flo
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Share of what the map counts for the class that lies in the right cell of a mosaic. 1: all of it; by "
-        "chance the cell’s share of the image.",
-        pitfalls="Only what is positive counts: maps without a sign count everything. A network may find its class in "
-        "another cell, too, unless each cell goes through a network of its own.",
+        meaning="Share of the map’s positive values inside the right cell of a mosaic. 1: all of them; chance is "
+        "the cell’s share of the image.",
+        pitfalls="Only positive values count: in maps without a sign, everything counts. A network may also find its "
+        "class in another cell, unless each cell has a network of its own.",
         undefined=(EMPTY_MASK, NOTHING_ABOVE),
         chance="The share of the mosaic that the cell covers.",
         chance_level=marked_share,
@@ -105,27 +106,27 @@ def _leak(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.flo
     )
 )
 def grid_pointing(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
-    r"""Share of the map's positive values that lie in the cell of the explained class.
+    r"""Share of the map's positive values that is inside the cell of the explained class.
 
     .. math:: \sum_{C} s^+ \,/\, \sum s^+, \qquad s^+ = \max(s, 0)
 
-    The *localisation* of the grid pointing game: images of different classes stand in a mosaic, and each class is
-    explained once, with its own cell :math:`C` as the mask (Rao et al. 2022, Section 3.1; Böhle et al. 2021). In
-    [0, 1], higher is better; a constant map scores the cell's share of the mosaic.
+    The *localization* score of the grid pointing game: images of different classes form a mosaic, and each class is
+    explained once, with its own cell :math:`C` as the mask (Rao et al. 2022, Section 3.1; Böhle et al. 2021). In [0,
+    1], higher is better; a constant map scores the cell's share of the mosaic.
 
-    Departures: none but for maps that are nowhere positive, which are undefined here.
+    Departures: none, except that maps without positive values are undefined here.
 
     Args:
-        maps: ``[N, H, W]`` or ``[H, W]``; signed, negative values count for nothing.
-        masks: Of the same shape, binary, ``True`` = the cell of the explained class.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, negative values are ignored.
+        masks: Same shape as the maps, binary; ``True`` = the cell of the explained class.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask and for a map that is nowhere above 0.
+        The score; ``nan`` for an empty mask and for a map without positive values.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -144,7 +145,7 @@ def _grid_pointing(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArr
 
 
 def _scaled(maps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``[N, H·W]``, the largest value 1: the sums of huge and of tiny maps neither over- nor underflow."""
+    """Return ``[N, H·W]``, scaled to a maximum of 1, which avoids overflow and underflow of sums."""
     values = flat(maps)
     peak = values.max(axis=1, keepdims=True)
     scaled: NDArray[np.float64] = values / np.where(peak > 0, peak, 1.0)

@@ -1,7 +1,7 @@
-"""Does a map rank the pixels that the network uses above those that it provably does not use? By magnitude.
+"""Ranking of the pixels that a network uses above the provably unused ones, by magnitude.
 
-A pixel that is used may speak for the class or against it, and a map may say either; so these look at the magnitude,
-where :mod:`xaibench.metrics.truth.ranking` ranks by value. The masks are of the network, as in :mod:`.unused_mass`.
+A used pixel may be evidence for or against the class, so these metrics use the magnitude of the map, where
+:mod:`xaibench.metrics.truth.ranking` ranks by value. The masks are of the network, as in :mod:`.unused_mass`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ZHOU = (
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Chance that a pixel that the network uses has a larger magnitude than one that it does not use. "
-        "0.5: no better than noise.",
-        pitfalls="A used pixel need not matter in *this* image (of AND, where the other one is missing), and a map "
-        "that says so truly loses here: look at `shapley_error` where the values are known.",
+        meaning="Probability that a pixel that the network uses has a larger magnitude than one that it does not "
+        "use. 0.5: no better than noise.",
+        pitfalls="A used pixel may have no effect in *this* image (with AND, if the other pixel is missing), and a "
+        "map that correctly shows this loses here: use `shapley_error` where the values are known.",
         undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
         chance="One half.",
         chance_level=half,
@@ -51,22 +51,23 @@ def use_auc(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scor
     .. math:: P(|s_i| > |s_j|) + \tfrac12 P(|s_i| = |s_j|), \qquad i \in U^+,\; j \in U^-
 
     over all pairs of a pixel that the network uses and one that it does not. In [0, 1], higher is better; 0.5 for a
-    random map and for a constant one. :func:`xaibench.metrics.auc` of the magnitude.
+    random map and for a constant one. :func:`xaibench.metrics.roc_auc` of the magnitude.
 
-    Departures: Zhou et al. (2022) weigh pixels, as :func:`xaibench.metrics.leak` does; here their order alone counts.
+    Departures: Zhou et al. (2022) weight pixels by their value, like :func:`xaibench.metrics.mass_outside`; here only
+    their order counts.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; ranked by magnitude.
-        masks: Of the same shape, binary, ``True`` = the network uses the pixel.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        masks: Same shape as the maps, binary; ``True`` = the network uses the pixel.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
-        The score; ``nan`` for an empty mask and for one that covers the whole image (there are no pairs), and for a map
+        The score; ``nan`` for an empty mask and for one that covers the whole image (pairs do not exist), and for a map
         that is all zero.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np
@@ -86,10 +87,9 @@ def _by_magnitude_roc(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> ND
         "ground-truth",
         higher_is_better=True,
         range=(0.0, 1.0),
-        meaning="Precision in finding the pixels that the network uses, averaged over the recall. Chance is their "
-        "share of the image.",
-        pitfalls="The chance level is the share of the image that is used: networks that use more do not compare. As"
-        " with `use_auc`, a used pixel need not matter in every image.",
+        meaning="Average precision in finding the pixels that the network uses. Chance is their share of the image.",
+        pitfalls="The chance level is the used share of the image: networks that use shares of different size are "
+        "not comparable. As with `use_auc`, a used pixel may have no effect in some images.",
         undefined=(EMPTY_MASK, ZERO_MAP),
         chance="A little more than the share of the image that is used.",
         chance_level=expected_average_precision,
@@ -107,19 +107,20 @@ def use_ap(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Score
     In [0, 1], higher is better; a constant map scores the share of the image that is used.
     :func:`xaibench.metrics.average_precision` of the magnitude.
 
-    Departures: Zhou et al. (2022) weigh pixels, as :func:`xaibench.metrics.leak` does; here their order alone counts.
+    Departures: Zhou et al. (2022) weight pixels by their value, like :func:`xaibench.metrics.mass_outside`; here only
+    their order counts.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; ranked by magnitude.
-        masks: Of the same shape, binary, ``True`` = the network uses the pixel.
-        reduction: ``"mean"`` over the defined scores, or ``"none"`` for all ``[N]``.
+        masks: Same shape as the maps, binary; ``True`` = the network uses the pixel.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
 
     Returns:
         The score; ``nan`` for an empty mask and for a map that is all zero.
 
     Raises:
-        ValueError: For shapes that differ, maps that are not finite, masks that are not binary.
-        TypeError: For anything but numpy arrays and torch tensors of real numbers.
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
 
     Example:
         >>> import numpy as np

@@ -1,15 +1,15 @@
-"""Many maps over small ground truths: mass goes to few places, and what depends on the ground truth is done once.
+"""Many maps over small masks: mass goes to few pixels, and computations for a mask are shared.
 
-With ``k`` places that want mass and many pixels that have too much, a plan is a cloud of mass around each place, and
-all that matters of it is a table of ``k * k`` ways: what a unit costs more if it goes to place ``j`` rather than ``i``,
-at the pixel of ``i``'s cloud where that is least. Each pixel first sends all it has to the place that is nearest once
-its *price* is taken off; then what places have too much goes, by the shortest path through the table, to those that
-still want. The prices are kept such that no way betters the plan (reduced costs are not negative), so that the last
-plan is the best one, and they prove it: the successive shortest paths of Ahuja, Magnanti, Orlin: Network Flows, 1993,
-chapter 9, on a graph of ``k`` nodes.
+With ``k`` pixels that need mass and many pixels with surplus, a plan assigns a *cloud* of mass to each of the ``k``
+pixels (called places). All that matters of it is a table of ``k * k`` costs: the additional cost of a unit that goes to
+place ``j`` rather than ``i``, at the pixel of ``i``'s cloud where this is smallest. Each pixel first sends all of its
+mass to the nearest place, after subtracting the *price* of each place. Then the surplus of places is sent, by the
+shortest path through the table, to places with unmet demand. The prices are kept such that reduced costs are not
+negative, so the final plan is optimal, and the prices prove it. These are the successive shortest paths of Ahuja,
+Magnanti, Orlin: Network Flows, 1993, chapter 9, on a graph of ``k`` nodes.
 
-Distances to the marked pixels depend on the mask alone, and so do the prices to begin with: those of a map that is the
-same everywhere. They are found once for all maps of that mask. Masses are integers, so that flows are exact.
+Distances to the pixels of the mask depend only on the mask, and so do the initial prices, which are those of a constant
+map. They are computed once for all maps of a mask. Masses are integers, so flows are exact.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from numpy.typing import NDArray
 
 from xaibench.core.compiled_loops import kernel, part
 from xaibench.metrics.w1.pairs import Floats, Ints
-from xaibench.metrics.w1.pyramid import Masses, Places
+from xaibench.metrics.w1.pyramid import Indices, Masses
 
-#: One unit of mass in integers; sums of two such stay in range.
+#: Integer value of one unit of mass; sums of two units stay in range.
 _UNIT = 2.0**60
-#: What is shorter by less is so by rounding. Of paths of one length the direct one is found first and kept: on a detour
-#: a pixel goes through another place, as much of it at a time as that place has, which may be a few integers for ever.
+#: Smaller differences in length are rounding error. Of paths of equal length the direct one is found first and kept: a
+#: detour through another place moves at most that place's mass at a time, which may be a few integer units forever.
 _TIE = 1e-13
 
 
 class Clouds(NamedTuple):
-    """A plan, and what it costs to change it.
+    """A plan, and the cost of changing it.
 
     Attributes:
         flow: ``[k, m]`` mass from each pixel to each place.
-        over: ``[k]`` what each place has too much; negative where it wants more.
-        ways: ``[k, k]`` least extra cost of a unit that goes to the second place rather than the first.
-        via: ``[k, k]`` the pixel at which that is; -1 for an empty cloud.
+        over: ``[k]`` surplus of each place; negative for unmet demand.
+        ways: ``[k, k]`` smallest additional cost of a unit that goes to the second place rather than the first.
+        via: ``[k, k]`` pixel where this is attained; -1 for an empty cloud.
     """
 
     flow: Masses
@@ -48,17 +48,17 @@ class Clouds(NamedTuple):
 
 @kernel
 def few_places_emd(
-    maps: Floats, masks: NDArray[np.bool_], order: Places, groups: Places, width: int, bounds: Floats
+    maps: Floats, masks: NDArray[np.bool_], order: Indices, groups: Indices, width: int, bounds: Floats
 ) -> None:
-    """Bounds of the distance between each map and its mask, both of mass one; they meet up to rounding.
+    """Compute bounds of the distance between each map and its mask, both of mass one; they are equal up to rounding.
 
     Args:
-        maps: ``[n, pixels]``, taken by magnitude.
-        masks: ``[n, pixels]``, with few pixels marked, and one at least.
-        order: The samples in an order in which those of one mask follow each other. It changes no result.
-        groups: ``[n]`` the number of each sample's mask.
-        width: Columns of the image.
-        bounds: ``[n, 2]``, filled with the lower and the upper bound in pixels, but left where a map is all zero.
+        maps: ``[n, pixels]``; their magnitude is used.
+        masks: ``[n, pixels]``, each with few pixels, and at least one.
+        order: The samples in an order in which those of one mask are consecutive. It does not affect the results.
+        groups: ``[n]`` index of each sample's mask.
+        width: Number of columns of the image.
+        bounds: ``[n, 2]``, filled with the lower and the upper bound in pixels; unchanged for maps of zeros.
     """
     group = -1
     places, costs, prices = np.empty(0, np.intp), np.empty((0, 0)), np.empty(0)
@@ -74,7 +74,7 @@ def few_places_emd(
         peak = 0.0
         for value in maps[sample]:
             peak = max(peak, abs(value))
-        if peak > 0:  # divided by it, the sums of huge and of tiny maps neither over- nor underflow
+        if peak > 0:  # dividing by it avoids overflow and underflow of sums
             values = np.empty(len(mask))
             for pixel in range(len(mask)):
                 values[pixel] = abs(maps[sample, pixel]) / peak
@@ -84,8 +84,8 @@ def few_places_emd(
 
 
 @part
-def _distances(places: Places, pixels: int, width: int) -> Floats:
-    """``[k, pixels]`` from each place to each pixel."""
+def _distances(places: Indices, pixels: int, width: int) -> Floats:
+    """Return the distances ``[k, pixels]`` from each place to each pixel."""
     costs = np.empty((len(places), pixels))
     for j in range(len(places)):
         for pixel in range(pixels):
@@ -96,10 +96,10 @@ def _distances(places: Places, pixels: int, width: int) -> Floats:
 
 @part
 def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
-    """What each pixel has too much, where what both have stays (the cost is a metric), and the mass that moves.
+    """Return the surplus of each pixel after removing common mass (the cost is a metric), and the mass that moves.
 
-    As integers that sum to zero. Each side is scaled by its own sum: they differ by rounding, which would count where
-    little moves. Loops rather than expressions of arrays, which take the compiler many times as long.
+    The surplus is converted to integers that sum to zero. Each side is scaled by its own sum, because the sums differ
+    by rounding. Loops compile many times faster than array expressions.
     """
     total = marked = 0.0
     for pixel in range(len(values)):
@@ -125,8 +125,8 @@ def _surplus(values: Floats, mask: NDArray[np.bool_]) -> tuple[Masses, float]:
 
 
 @part
-def _transport(net: Masses, places: Places, costs: Floats, prices: Floats) -> tuple[float, float]:
-    """Bounds for a unit of mass. ``prices [k]`` are those to begin with, and then those of the best plan."""
+def _transport(net: Masses, places: Indices, costs: Floats, prices: Floats) -> tuple[float, float]:
+    """Return bounds per unit of mass. ``prices [k]`` are initial prices, updated to those of the optimal plan."""
     rows, pixels = np.flatnonzero(net[places] < 0), np.flatnonzero(net > 0)
     cost = np.empty((len(rows), len(pixels)))
     for j in range(len(rows)):
@@ -153,7 +153,7 @@ def _transport(net: Masses, places: Places, costs: Floats, prices: Floats) -> tu
 
 @part
 def _nearest(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> Clouds:
-    """All mass at the nearest place, prices taken off."""
+    """Assign all mass to the nearest place, after subtracting prices."""
     k, m = cost.shape
     clouds = Clouds(np.zeros((k, m), np.int64), -demand, np.full((k, k), np.inf), np.full((k, k), -1, np.int32))
     for r in range(m):
@@ -169,7 +169,7 @@ def _nearest(cost: Floats, supply: Masses, demand: Masses, price: Floats) -> Clo
 
 @part
 def _join(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
-    """Take a pixel into the cloud of a place: its ways may be shorter now."""
+    """Add a pixel to the cloud of a place, and update the costs of leaving it."""
     for other in range(len(cost)):
         extra = cost[other, pixel] - cost[place, pixel]
         if extra < clouds.ways[place, other]:
@@ -178,7 +178,7 @@ def _join(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
 
 @part
 def _leave(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
-    """Look for the ways again that began at a pixel which the cloud has lost."""
+    """Recompute the costs that were attained at a pixel which the cloud has lost."""
     for other in range(len(cost)):
         if clouds.via[place, other] == pixel:
             least, at = np.inf, -1
@@ -190,7 +190,7 @@ def _leave(clouds: Clouds, cost: Floats, place: int, pixel: int) -> None:
 
 @part
 def _send(clouds: Clouds, cost: Floats, price: Floats) -> bool:
-    """Send mass from a place that has too much to the nearest that wants; whether there was any."""
+    """Send mass from a place with surplus to the nearest one with unmet demand; return whether there was any."""
     end, before = _path(clouds, price)
     if end < 0:
         return False
@@ -216,10 +216,10 @@ def _send(clouds: Clouds, cost: Floats, price: Floats) -> bool:
 
 @part
 def _path(clouds: Clouds, price: Floats) -> tuple[int, Ints]:
-    """The shortest path from where is too much to where is too little (Dijkstra); raises the prices along it.
+    """Find the shortest path from surplus to unmet demand (Dijkstra), and raise the prices along it.
 
     Returns:
-        Its end (-1 where no place has too much), and for each place the one before it.
+        Its end (-1 if no place has surplus), and the predecessor of each place.
     """
     k = len(price)
     far, known, before = np.full(k, np.inf), np.zeros(k, np.bool_), np.full(k, -1, np.int32)
@@ -237,7 +237,7 @@ def _path(clouds: Clouds, price: Floats) -> tuple[int, Ints]:
         if clouds.over[end] < 0:
             break
         for j in range(k):
-            way = far[end] + max(clouds.ways[end, j] + price[end] - price[j], 0.0)  # below it only by rounding
+            way = far[end] + max(clouds.ways[end, j] + price[end] - price[j], 0.0)  # smaller only by rounding
             if not known[j] and way < far[j] - _TIE:
                 far[j], before[j] = way, end
     for j in range(k):

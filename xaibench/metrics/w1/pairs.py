@@ -1,8 +1,8 @@
-"""What has to look at every pair of a source and a sink. No matrix is kept: distances are computed as they are needed.
+"""Loops over all pairs of a source and a sink. Distances are computed on the fly, without a matrix.
 
 Points are ``(rows, columns)``, a pair of float64 arrays. Potentials ``u`` of the sources and ``v`` of the sinks are
-*feasible* when ``u_i - v_j <= d_ij`` for all pairs; then ``sum_i u_i a_i - sum_j v_j b_j`` is a lower bound of the
-cost of every plan from ``a`` to ``b``.
+*feasible* if ``u_i - v_j <= d_ij`` for all pairs; then ``sum_i u_i a_i - sum_j v_j b_j`` is a lower bound of the cost
+of every plan from ``a`` to ``b``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Arcs: TypeAlias = tuple[Ints, Ints, Floats]
 
 @kernel
 def envelope(points: Points, values: Floats, at: Points) -> Floats:
-    """The least function that is 1-Lipschitz and not below ``values`` at ``points``: ``max_i values_i - |at - i|``."""
+    """Return the smallest 1-Lipschitz function not below ``values`` at ``points``: ``max_i values_i - |at - i|``."""
     rows, columns = at
     lowest = np.full(len(rows), -np.inf)
     for i in range(len(values)):
@@ -36,7 +36,7 @@ def envelope(points: Points, values: Floats, at: Points) -> Floats:
 
 @kernel
 def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: float) -> Arcs:
-    """All pairs whose reduced cost ``d_ij - u_i + v_j`` is below ``limit``, source by source."""
+    """Return all pairs with a reduced cost ``d_ij - u_i + v_j`` below ``limit``, source by source."""
     rows, columns = sinks
     tails = np.empty(1024, np.int32)
     heads = np.empty(1024, np.int32)
@@ -54,7 +54,7 @@ def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: floa
             continue
         if size + found > len(tails):
             room = max(size + found, len(tails) + len(tails) // 2)
-            tails, heads, lengths = _longer(tails, room), _longer(heads, room), _longer(lengths, room)
+            tails, heads, lengths = _enlarge(tails, room), _enlarge(heads, room), _enlarge(lengths, room)
         for j in range(len(rows)):
             if distances[j] + v[j] < bar:
                 tails[size], heads[size], lengths[size] = i, j, distances[j]
@@ -63,8 +63,8 @@ def cheap_arcs(sources: Points, sinks: Points, u: Floats, v: Floats, limit: floa
 
 
 @part
-def _longer(values: NDArray[Any], room: int) -> NDArray[Any]:
+def _enlarge(values: NDArray[Any], room: int) -> NDArray[Any]:
     longer = np.empty(room, values.dtype)
-    for i in range(len(values)):  # to assign them at once takes the compiler two seconds
+    for i in range(len(values)):  # slice assignment takes two seconds to compile
         longer[i] = values[i]
     return longer

@@ -1,6 +1,6 @@
-"""One transport problem between pixels, and the coarser ones that lead to it.
+"""A transport problem between pixels, and its coarser versions.
 
-Masses are integers, so merging pixels, splitting flows and comparing what is left are exact.
+Masses are integers, so merging pixels, splitting flows and comparing remainders is exact.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from xaibench.core.compiled_loops import kernel
 from xaibench.metrics.w1.pairs import Floats, Ints, Points
 
 Masses: TypeAlias = NDArray[np.int64]
-Places: TypeAlias = NDArray[np.intp]
+Indices: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much goes from which source to which sink: a forest, that is without cycles, and no flow of zero.
+class TransportPlan:
+    """Flows from sources to sinks: a forest (no cycles) without flows of zero.
 
     Attributes:
-        tails: Source of each flow, ``[k]``, counted among the sources.
-        heads: Sink of each flow, ``[k]``, counted among the sinks.
+        tails: Source of each flow, ``[k]``, an index among the sources.
+        heads: Sink of each flow, ``[k]``, an index among the sinks.
         flows: Mass, ``[k]``, all positive.
     """
 
@@ -35,25 +35,25 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Level:
-    """Move the positive masses of an image onto the negative ones.
+class TransportProblem:
+    """Transport of the positive masses of an image to the negative ones.
 
     Attributes:
         net: Masses ``[H, W]`` int64, of sum zero.
-        pixel: Height and width of a pixel, in pixels of the finest level. Lengths are in the latter, at all levels.
+        pixel: Height and width of a pixel, in pixels of the finest level, which is the unit of length at all levels.
     """
 
     net: Masses
     pixel: tuple[int, int] = (1, 1)
 
     @cached_property
-    def sources(self) -> Places:
-        """Index of each pixel that has too much, in the flattened image."""
+    def sources(self) -> Indices:
+        """Index of each pixel with surplus, in the flattened image."""
         return np.flatnonzero(self.net > 0)
 
     @cached_property
-    def sinks(self) -> Places:
-        """Index of each pixel that has too little."""
+    def sinks(self) -> Indices:
+        """Index of each pixel with demand, in the flattened image."""
         return np.flatnonzero(self.net < 0)
 
     @cached_property
@@ -63,48 +63,50 @@ class Level:
 
     @cached_property
     def demand(self) -> Masses:
-        """Mass that each sink wants."""
+        """Demand of each sink."""
         return -self.net.ravel()[self.sinks]
 
     @cached_property
     def source_points(self) -> Points:
-        """Centres of the sources."""
+        """Centers of the sources."""
         return self.points(self.sources)
 
     @cached_property
     def sink_points(self) -> Points:
-        """Centres of the sinks."""
+        """Centers of the sinks."""
         return self.points(self.sinks)
 
-    def points(self, places: Places) -> Points:
-        """Centres of the pixels ``places``."""
+    def points(self, places: Indices) -> Points:
+        """Return the centers of the pixels ``places``."""
         rows, columns = np.divmod(places, self.net.shape[1])
         return (rows + 0.5) * self.pixel[0] - 0.5, (columns + 0.5) * self.pixel[1] - 0.5
 
-    def lengths(self, plan: Plan) -> Floats:
-        """The way of each flow."""
+    def lengths(self, plan: TransportPlan) -> Floats:
+        """Return the length of each flow."""
         (tail_rows, tail_columns), (head_rows, head_columns) = self.source_points, self.sink_points
         down = tail_rows[plan.tails] - head_rows[plan.heads]
         return np.hypot(down, tail_columns[plan.tails] - head_columns[plan.heads])
 
-    def corner_plan(self) -> Plan:
-        """The plan of the north-west-corner rule: sources in their order fill sinks in theirs."""
+    def corner_plan(self) -> TransportPlan:
+        """Return the plan of the north-west-corner rule: sources in their order fill sinks in theirs."""
         whole = np.zeros(1, np.intp), np.zeros(1, np.intp), self.supply.sum(keepdims=True)
         return self._spread(*whole, np.zeros_like(self.sources), np.zeros_like(self.sinks), 1)
 
-    def merge(self) -> Coarser:
-        """The problem with pixels merged two by two, along the axis that is finer (if equal: longer) so far."""
+    def merge(self) -> Coarsening:
+        """Return the problem with pixels merged two by two, along the finer axis (if equal: the longer one)."""
         (height, width), (tall, wide) = self.net.shape, self.pixel
         by_rows = height > 1 and (width == 1 or (tall, -height) <= (wide, -width))
         step = (2, 1) if by_rows else (1, 2)
         surplus, lack = _merge(np.maximum(self.net, 0), step), _merge(np.maximum(-self.net, 0), step)
-        return Coarser(self, Level(surplus - lack, (tall * step[0], wide * step[1])), np.minimum(surplus, lack), step)
+        return Coarsening(
+            self, TransportProblem(surplus - lack, (tall * step[0], wide * step[1])), np.minimum(surplus, lack), step
+        )
 
     def _spread(
-        self, tails: Places, heads: Places, flows: Masses, source_blocks: Places, sink_blocks: Places, blocks: int
-    ) -> Plan:
-        """Spread flows between blocks over the pixels in them."""
-        return Plan(
+        self, tails: Indices, heads: Indices, flows: Masses, source_blocks: Indices, sink_blocks: Indices, blocks: int
+    ) -> TransportPlan:
+        """Distribute flows between blocks over their pixels."""
+        return TransportPlan(
             *_spread(
                 (tails, heads, flows),
                 (np.argsort(source_blocks, kind="stable"), _starts(source_blocks, blocks), self.supply),
@@ -114,23 +116,23 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Coarser:
-    """A problem and the same with pixels merged.
+class Coarsening:
+    """A problem and its version with merged pixels.
 
     Attributes:
-        fine: The problem.
-        level: The coarser one.
-        common: What meets within a merged pixel and need not leave it, int64 of the coarser shape.
-        step: How many pixels make a merged one, along each axis.
+        fine: The original problem.
+        level: The coarser problem.
+        common: Mass that is moved within a merged pixel, int64 of the coarser shape.
+        step: Number of pixels per merged pixel along each axis.
     """
 
-    fine: Level
-    level: Level
+    fine: TransportProblem
+    level: TransportProblem
     common: Masses
     step: tuple[int, int]
 
-    def refine(self, plan: Plan) -> Plan:
-        """A plan of the coarser problem as one of the finer: each flow stays within its two merged pixels."""
+    def refine(self, plan: TransportPlan) -> TransportPlan:
+        """Convert a plan of the coarser problem to the finer: each flow stays within its two merged pixels."""
         inside = np.flatnonzero(self.common)
         tails = np.concatenate([inside, self.level.sources[plan.tails]])
         heads = np.concatenate([inside, self.level.sinks[plan.heads]])
@@ -138,9 +140,9 @@ class Coarser:
         fine = self.fine
         return fine._spread(tails, heads, flows, self._blocks(fine.sources), self._blocks(fine.sinks), self.common.size)
 
-    def _blocks(self, places: Places) -> Places:
+    def _blocks(self, places: Indices) -> Indices:
         rows, columns = np.divmod(places, self.fine.net.shape[1])
-        return cast(Places, rows // self.step[0] * self.common.shape[1] + columns // self.step[1])
+        return cast(Indices, rows // self.step[0] * self.common.shape[1] + columns // self.step[1])
 
 
 def _merge(masses: Masses, step: tuple[int, int]) -> Masses:
@@ -150,19 +152,21 @@ def _merge(masses: Masses, step: tuple[int, int]) -> Masses:
     return cast(Masses, padded.reshape(height, step[0], width, step[1]).sum(axis=(1, 3)))
 
 
-def _starts(blocks: Places, count: int) -> Places:
-    """Where each block starts, once the pixels are sorted by block."""
-    return cast(Places, np.concatenate([[0], np.cumsum(np.bincount(blocks, minlength=count))]))
+def _starts(blocks: Indices, count: int) -> Indices:
+    """Return the start index of each block in the pixels sorted by block."""
+    return cast(Indices, np.concatenate([[0], np.cumsum(np.bincount(blocks, minlength=count))]))
 
 
 @kernel
 def _spread(
-    arcs: tuple[Places, Places, Masses], sources: tuple[Places, Places, Masses], sinks: tuple[Places, Places, Masses]
+    arcs: tuple[Indices, Indices, Masses],
+    sources: tuple[Indices, Indices, Masses],
+    sinks: tuple[Indices, Indices, Masses],
 ) -> tuple[Ints, Ints, Masses]:
-    """Flows between blocks as flows between pixels; a forest if the blocks' flows are one.
+    """Convert flows between blocks to flows between pixels; a forest if the flows between blocks are a forest.
 
-    In a block, the pixels in their order serve the arcs in theirs (the north-west-corner rule), on either side: no two
-    flows within a block cross, so a cycle between pixels would be one between blocks.
+    Within a block, pixels serve arcs in order (the north-west-corner rule), on both sides. Flows within a block do not
+    cross, so a cycle between pixels would imply a cycle between blocks.
     """
     supply, demand = sources[2].copy(), sinks[2].copy()
     next_source, next_sink = sources[1].copy(), sinks[1].copy()

@@ -1,16 +1,16 @@
-"""The network simplex for transportation problems, on any selection of the arcs.
+"""Network simplex for transportation problems, on any subset of the arcs.
 
-Nodes ``0 .. m-1`` are sources, ``m .. m+n-1`` are sinks, and the last, the *root*, has no mass. A basis is a tree that
-spans them all; arcs outside it carry nothing. What hangs on the root does so by an artificial arc towards it. Since no
-arc leaves the root, these never carry anything, and any plan without cycles is a basis to begin with: its components
-are the branches of the root. No large costs, no first phase.
+Nodes ``0 .. m-1`` are sources, ``m .. m+n-1`` are sinks, and the last, the *root*, has no mass. A basis is a spanning
+tree; arcs outside it have no flow. The top node of each branch is connected to the root by an artificial arc towards
+it. Since no arc leaves the root, artificial arcs never have flow, and any plan without cycles is an initial basis: its
+components are the branches of the root. Neither large costs nor a first phase are needed.
 
-Masses are integers: flows are exact, and ties are real ties. The tree is kept *strongly feasible* (an arc without flow
-points at the root; Cunningham's rule for the leaving arc), so the method cannot cycle. Potentials are updated by
-adding, and computed from the tree again before that could drift.
+Masses are integers: flows and ties are exact. The tree is kept *strongly feasible* (an arc without flow points towards
+the root; Cunningham's rule for the leaving arc), so the method cannot cycle. Potentials are updated incrementally, and
+recomputed from the tree before rounding errors accumulate.
 
-Ahuja, Magnanti, Orlin: Network Flows, 1993, chapter 11. The nodes are threaded in preorder: a branch is a run of the
-thread.
+Ahuja, Magnanti, Orlin: Network Flows, 1993, chapter 11. The nodes are threaded in preorder: a branch is a contiguous
+part of the thread.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from xaibench.core.compiled_loops import kernel, part
 from xaibench.metrics.w1.pairs import Arcs, Floats, Ints
 
 _MOST = np.iinfo(np.int64).max
-#: Pivots after which the potentials are computed from the tree.
+#: Number of pivots after which the potentials are recomputed from the tree.
 _REFRESH = 1024
-#: Arcs that are looked at in one go.
+#: Number of arcs that are scanned at once.
 _RUN = 32
 
 
 class Tree(NamedTuple):
-    """A spanning tree; each array has a value for each node, the root last.
+    """A spanning tree; each array has one value per node, the root last.
 
     Attributes:
-        parent: Node above; the root's is -1.
-        next: The node after this one in preorder; the last one's is the root.
-        last: The node before.
-        depth: Arcs to the root.
+        parent: Parent node; -1 for the root.
+        next: Next node in preorder; the root for the last one.
+        last: Previous node in preorder.
+        depth: Number of arcs to the root.
         flow: Mass on the arc to the parent, int64.
         cost: Length of that arc.
         potential: ``potential[source] - potential[sink] = cost`` along the arcs of the tree.
@@ -54,29 +54,33 @@ class Tree(NamedTuple):
 
 @kernel
 def optimise(tree: Tree, sources: int, arcs: Arcs, worth: float, position: int, limit: int) -> tuple[int, int, bool]:
-    """Pivot until no arc betters the plan by more than ``worth`` for each unit of mass.
+    """Pivot until no arc improves the plan by more than ``worth`` per unit of mass.
 
-    Blocks of arcs are looked at in turn, and the best of the first block that has any enters the tree.
+    Blocks of arcs are scanned in turn; the best arc of the first block with an improving arc enters the tree.
 
     Args:
         tree: The basis; changed in place.
-        sources: How many of the nodes are sources.
+        sources: Number of nodes that are sources.
         arcs: Sources, sinks (counted from zero) and lengths.
         worth: Smallest gain.
-        position: The arc to begin with.
-        limit: Pivots after which to stop.
+        position: Index of the first arc to scan.
+        limit: Maximum number of pivots.
 
     Returns:
-        The number of pivots, the arc to go on with, and whether nothing is left to gain.
+        The number of pivots, the arc to continue with, and whether no improving arc is left.
     """
-    tails, heads, costs = arcs[0].view(np.uint32), arcs[1].view(np.uint32), arcs[2]  # unsigned: no index from the end
+    tails, heads, costs = (
+        arcs[0].view(np.uint32),
+        arcs[1].view(np.uint32),
+        arcs[2],
+    )  # unsigned: no check for negative indices
     u, v = tree.potential[:sources], tree.potential[sources:]
     block = _RUN + int(3 * np.sqrt(len(tails)))
     pivots = looked_at = 0
     while looked_at < len(tails) and pivots < limit:
         best, chosen = -worth, -1
         stop = min(position + block, len(tails))
-        for start in range(position, stop, _RUN):  # a mere minimum is a vector operation, finding its place is not
+        for start in range(position, stop, _RUN):  # the minimum is vectorized, its position is not
             end = min(start + _RUN, stop)
             least = best
             for arc in range(start, end):
@@ -100,29 +104,29 @@ def optimise(tree: Tree, sources: int, arcs: Arcs, worth: float, position: int, 
 
 @part
 def _pivot(tree: Tree, sources: int, source: int, sink: int, cost: float, reduced: float) -> None:
-    """Bring ``source -> sink`` into the tree, and what it empties out of it."""
-    leaving, by_source, amount, apex = _leaving(tree, sources, source, sink)
+    """Add ``source -> sink`` to the tree, and remove the arc whose flow becomes zero."""
+    leaving, by_source, amount, apex = _select_leaving(tree, sources, source, sink)
     if amount > 0:
         _push(tree, sources, source, apex, -amount)
         _push(tree, sources, sink, apex, amount)
     if by_source:
-        _rehang(tree, source, sink, leaving, amount, cost, reduced)
+        _reattach_branch(tree, source, sink, leaving, amount, cost, reduced)
     else:
-        _rehang(tree, sink, source, leaving, amount, cost, -reduced)
+        _reattach_branch(tree, sink, source, leaving, amount, cost, -reduced)
 
 
 @part
 def _points_up(parent: Ints, sources: int, node: int) -> bool:
-    """Whether the arc between a node and its parent points at the parent."""
+    """Return whether the arc between a node and its parent points to the parent."""
     return node < sources or parent[node] == len(parent) - 1
 
 
 @part
-def _leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[int, bool, int, int]:
-    """Which arc leaves: of those that the cycle empties first, the last one along it from its apex.
+def _select_leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[int, bool, int, int]:
+    """Select the leaving arc (strongly feasible tree rule): the last blocking arc of the cycle, from its apex.
 
-    Along the cycle it is down from the apex to the source, over to the sink, and up again. Walking up on both sides,
-    ties thus go to the first on the source's side, to the last on the sink's, and to the sink's side.
+    The cycle goes from the apex down to the source, over to the sink, and up again. When both sides are walked upwards,
+    ties therefore go to the first arc on the source's side, to the last on the sink's side, and to the sink's side.
 
     Returns:
         The node below the leaving arc, whether it is on the source's side, its flow, and the apex.
@@ -147,7 +151,7 @@ def _leaving(tree: Tree, sources: int, source: int, sink: int) -> tuple[int, boo
 
 @part
 def _push(tree: Tree, sources: int, node: int, apex: int, amount: int) -> None:
-    """Send more upwards from ``node`` to ``apex``."""
+    """Add flow upwards from ``node`` to ``apex``."""
     parent, flow = tree.parent, tree.flow
     while node != apex:
         flow[node] += amount if _points_up(parent, sources, node) else -amount
@@ -155,16 +159,16 @@ def _push(tree: Tree, sources: int, node: int, apex: int, amount: int) -> None:
 
 
 @part
-def _rehang(tree: Tree, below: int, above: int, leaving: int, amount: int, cost: float, shift: float) -> None:
-    """Cut the branch of ``leaving`` off, turn it so that ``below`` is its top, and hang it on ``above``.
+def _reattach_branch(tree: Tree, below: int, above: int, leaving: int, amount: int, cost: float, shift: float) -> None:
+    """Cut off the branch of ``leaving``, make ``below`` its top, and attach it to ``above``.
 
     The nodes from ``below`` up to ``leaving`` are the stem. In the new preorder the branch of ``below`` comes first,
-    then for each further node of the stem what it has besides: what came before the stem, and what came after.
+    then for each further node of the stem the rest of its branch: the part before the stem, and the part after.
     """
     parent, following, last, depth = tree.parent, tree.next, tree.last, tree.depth
     before = last[leaving]
     floor = depth[below]
-    end, after = _carry(tree, below, -1, floor, depth[above] + 1 - floor, shift)
+    end, after = _shift_branch(tree, below, -1, floor, depth[above] + 1 - floor, shift)
     stem, new_parent, new_flow, new_cost = below, above, amount, cost
     while True:
         up, old_flow, old_cost = parent[stem], tree.flow[stem], tree.cost[stem]
@@ -174,23 +178,23 @@ def _rehang(tree: Tree, below: int, above: int, leaving: int, amount: int, cost:
         floor = depth[up]
         lift = depth[stem] + 1 - floor
         following[end], last[up] = up, end
-        end, _ = _carry(tree, up, stem, floor, lift, shift)
+        end, _ = _shift_branch(tree, up, stem, floor, lift, shift)
         if depth[after] > floor:
             following[end], last[after] = after, end
-            end, after = _carry(tree, after, -1, floor, lift, shift)
+            end, after = _shift_branch(tree, after, -1, floor, lift, shift)
         stem, new_parent, new_flow, new_cost = up, stem, old_flow, old_cost
-    following[before], last[after] = after, before  # close the gap, and open another
+    following[before], last[after] = after, before  # close the gap, and insert the branch
     after = following[above]
     following[above], last[below] = below, above
     following[end], last[after] = after, end
 
 
 @part
-def _carry(tree: Tree, node: int, until: int, floor: int, lift: int, shift: float) -> tuple[int, int]:
+def _shift_branch(tree: Tree, node: int, until: int, floor: int, lift: int, shift: float) -> tuple[int, int]:
     """Add to depth and potential along the thread, up to ``until`` or to a depth of ``floor``.
 
     Returns:
-        The last node of the run, and the one after it.
+        The last node of that part of the thread, and the node after it.
     """
     following, depth, potential = tree.next, tree.depth, tree.potential
     while True:
@@ -204,7 +208,7 @@ def _carry(tree: Tree, node: int, until: int, floor: int, lift: int, shift: floa
 
 @part
 def _refresh(tree: Tree, sources: int) -> None:
-    """Depth and potential of all nodes, from the tree and from the costs of the artificial arcs."""
+    """Recompute depth and potential of all nodes from the tree and the costs of the artificial arcs."""
     parent, cost, potential = tree.parent, tree.cost, tree.potential
     root = len(parent) - 1
     node = tree.next[root]
@@ -217,16 +221,17 @@ def _refresh(tree: Tree, sources: int) -> None:
 
 
 @kernel
-def plant(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats) -> Tree:
-    """The tree of a plan without cycles.
+def build_tree(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats) -> Tree:
+    """Build the tree of a plan without cycles.
 
-    Each component hangs on the root by its centroid, since a pivot costs as much as the branch it moves is large.
+    Each component is attached to the root by its centroid, because the cost of a pivot is the size of the branch it
+    moves.
 
     Args:
-        sources: How many of the nodes are sources.
+        sources: Number of nodes that are sources.
         plan: Sources, sinks (counted from zero) and lengths of the flows.
-        flows: Mass of each, positive.
-        guess: Potential of each node but the root. A component has that of its centroid.
+        flows: Mass of each flow, positive.
+        guess: Potential of each node except the root; that of the centroid is used for the artificial arc.
     """
     nodes = len(guess)
     tails, heads, costs = plan[0], plan[1] + np.int32(sources), plan[2]
@@ -244,7 +249,7 @@ def plant(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats) -> 
         for k in range(count - 1, 0, -1):
             size[tree.parent[order[k]]] += size[order[k]]
         centroid = first
-        for k in range(count):  # the deepest whose branch is half of the component or more
+        for k in range(count):  # the deepest with a branch of at least half of the component
             if 2 * size[order[k]] >= count:
                 centroid = order[k]
         _preorder(centroid, tree.parent, start, around, order)
@@ -262,8 +267,8 @@ def plant(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats) -> 
 
 @part
 def _neighbours(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
-    """The neighbours of node ``x`` are ``around[start[x] : start[x + 1]]``."""
-    start = np.zeros(nodes + 2, np.int32)  # filled one place further on, where the loop below counts up
+    """Return ``start, around``: the neighbors of node ``x`` are ``around[start[x] : start[x + 1]]``."""
+    start = np.zeros(nodes + 2, np.int32)  # shifted by one, because the loop below increments
     for arc in range(len(tails)):
         start[tails[arc] + 2] += 1
         start[heads[arc] + 2] += 1
@@ -280,7 +285,7 @@ def _neighbours(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
 
 @part
 def _preorder(top: int, parent: Ints, start: Ints, around: Ints, order: Ints) -> int:
-    """Set the parents of a component below ``top``, and list its nodes in preorder; returns their number."""
+    """Set the parents of a component below ``top``, list its nodes in preorder, and return their number."""
     parent[top] = -1
     stack = np.empty(len(order), np.int32)
     stack[0] = top

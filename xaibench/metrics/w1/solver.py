@@ -1,4 +1,4 @@
-"""The two questions: how far exactly, and how far within a tolerance."""
+"""Exact earth mover's distance, and bounds of it within a tolerance."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.metrics.w1.multiscale import EXACT, Effort, Progress, solve
+from xaibench.metrics.w1.multiscale import EXACT_GAP, SolverProgress, StopCriteria, solve
 from xaibench.metrics.w1.pairs import Floats, envelope
-from xaibench.metrics.w1.pyramid import Level, Masses
+from xaibench.metrics.w1.pyramid import Masses, TransportProblem
 
 
 @dataclass(frozen=True, eq=False)
 class Transport:
-    """The earth mover's distance, and what proves it.
+    """Earth mover's distance with its proof.
 
     Attributes:
-        lower: No plan is cheaper: ``sum(potential * (source - target))``, in pixels times mass.
-        upper: What the plan costs; the distance, when it is exact.
-        origins: ``[k]`` pixels in the flattened image from which mass moves. What both images have in common stays, and
-            is not listed.
+        lower: Lower bound of all plans: ``sum(potential * (source - target))``, in pixels times mass.
+        upper: Cost of the plan; the distance, if it is exact.
+        origins: ``[k]`` pixels in the flattened image from which mass moves. Mass that both images have in common stays
+            in place and is not listed.
         places: ``[k]`` pixels to which it moves.
-        masses: ``[k]`` how much.
-        potential: ``[H, W]``, 1-Lipschitz: ``|potential[x] - potential[y]| <= |x - y|`` for all pixels, which is why
-            ``lower`` is a lower bound (Kantorovich and Rubinstein).
+        masses: ``[k]`` moved masses.
+        potential: ``[H, W]``, 1-Lipschitz: ``|potential[x] - potential[y]| <= |x - y|`` for all pixels, so ``lower`` is
+            a lower bound (Kantorovich and Rubinstein).
     """
 
     lower: float
@@ -39,12 +39,12 @@ class Transport:
 
     @property
     def cost(self) -> float:
-        """The cost of the plan, in pixels times mass."""
+        """Cost of the plan, in pixels times mass."""
         return self.upper
 
     @property
     def gap(self) -> float:
-        """How far apart the bounds are, relative to the upper one; 0 when both are 0."""
+        """Difference of the bounds relative to the upper one; 0 if both are 0."""
         return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
 
 
@@ -53,23 +53,22 @@ def exact_emd(
     target: Floats,
     *,
     time_limit: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
-    """Earth mover's distance between two images of the same mass, exactly: the bounds meet, up to rounding.
+    """Compute the earth mover's distance between two images of the same mass exactly: the bounds agree up to rounding.
 
     Args:
         source: ``[H, W]`` float64, not negative.
-        target: The same, of the same sum.
+        target: Same shape and sum.
         time_limit: Seconds after which the bounds reached so far are returned instead; ``None`` for no limit.
-        progress: Called now and then.
+        progress: Called from time to time.
 
     Returns:
-        The distance with its plan and its potentials, which prove it: ``gap`` is rounding, some 1e-14 of the mass times
-        the diameter, unless the time was up, or the rounds (``multiscale``), of which there are more than is known to
-        be needed.
+        The distance with its plan and potentials, which prove it: ``gap`` is rounding error, about 1e-14 of the mass
+        times the diameter, unless the time limit or the maximum number of rounds (``multiscale``) was reached.
 
     Raises:
-        ValueError: For shapes that differ, masses that are negative or not finite, or that do not sum to the same.
+        ValueError: If shapes differ, masses are negative or not finite, or sums differ.
 
     Example:
         >>> import numpy as np
@@ -77,7 +76,7 @@ def exact_emd(
         >>> round(exact_emd(here, there).cost, 12)  # one unit of mass, over the diagonal
         1.414213562373
     """
-    return _emd(source, target, Effort(EXACT, time_limit, progress))
+    return _emd(source, target, StopCriteria(EXACT_GAP, time_limit, progress))
 
 
 def interval_emd(
@@ -86,16 +85,16 @@ def interval_emd(
     *,
     tolerance: float = 0.003,
     time_limit: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[SolverProgress], None] | None = None,
 ) -> Transport:
-    """Earth mover's distance between two images of the same mass, within bounds.
+    """Compute bounds of the earth mover's distance between two images of the same mass.
 
     Args:
         source: ``[H, W]`` float64, not negative.
-        target: The same, of the same sum.
-        tolerance: How far apart the bounds may be, relative to the upper one.
-        time_limit: Seconds after which the bounds reached so far are returned, whatever they are.
-        progress: Called now and then.
+        target: Same shape and sum.
+        tolerance: Largest difference of the bounds, relative to the upper one.
+        time_limit: Seconds after which the bounds reached so far are returned, regardless of the tolerance.
+        progress: Called from time to time.
 
     Returns:
         The bounds with the plan and the potentials that prove them.
@@ -112,42 +111,44 @@ def interval_emd(
     """
     if not tolerance >= 0:
         raise ValueError(f"tolerance must be 0 or more, got {tolerance}.")
-    return _emd(source, target, Effort(max(tolerance, EXACT), time_limit, progress))
+    return _emd(source, target, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress))
 
 
 @cache
-def load() -> None:
-    """Load the compiled loops, or compile them, which otherwise the first problem does."""
+def warm_up() -> None:
+    """Load or compile the loops, which otherwise happens in the first problem."""
     upper = np.repeat([1.0, 0.0], 6)[:, None] * np.ones(12)
-    exact_emd(upper, upper[::-1])  # large enough to have a coarser problem
+    exact_emd(upper, upper[::-1])  # large enough to use a coarser problem
 
 
-def _emd(source: Floats, target: Floats, effort: Effort) -> Transport:
+def _emd(source: Floats, target: Floats, effort: StopCriteria) -> Transport:
     source, target = _checked(source, target)
     surplus = source - target
     if (surplus > 0).sum() >= (surplus < 0).sum():
-        return _moved(surplus, effort)
-    there = _moved(-surplus, effort)  # the distance is symmetric, and faster with more sources than sinks
+        return _transport(surplus, effort)
+    there = _transport(
+        -surplus, effort
+    )  # the distance is symmetric, and faster to compute with more sources than sinks
     return Transport(there.lower, there.upper, there.places, there.origins, there.masses, -there.potential)
 
 
-def _moved(surplus: Floats, effort: Effort) -> Transport:
-    """Carry the positive masses of an image to the negative ones."""
+def _transport(surplus: Floats, effort: StopCriteria) -> Transport:
+    """Transport the positive masses of an image to the negative ones."""
     diameter = math.hypot(surplus.shape[0] - 1, surplus.shape[1] - 1)
     if not ((surplus > 0).any() and (surplus < 0).any()):  # equal, up to rounding
         nothing = np.empty(0, np.intp)
         upper = float(np.abs(surplus).sum()) * diameter
         return Transport(0.0, upper, nothing, nothing, np.empty(0), np.zeros(surplus.shape))
     size = math.frexp(np.abs(surplus).max())[1]
-    surplus = np.ldexp(surplus, -size)  # powers of two change no digit, and sums stay in range
+    surplus = np.ldexp(surplus, -size)  # powers of two are exact, and keep sums in range
     net, unit = _integers(surplus)
-    level = Level(net)
+    level = TransportProblem(net)
     plan, u = solve(level, effort.tolerance, effort)
     potential = envelope(level.source_points, u, level.points(np.arange(surplus.size))).reshape(surplus.shape)
-    potential -= (potential.max() + potential.min()) / 2  # what the masses differ by, in rounding, then counts least
-    rounding = math.fsum(np.abs(surplus - net * unit).ravel())  # what the plan does not carry quite right
+    potential -= (potential.max() + potential.min()) / 2  # minimizes the effect of rounding differences
+    rounding = math.fsum(np.abs(surplus - net * unit).ravel())  # rounding error of the plan's masses
     upper = math.fsum(level.lengths(plan) * plan.flows) * unit + diameter * rounding
-    lower = min(max(math.fsum((potential * surplus).ravel()), 0.0), upper)  # above it only by rounding
+    lower = min(max(math.fsum((potential * surplus).ravel()), 0.0), upper)  # larger only by rounding
     return Transport(
         lower=math.ldexp(lower, size),
         upper=math.ldexp(upper, size),
@@ -159,9 +160,9 @@ def _moved(surplus: Floats, effort: Effort) -> Transport:
 
 
 def _integers(surplus: Floats) -> tuple[Masses, float]:
-    """Masses as integers that sum to exactly zero, at most some 2^60 on either side, and what one of them is worth.
+    """Convert masses to integers that sum to exactly zero, at most about 2^60 on either side; also return their unit.
 
-    Where the sides differ, by rounding, the one that has more gives it, the largest first.
+    If the sides differ by rounding, the larger side is reduced, the largest masses first.
     """
     power = 60 - math.frexp(max(np.maximum(surplus, 0.0).sum(), np.maximum(-surplus, 0.0).sum()))[1]
     net = np.rint(np.ldexp(surplus, power)).astype(np.int64).ravel()
@@ -185,6 +186,6 @@ def _checked(source: Floats, target: Floats) -> tuple[Floats, Floats]:
     peak = max(source.max(), target.max()) or 1.0  # sums of huge values would overflow
     if not math.isclose((source / peak).sum(), (target / peak).sum(), rel_tol=1e-12):
         raise ValueError(
-            f"source and target must have the same mass, got {source.sum()} and {target.sum()}. Norm them first."
+            f"source and target must have the same mass, got {source.sum()} and {target.sum()}. Normalize them first."
         )
     return source, target
