@@ -1,4 +1,7 @@
-"""What a run folder keeps of how far a metric's order of the methods depends on the metric's parameters."""
+"""Robustness of the rankings by a metric to the metric's own parameters, as stored in a run folder.
+
+``benchmarks/robust_rankings.py`` writes the file; the report reads it.
+"""
 
 from __future__ import annotations
 
@@ -16,66 +19,66 @@ from xaibench.core.rich_results import html_table
 from xaibench.runfolder.tables import damaged
 
 ROBUSTNESS = "robust_rankings.json"
-#: Kendall's tau of two orders below which a metric has no single order of the methods.
+#: Kendall's tau of two settings below which the rankings by a metric disagree.
 AGREED = 0.8
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RobustRanking:
-    """The order of the methods by one metric under several settings of it.
+    """The rankings of the methods by a metric under several settings of its parameters.
 
     Attributes:
-        metric: Name.
-        settings: The S settings, each its parameters.
-        methods: The M methods that were ranked.
+        metric: Name of the metric.
+        settings: Parameters of the S settings.
+        methods: The M ranked methods.
         mean_ranks: ``[S, M]`` mean rank over the cells; 1 is best.
-        tau: ``[S, S]`` Kendall's tau-b between the orders, in [-1, 1].
-        low: ``[S, S]`` lower end of its 95 % interval over data sets, trainings and samples.
-        high: ``[S, S]`` upper end.
-        cells: How many the ranks are over.
-        left_out: Methods that lack a score in some cell.
+        tau: ``[S, S]`` Kendall's tau-b between the rankings, in [-1, 1].
+        low: ``[S, S]`` lower end of the 95 % interval of tau over data sets, trainings and samples.
+        high: ``[S, S]`` upper end of the interval.
+        cells: Number of cells.
+        left_out: Methods that lack a score in a cell.
     """
 
     metric: str
     settings: tuple[dict[str, Any], ...]
     methods: tuple[str, ...]
-    mean_ranks: Floats
-    tau: Floats
-    low: Floats
-    high: Floats
+    mean_ranks: _Floats
+    tau: _Floats
+    low: _Floats
+    high: _Floats
     cells: int
     left_out: tuple[str, ...] = ()
 
     @property
     def least(self) -> tuple[int, int]:
-        """The two settings whose orders agree least."""
+        """The two settings with the smallest tau."""
         found = np.unravel_index(int(np.nanargmin(self.tau)), self.tau.shape)
         return int(found[0]), int(found[1])
 
     @property
     def single(self) -> bool:
-        """Whether the metric has one order: whether every two settings agree to a tau of 0.8 or more."""
+        """Whether every two settings have a tau of at least 0.8."""
         return self.agree(self.least)
 
     def agree(self, pair: tuple[int, int]) -> bool:
-        """Whether two settings put the methods in one order.
+        """Return whether the rankings under two settings agree.
 
         Args:
-            pair: Their places among the settings.
+            pair: Indices of the settings.
 
         Returns:
-            Whether their tau is 0.8 or more.
+            True if their tau is at least 0.8.
         """
         return bool(self.tau[pair] >= AGREED)
 
     @property
     def by_parameter(self) -> dict[str, tuple[int, int]]:
-        """Of each parameter, the two settings that agree least of those that differ in it alone.
+        """Parameter to the two settings with the smallest tau among those that only differ in this parameter.
 
-        What one of two states and the other does not goes with what they state differently, as the number of segments
-        goes with the segmentation; by itself it counts where they differ in nothing else.
+        A parameter that only one of two settings has (such as the number of segments of a segmentation) is ignored if
+        the settings also differ in a common parameter.
         """
         found = {}
         for name in dict.fromkeys(name for setting in self.settings for name in setting):
@@ -83,75 +86,74 @@ class RobustRanking:
                 (i, j)
                 for i, one in enumerate(self.settings)
                 for j, other in enumerate(self.settings[:i])
-                if _differing(one, other) == {name}
+                if _differing_parameters(one, other) == {name}
             ]
             if pairs:
                 found[name] = min(pairs, key=lambda pair: np.nan_to_num(self.tau[pair], nan=np.inf))
         return found
 
     def words(self, setting: int, beside: int | None = None) -> str:
-        """A setting in words.
+        """Describe a setting.
 
         Args:
-            setting: Its place among the settings.
-            beside: That of another one, of which only what differs is said.
+            setting: Index of the setting.
+            beside: Index of another setting; only the parameters that differ from it are named.
 
         Returns:
-            As ``baseline=blur, steps=28``.
+            Text such as ``baseline=blur, steps=28``.
         """
         own = self.settings[setting]
-        differs = own.keys() if beside is None else _differing(own, self.settings[beside])
-        said = {name: value for name, value in own.items() if name in differs}
-        return ", ".join(f"{name}={value}" for name, value in said.items()) or "as it is"
+        differs = own.keys() if beside is None else _differing_parameters(own, self.settings[beside])
+        shown = {name: value for name, value in own.items() if name in differs}
+        return ", ".join(f"{name}={value}" for name, value in shown.items()) or "default"
 
     def sentence(self) -> str:
-        """What follows for the metric's order.
+        """Summarize the robustness of the rankings.
 
         Returns:
-            In words, with the tau of the two settings that agree least.
+            One sentence with the smallest tau.
         """
         i, j = self.least
         how = f"Kendall's tau {self.tau[i, j]:.2f} ({self.low[i, j]:.2f} to {self.high[i, j]:.2f})"
         pair = f"{self.words(j, i)} and {self.words(i, j)}"
         if self.single:
-            return f"one order under {len(self.settings)} settings; least alike are those of {pair}: {how}"
-        return f"its own parameters decide the order; those of {pair} agree with {how}, below {AGREED}"
+            return f"its {len(self.settings)} settings agree on the ranking; smallest agreement, of {pair}: {how}"
+        return f"its ranking depends on its parameters: {pair} agree with {how}, below {AGREED}"
 
     def __repr__(self) -> str:
         return f"RobustRanking({self.metric}, {len(self.methods)} methods, {self.cells} cells: {self.sentence()})"
 
     def _repr_html_(self) -> str:
         rows = [(name, f"{self.tau[pair]:.2f}") for name, pair in self.by_parameter.items()]
-        title = f"{self.metric}: least Kendall's tau of the methods' orders, parameter by parameter"
+        title = f"{self.metric}: smallest Kendall's tau between the rankings, by parameter"
         return html_table(rows, title=title, notes=[self.sentence()])
 
 
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    """The parameters in which two settings differ."""
+def _differing_parameters(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
     return {key for key in one.keys() & other.keys() if one[key] != other[key]} or set(one.keys() ^ other.keys())
 
 
 def write_robust(folder: Path, ranking: RobustRanking) -> None:
-    """Keep it in the run folder, in place of what is known of that metric already.
+    """Write the result for a metric to the run folder, replacing an earlier one.
 
     Args:
-        folder: The run's.
-        ranking: What was found.
+        folder: The run folder.
+        ranking: The result.
     """
     kept = {**read_robust(folder), ranking.metric: ranking}
-    content = {name: _plain(one) for name, one in sorted(kept.items())}
+    content = {name: _to_json(one) for name, one in sorted(kept.items())}
     with whole_file(folder / ROBUSTNESS) as file:
         file.write(json.dumps(content, indent=1).encode())
 
 
 def read_robust(folder: Path) -> dict[str, RobustRanking]:
-    """What is known, by metric; empty where nothing was asked.
+    """Read the results from a run folder.
 
     Args:
-        folder: The run's.
+        folder: The run folder.
 
     Returns:
-        Metric to what was found of it.
+        Metric name to result; empty if there are none.
 
     Raises:
         RunFolderError: If the file is damaged.
@@ -160,21 +162,21 @@ def read_robust(folder: Path) -> dict[str, RobustRanking]:
     if not file.is_file():
         return {}
     try:
-        return {name: _ranking(one) for name, one in json.loads(file.read_text(encoding="utf-8")).items()}
+        return {name: _from_json(one) for name, one in json.loads(file.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise damaged(file, error) from error
 
 
-def _plain(ranking: RobustRanking) -> dict[str, Any]:
+def _to_json(ranking: RobustRanking) -> dict[str, Any]:
     values = dict(vars(ranking))
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
 
-def _ranking(content: Mapping[str, Any]) -> RobustRanking:
+def _from_json(content: Mapping[str, Any]) -> RobustRanking:
     arrays = {name: np.array(content[name], dtype=np.float64) for name in ("mean_ranks", "tau", "low", "high")}
     size = len(content["settings"])
     if arrays["tau"].shape != (size, size) or arrays["mean_ranks"].shape != (size, len(content["methods"])):
-        raise ValueError(f"{content['metric']}: its arrays do not fit its {size} settings.")
+        raise ValueError(f"{content['metric']}: its arrays do not match its {size} settings.")
     return RobustRanking(
         metric=content["metric"],
         settings=tuple(content["settings"]),
