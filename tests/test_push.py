@@ -214,10 +214,10 @@ def test_results_that_are_kept_are_a_run_folder_to_compare_with(hub, invoke, run
 
 def test_the_card_of_results_says_what_is_to_be_known_of_the_sets(run, tmp_path):
     file = run / "environment.json"
-    said = {"notes": {"xai-tris/lin-imagenet-8x8": "9 photographs lie under 100 samples | <b>"}}
+    said = {"notes": {"xai-tris/lin-imagenet-8x8": "9 photographs are the backgrounds of 100 samples | <b>"}}
     file.write_text(json.dumps(json.loads(file.read_text()) | said))
     text = (prepare_run(run, tmp_path / "out") / "README.md").read_text(encoding="utf-8")
-    note = r"- xai-tris/lin-imagenet-8x8: 9 photographs lie under 100 samples \| &lt;b&gt;"
+    note = r"- xai-tris/lin-imagenet-8x8: 9 photographs are the backgrounds of 100 samples \| &lt;b&gt;"
     assert text.index("jobs failed") < text.index(note) < text.index("## Leaderboard")
 
 
@@ -272,7 +272,7 @@ def test_sets_and_results_do_not_overwrite_each_other(hub, run):  # noqa: F811
         push_dataset(small(), "ann/scores")
     with pytest.raises(MissingDataError, match=r"hf://ann/sets holds no results of a run: expected scores.parquet"):
         xb.hub.load_results("hf://ann/sets")
-    with pytest.raises(MissingDataError, match=r"hf://ann/scores holds no data set of xaibench"):
+    with pytest.raises(MissingDataError, match=r"hf://ann/scores is not a data set of xaibench"):
         xb.load("hf://ann/scores")
 
 

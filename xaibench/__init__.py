@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from xaibench.metrics import shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.report import show
-    from xaibench.studies import robust_ranking
 
 __all__ = [
     "__version__",
@@ -37,7 +36,6 @@ __all__ = [
     "models",
     "reliance",
     "report",
-    "robust_ranking",
     "runner",
     "shares",
     "show",
@@ -48,7 +46,6 @@ __all__ += _METRICS
 _HOME = {"load": "data", "loading": "data", "explain": "explainers", "show": "report"}
 _HOME |= dict.fromkeys(("evaluate", "meta_evaluate"), "evaluation")
 _HOME |= {"reliance": "explainers", "shares": "metrics"}
-_HOME |= {"robust_ranking": "studies"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")
 
 

@@ -79,7 +79,6 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         ),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
-        "studies": ("Studies", (Section("xaibench.studies"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),
         "types": (
             "Types and registry",

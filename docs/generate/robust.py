@@ -1,9 +1,8 @@
-"""Do a metric's parameters decide who is first? Writes docs/robust-rankings.md.
+"""Write docs/robust-rankings.md: how far rankings depend on the parameters of a metric.
 
 python docs/generate/robust.py RUN [RUN ...]
 
-Run folders of which `xb.robust_ranking` has been asked; those that this page needs are made by the code that it shows.
-The sections of other suites stay as they are.
+RUN is a run folder with results of `benchmarks/robust_rankings.py`. Sections of other suites are kept.
 """
 
 from __future__ import annotations
@@ -27,13 +26,9 @@ A metric has parameters of its own: what a removed pixel becomes, in how many st
 segments, whether the important ones go first or the unimportant ones. If the order of the methods changes with them, a
 single rank by that metric says more about the setting than about the methods.
 
-    import xaibench as xb
-
-    run = xb.runner.run("xai-tris-8x8", metrics=["deletion", "road"])
-    grid = {{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}
-    found = xb.robust_ranking(run, "deletion", grid)
-    found.single            # False: no single order
-    found.tau               # Kendall's tau-b between the orders of every two settings
+    xaibench run xai-tris-8x8 --metrics deletion,road --out RUN
+    python benchmarks/robust_rankings.py RUN deletion \\
+        '{{"baseline": [0.0, 1.0], "segmentation": ["pixels", "grid"], "n_segments": [16]}}'
 
 The maps of the run are scored again under every setting; nothing is trained or explained anew. In each cell the methods
 are ranked by their mean scores; a method's place is by the mean of its ranks over the cells; controls take no part. The

@@ -33,8 +33,8 @@ def test_names_and_groups_are_kept():
     [
         ({"ids": ["a", "b"]}, ValueError, "got 2 names, 2 of them different, for 3 samples"),
         ({"ids": ["a", "b", "a"]}, ValueError, "got 3 names, 2 of them different"),
-        ({"groups": [0, 1]}, ValueError, r"groups are \[2\], expected \[3\]"),
-        ({"groups": [0.0, 0.5, 1.0]}, TypeError, "groups are float64, expected integers; number names with"),
+        ({"groups": [0, 1]}, ValueError, r"groups have shape \[2\], expected \[3\]"),
+        ({"groups": [0.0, 0.5, 1.0]}, TypeError, "groups are float64, expected integers; convert names with"),
         ({"groups": ["ann", "ann", "bob"]}, TypeError, "expected integers"),
     ],
 )

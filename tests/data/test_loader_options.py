@@ -29,7 +29,7 @@ def test_batches_are_pinned_where_there_is_a_gpu(workers):
 def test_as_many_batches_are_read_ahead_as_are_asked_for(monkeypatch):
     train, *_ = xb.loading(**SET | {"batch_size": 4}, num_workers=2, prefetch_factor=1, shuffle=False)
     read = []
-    monkeypatch.setattr(train, "_read", lambda indices: read.append(indices) or tuple(torch.zeros(3, 1)))
+    monkeypatch.setattr(train, "_read_batch", lambda indices: read.append(indices) or tuple(torch.zeros(3, 1)))
     next(iter(train))
     assert len(read) <= 3
     with pytest.raises(ValueError, match="prefetch_factor=3: got num_workers=0, expected at least 1"):

@@ -113,8 +113,8 @@ def test_names_may_be_spelt_otherwise():
         ({"masks": torch.zeros(3, 4, 4)}, TypeError, r"masks are torch.float32, expected torch.bool; convert"),
         ({"targets": torch.zeros(3, dtype=torch.int32)}, TypeError, "targets are torch.int32"),
         ({"images": torch.zeros(3, 4, 4)}, ValueError, r"got \[3, 4, 4\], \[3, 4, 4\] and \[3\]"),
-        ({"masks": torch.zeros(3, 4, 5, dtype=torch.bool)}, ValueError, "of one N, H and W"),
-        ({"images": torch.zeros(2, 1, 4, 4)}, ValueError, "of one N, H and W"),
+        ({"masks": torch.zeros(3, 4, 5, dtype=torch.bool)}, ValueError, "with the same N, H and W"),
+        ({"images": torch.zeros(2, 1, 4, 4)}, ValueError, "with the same N, H and W"),
     ],
 )
 def test_splits_of_other_shapes(changed, error, message):

@@ -17,7 +17,7 @@ def test_parts_are_exact_disjoint_and_stratified(counts, weights, seed):
     fractions = [weight / sum(weights) for weight in weights]
     sizes = np.diff([0, *(round(bound * len(strata)) for bound in np.cumsum(fractions))])
     if min(sizes) == 0:
-        with pytest.raises(ValueError, match="leave an empty part"):
+        with pytest.raises(ValueError, match="leave an empty split"):
             stratified_split(strata, fractions, np.random.default_rng(seed))
         return
     parts = stratified_split(strata, fractions, np.random.default_rng(seed))

@@ -5,10 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmark_scripts import load_benchmark
 
-from xaibench.report.numbers.setting_ranks import rank_robustness
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.robust_rankings import write_robust
+
+rank_robustness = load_benchmark("robust_rankings").rank_robustness
 
 GENERATE = Path(__file__).parents[2] / "docs" / "generate"
 

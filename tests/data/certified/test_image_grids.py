@@ -53,9 +53,9 @@ def test_the_seed_decides_and_every_class_comes(labelled):
 
 
 def test_too_few_classes_are_refused(labelled):
-    with pytest.raises(ValueError, match=r"6 different classes, expected at least 9: one for each of the 3×3 cells"):
+    with pytest.raises(ValueError, match=r"6 different classes, expected at least 9: one per cell of 3×3"):
         mosaics(*labelled, side=3)
-    with pytest.raises(ValueError, match="least is 0; expected a probability"):
+    with pytest.raises(ValueError, match="least=0: expected a probability"):
         sure_of(lambda images: images.flatten(1), *labelled, least=0)
 
 

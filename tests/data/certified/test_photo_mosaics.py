@@ -51,7 +51,9 @@ def test_the_mosaics_are_photographs_that_the_network_is_sure_of(folder, network
     assert data.info.truth == "use"
     shown = {len(set(data.test.targets[start : start + cells].tolist())) for start in range(0, len(data.test), cells)}
     assert shown == {cells}, "each cell is of another class"
-    assert data.note.startswith("mosaics of 24 photographs of 6 classes, those of 25 that the network puts in their")
+    assert data.note.startswith(
+        "mosaics of 24 photographs of 6 classes, selected from 25 because the network assigns them"
+    )
 
 
 def test_it_is_asked_about_some_and_the_seed_decides_which(folder, network):
@@ -73,12 +75,12 @@ def test_it_is_asked_about_some_and_the_seed_decides_which(folder, network):
 
 
 def test_what_cannot_be_made_is_refused(folder, network):
-    with pytest.raises(TypeError, match="network is None; expected one that is sure of some photographs"):
+    with pytest.raises(TypeError, match="network is None, expected a network that classifies the photographs"):
         load(f"mosaic:{folder}")
-    with pytest.raises(ValueError, match="size is 17 and side 2; expected a size that is a multiple of side"):
+    with pytest.raises(ValueError, match="size=17 with side=2: expected a size that is a multiple of side"):
         load(f"mosaic:{folder}", network=network, size=17)
     undecided = lambda images: torch.zeros(len(images), 6)  # noqa: E731
-    with pytest.raises(ValueError, match=r"of 25 photographs the network puts 0, of 0 classes.*expected 4 classes"):
+    with pytest.raises(ValueError, match=r"the network assigns 0 of 25 photographs, of 0 classes.*expected 4 classes"):
         load(f"mosaic:{folder}", network=undecided)
     with pytest.raises(ValueError, match=r"puts 24, of 6 classes.*expected 9 classes"):
         load(f"mosaic:{folder}", network=network, side=3, size=24)

@@ -83,11 +83,11 @@ def _moody(network, images):
 
 def test_a_network_that_does_not_go_by_the_patch_is_refused(shown):
     images, targets, network, gated = shown
-    with pytest.raises(ValueError, match=r"of 30 images, \d+ pass all interventions \(planted \d+, removed 30, moved"):
+    with pytest.raises(ValueError, match=r"\d+ of 30 images pass all interventions \(planted \d+, removed 30, moved"):
         plant_trigger(network, images, targets, patch=PATCH, label=2)
-    with pytest.raises(ValueError, match=r"least is 0; expected a share above 0"):
+    with pytest.raises(ValueError, match=r"least=0: expected a fraction in"):
         plant_trigger(gated, images, targets, patch=PATCH, label=2, least=0)
-    with pytest.raises(ValueError, match=r"patch is \[3, 13, 13\], which does not fit on images \[40, 3, 12, 14\]"):
+    with pytest.raises(ValueError, match=r"patch has shape \[3, 13, 13\], which does not fit images \[40, 3, 12, 14\]"):
         plant_trigger(gated, images, targets, patch=checkerboard(13), label=2)
     with pytest.raises(ValueError, match=r"images: got 0 of another class than label 2, expected at least 2"):
         plant_trigger(gated, images[targets == 2], targets[targets == 2], patch=PATCH, label=2)

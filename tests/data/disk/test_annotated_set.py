@@ -39,7 +39,7 @@ def test_no_root_at_all_says_where_to_give_it(painted_set, monkeypatch):
 
 def test_what_cannot_be_downloaded_says_what_to_do(painted_set, tmp_path_factory):
     part, _ = painted_set()
-    with pytest.raises(MissingDataError, match=r"(?s)cannot be downloaded by a program.*Paint it yourself"):
+    with pytest.raises(MissingDataError, match=r"(?s)has to be downloaded by hand.*Paint it yourself"):
         part(root=tmp_path_factory.mktemp("empty"), download=True)
 
 

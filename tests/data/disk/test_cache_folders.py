@@ -23,8 +23,8 @@ def test_a_cache_that_cannot_be_made_is_a_warning_and_work_goes_on(no_cache, tmp
     assert (cache_folder("set", tmp_path) / "built").read_text() == "here"
     cache_folder("other", tmp_path)
     (warning,) = caplog.messages
-    assert warning.startswith(f"The cache {no_cache} cannot be written (Not a directory)")
-    assert "Set XAIBENCH_CACHE to a folder that can be written." in warning
+    assert warning.startswith(f"The cache {no_cache} is not writable (Not a directory)")
+    assert "Set XAIBENCH_CACHE to a writable folder." in warning
 
 
 def test_what_others_built_is_used_where_it_cannot_be_written(tmp_path, monkeypatch, caplog):

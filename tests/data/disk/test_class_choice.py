@@ -19,7 +19,7 @@ def test_a_name_as_it_is_written_comes_first_and_nothing_is_guessed():
     known = ("A b", "a-b", "caf\u00e9")
     assert choose_classes(["A b"], known) == ("A b",)
     assert choose_classes(["a-b"], known) == ("a-b",)
-    with pytest.raises(ValueError, match="Class 'ab' may be 'A b' or 'a-b'; write it as it is known"):
+    with pytest.raises(ValueError, match="Class 'ab' is ambiguous: 'A b' or 'a-b'; give the exact name"):
         choose_classes(["ab"], known)
     assert choose_classes(["cafe\u0301"], known) == ("caf\u00e9",)  # as macOS spells it
 

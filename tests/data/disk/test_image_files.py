@@ -82,16 +82,16 @@ def test_floating_point_numbers_are_grey_from_0_to_1(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.array([[0, np.nan]], np.float32), "NaN or infinite values; put numbers in their place"),
+        (np.array([[0, np.nan]], np.float32), "NaN or infinite values; replace them by numbers"),
         (np.array([[0, np.inf]], np.float32), "NaN or infinite values"),
-        (np.array([[0, 200]], np.float32), r"from 0 to 200, expected 0 \(black\) to 1 \(white\); state .* as scale="),
+        (np.array([[0, 200]], np.float32), r"from 0 to 200, expected 0 \(black\) to 1 \(white\); give .* as scale="),
         (np.array([[-0.5, 1]], np.float32), "from -0.5 to 1, expected 0"),
-        (np.array([[0, 70000]], np.int32), "from 0 to 70000 in 32 bits, and nothing says which is white; state it"),
+        (np.array([[0, 70000]], np.int32), "from 0 to 70000 in 32 bits, so the value of white is not known; give it"),
     ],
     ids=["NaN", "infinite", "too bright", "negative", "32 bits"],
 )
 def test_values_that_are_no_grey_are_named(tmp_path, values, message):
-    with pytest.raises(DataFileError, match=rf"a\.tif holds .*{message}"):
+    with pytest.raises(DataFileError, match=rf"a\.tif has .*{message}"):
         open_image(save(tmp_path / "a.tif", values), 1)
 
 
@@ -139,7 +139,7 @@ def test_a_mask_that_lies_as_its_image_is_stored_is_named(tmp_path):
     image = save(tmp_path / "a.jpg", np.zeros((64, 96, 3), np.uint8), exif=exif)
     check_same_size(np.zeros((96, 64)), "m.png", image, upright=True)
     check_same_size(np.zeros((64, 96)), "m.png", image)
-    with pytest.raises(DataFileError, match=r"m\.png is 64×96, but its image a\.jpg is 96×64 .* Turn the mask"):
+    with pytest.raises(DataFileError, match=r"m\.png is 64×96, but its image a\.jpg is 96×64 .* Rotate the mask"):
         check_same_size(np.zeros((64, 96)), "m.png", image, upright=True)
 
 
@@ -154,13 +154,13 @@ def test_a_truncated_jpeg_is_named(photo):
 def test_what_is_no_image_is_named(tmp_path, content):
     (tmp_path / "no.jpg").write_bytes(content)
     for read in (lambda path: open_image(path, 8), image_size, read_indices):
-        with pytest.raises(DataFileError, match=r"no\.jpg is no image"):
+        with pytest.raises(DataFileError, match=r"no\.jpg is not an image"):
             read(tmp_path / "no.jpg")
 
 
 def test_an_image_too_large_to_be_safe_is_named(photo, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    with pytest.raises(DataFileError, match=r"big\.png is larger than is safe to decode \(.*Scale it down\."):
+    with pytest.raises(DataFileError, match=r"big\.png is too large to decode safely \(.*Scale it down\."):
         open_image(photo("big.png"), 8)
 
 
@@ -184,7 +184,7 @@ def test_a_mask_of_one_bit_is_0_or_255(tmp_path):
 
 
 def test_a_mask_with_colours_is_refused(photo):
-    with pytest.raises(DataFileError, match=r"m\.png is a mask with mode 'RGB'; expected labels"):
+    with pytest.raises(DataFileError, match=r"m\.png is a mask with mode 'RGB', expected labels"):
         read_indices(photo("m.png"))
 
 

@@ -33,9 +33,9 @@ def test_rows_that_are_not_used_are_named(caplog):
         "set", images("cat/a.jpg", "cat/a.png", "cat/b.jpg"), [*rows, MaskRow("b.jpg", None, "t.csv:5")]
     )
     assert found.tolist() == [-1, -1, 2]  # of two rows of one image the first counts
-    assert "set: masks that several images answer to, used for none: 1: t.csv:2 (a)" in caplog.text
-    assert "set: masks of which there is no image: 1: t.csv:3 (z)" in caplog.text
-    assert "set: images with a further mask, of which the first counts: 1: t.csv:5 (b.jpg)" in caplog.text
+    assert "set: masks that match several images, not used: 1: t.csv:2 (a)" in caplog.text
+    assert "set: masks without an image: 1: t.csv:3 (z)" in caplog.text
+    assert "set: further masks of an image, of which only the first is used: 1: t.csv:5 (b.jpg)" in caplog.text
 
 
 def test_names_with_accents_match_however_they_are_spelt():
@@ -62,7 +62,7 @@ def test_an_image_in_two_official_splits_stays_in_the_last(tmp_path, caplog):
         ("train/b/3.jpg", "b", "train"),
         ("val/a/1.png", "a", "val"),
     ]
-    assert "in another split as well, left out of this one: 2: train/a/1.jpg; train/a/2.jpg" in caplog.text
+    assert "in a later split as well, left out: 2: train/a/1.jpg; train/a/2.jpg" in caplog.text
 
 
 def test_stems():

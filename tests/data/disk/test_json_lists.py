@@ -76,7 +76,7 @@ def test_one_item_is_in_memory_at_a_time(tmp_path, monkeypatch):
 
 def test_an_item_of_any_length_is_no_reason_to_read_all(tmp_path, monkeypatch):
     monkeypatch.setattr(json_lists, "_CHUNK", 2**6)
-    monkeypatch.setattr(json_lists, "_LONGEST", 2**12)
+    monkeypatch.setattr(json_lists, "_MAX_ITEM", 2**12)
     (tmp_path / "a.json").write_text('{"a": ["' + "x" * 100_000)
     tracemalloc.start()
     with pytest.raises(ValueError, match="after 7 characters: Unterminated string"):

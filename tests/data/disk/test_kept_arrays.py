@@ -46,5 +46,5 @@ def test_a_full_disk_is_a_warning_and_leaves_nothing(tmp_path, caplog, monkeypat
 
     monkeypatch.setattr(np, "savez", full)
     write_cached(tmp_path / "a.npz", "The numbers", {"x": np.arange(3)})
-    assert "The numbers could not be kept in" in caplog.text
+    assert "The numbers could not be cached in" in caplog.text
     assert list(tmp_path.iterdir()) == []

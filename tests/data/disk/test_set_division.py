@@ -90,12 +90,12 @@ def test_official_leaves_out_what_is_not_annotated(painted):
 
 @pytest.mark.parametrize("splits", [(0.5, 0.5), (0.5, 0.6, 0.2), (-0.2, 1.0, 0.2), (0.5, 0.2, float("nan"))])
 def test_other_fractions_are_refused(painted, splits):
-    with pytest.raises(ValueError, match=r"three fractions .* that add up to 1"):
+    with pytest.raises(ValueError, match=r"three fractions .* that sum to 1"):
         parts_of(painted([0, 1] * 10), splits)
 
 
 def test_a_set_without_official_splits_says_so(painted):
-    with pytest.raises(ValueError, match="no official splits with these parameters; give fractions"):
+    with pytest.raises(ValueError, match="no official split with these parameters; give fractions"):
         parts_of(painted([0, 1] * 10), "official")
     with pytest.raises(ValueError, match="splits='offical'"):
         parts_of(painted([0, 1] * 10), "offical")

@@ -96,7 +96,7 @@ def test_a_private_set_needs_the_token(hub, shelf, monkeypatch, tmp_path):  # no
     [
         ("hf://ann/setz", r"hf://ann/setz cannot be loaded: there is no dataset repository ann/setz, or it is private"),
         ("hf://ann/sets@v9", r"hf://ann/sets@v9 cannot be loaded: it has no branch, tag or commit 'v9'"),
-        ("hf://ann/other", r"hf://ann/other holds no data set of xaibench.*hub.load_results"),
+        ("hf://ann/other", r"hf://ann/other is not a data set of xaibench.*hub.load_results"),
     ],
 )
 def test_what_is_not_there(hub, shelf, address, message):  # noqa: F811
@@ -109,14 +109,14 @@ def test_what_is_not_there(hub, shelf, address, message):  # noqa: F811
 def test_conditions_must_be_accepted(hub, shelf):  # noqa: F811
     shelf()
     hub.repos["ann/sets"].gated = True
-    with pytest.raises(MissingDataError, match=r"asks its readers to accept conditions.* on the page of ann/sets"):
+    with pytest.raises(MissingDataError, match=r"its users have to accept conditions.* on the page of ann/sets"):
         xb.load("hf://ann/sets")
 
 
 def test_a_hub_in_trouble(hub, shelf):  # noqa: F811
     shelf()
     hub.fail["/api/datasets"] = 418
-    with pytest.raises(MissingDataError, match=r"the Hub answers with HTTP status 418. Try again later"):
+    with pytest.raises(MissingDataError, match=r"the Hub returned HTTP status 418. Try again later"):
         xb.load("hf://ann/sets")
 
 

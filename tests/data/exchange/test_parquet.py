@@ -143,14 +143,16 @@ def test_masks_are_pictures_of_black_and_white(tmp_path):
 def test_other_seeds_than_the_sets_own_are_refused(tmp_path):
     write_parquet(make(torch.randn(4, 1, 4, 4)), tmp_path)
     assert xb.load(f"parquet:{tmp_path}", seed=5).parameters["seed"] == 5
-    with pytest.raises(ValueError, match=r"seed=2: parquet:.* holds the samples of seed 5 and no others; leave seed"):
+    with pytest.raises(ValueError, match=r"seed=2: parquet:.* only has the samples of seed 5; leave seed"):
         xb.load(f"parquet:{tmp_path}", seed=2)
     with pytest.raises(TypeError, match="takes no 'alpha'"):
         xb.load(f"parquet:{tmp_path}", alpha=0.1)
 
 
 def test_parameters_must_be_plain(tmp_path):
-    with pytest.raises(TypeError, match=r"made: its parameters cannot be written .*Tensor.*; expected numbers, texts"):
+    with pytest.raises(
+        TypeError, match=r"made: its parameters cannot be written .*Tensor.*; expected numbers, strings"
+    ):
         write_parquet(make(torch.randn(4, 1, 4, 4), odd=torch.ones(2)), tmp_path)
 
 
@@ -169,16 +171,19 @@ def rewrite(file, change=lambda table: table, **notes):
 
 
 def test_a_folder_without_a_set(tmp_path):
-    with pytest.raises(MissingDataError, match=r"holds no data set: expected data/train-00000-of-00001.parquet"):
+    with pytest.raises(
+        MissingDataError,
+        match=r"has no data set written by xaibench: expected files such as data/train-00000-of-00001.parquet",
+    ):
         xb.load(f"parquet:{tmp_path}")
-    with pytest.raises(MissingDataError, match="nowhere holds no data set"):
+    with pytest.raises(MissingDataError, match="nowhere has no data set"):
         xb.load("parquet:nowhere")
 
 
 def test_a_missing_file(written):
     folder, file = written
     file.unlink()
-    with pytest.raises(MissingDataError, match=r"test-00000-of-00001.parquet is missing; get the folder anew"):
+    with pytest.raises(MissingDataError, match=r"test-00000-of-00001.parquet is missing; get the folder again"):
         read_parquet(folder)
 
 
@@ -189,17 +194,17 @@ def test_files_of_two_sets(written):
         read_parquet(folder)
     write_parquet(make(torch.randn(6, 1, 4, 4), other=1), folder / "other")
     (folder / "other" / "data" / file.name).rename(file)
-    with pytest.raises(DataFileError, match="holds test twice, in 00001 and in 00002 files; remove one"):
+    with pytest.raises(DataFileError, match="has test twice, in 00001 and in 00002 files; remove one"):
         read_parquet(folder)
     file.with_name("test-00000-of-00002.parquet").unlink()
-    with pytest.raises(DataFileError, match=r"is of another set than test-00000-of-00001.parquet beside it"):
+    with pytest.raises(DataFileError, match=r"belongs to another data set than test-00000-of-00001.parquet"):
         read_parquet(folder)
 
 
 def test_lost_rows(written):
     folder, file = written
     rewrite(file, lambda table: table.slice(0, 0))
-    with pytest.raises(DataFileError, match="holds 0 samples of test, expected 1; get the folder anew"):
+    with pytest.raises(DataFileError, match="has 0 samples of test, expected 1; get the folder again"):
         read_parquet(folder)
 
 
@@ -224,7 +229,7 @@ def test_files_of_others(written):
     folder, file = written
     for part in ("train", "validation", "test"):
         pq.write_table(pa.table({"image": [1]}), file.with_name(f"{part}-00000-of-00001.parquet"))
-    with pytest.raises(DataFileError, match="was not written by xaibench: its footer does not say which set it is of"):
+    with pytest.raises(DataFileError, match="was not written by xaibench: its footer has no metadata of a data set"):
         read_parquet(folder)
 
 
@@ -248,7 +253,11 @@ def picture(**size):
         ("image", pa.array([b"x"]), "other columns"),
         ("mask", picture(size=(4, 5)), "a picture is 5×4, expected 4×4"),
         ("mask", picture(size=(4, 4)).take(pa.array([None], pa.int64())), "a picture is missing"),
-        ("mask", pa.array([{"bytes": b"no", "path": None}], picture(size=(1, 1)).type), "no image that Pillow knows"),
+        (
+            "mask",
+            pa.array([{"bytes": b"no", "path": None}], picture(size=(1, 1)).type),
+            "not an image that Pillow reads",
+        ),
     ],
 )
 def test_values_that_cannot_be(written, column, values, message):
@@ -261,10 +270,10 @@ def test_values_that_cannot_be(written, column, values, message):
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ({"format": 2, "version": "9.1"}, r"is in the format 2 of xaibench 9.1; .* Install a newer version"),
-        ({"info": {"name": "x"}}, "does not say which set it is of"),
+        ({"format": 2, "version": "9.1"}, r"has format 2 of xaibench 9.1, .* Install a newer version"),
+        ({"info": {"name": "x"}}, "has invalid metadata of its data set"),
         ({"info": {"name": "x", "classes": ["a"], "image_shape": [1, -4, 4]}}, "expected .C, H, W."),
-        ({"info": []}, "does not say which set it is of"),
+        ({"info": []}, "has invalid metadata of its data set"),
     ],
 )
 def test_footers_that_cannot_be(written, notes, message):
@@ -299,9 +308,7 @@ def test_to_datasets(tmp_path):
     alone = xb.data.to_datasets(dataset.val)
     assert alone.features["target"] == datasets.Value("int64")
     assert torch.equal(alone.with_format("torch")[3]["image"], dataset.val[3][0])
-    with pytest.raises(
-        TypeError, match=r"data: got list, expected a set, as xaibench.load returns it, or one of its splits"
-    ):
+    with pytest.raises(TypeError, match=r"data: got list, expected a data set of xaibench.load or one of its splits"):
         xb.data.to_datasets([dataset.val])
 
 

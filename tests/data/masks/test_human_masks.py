@@ -74,17 +74,17 @@ GOOD = json.dumps(np.eye(SIDE, dtype=int).tolist())
 @pytest.mark.parametrize(
     ("attention", "reason"),
     [
-        (GOOD[:-1], "no list of lists"),
-        ("", "no list of lists"),
-        ("[[0, 1], [0]]", "no list of lists"),
-        ("[" * 100_000, "no list of lists"),
+        (GOOD[:-1], "not a list of equally long lists"),
+        ("", "not a list of equally long lists"),
+        ("[[0, 1], [0]]", "not a list of equally long lists"),
+        ("[" * 100_000, "not a list of equally long lists"),
         (GOOD.replace("1", "2", 1), "0 and 1"),
         (GOOD.replace("1", "0.5", 1), "0 and 1"),
         (GOOD.replace("1", "NaN", 1), "0 and 1"),
         ("[[0, 1], [1, 255]]", "0 and 1"),
-        ("[0, 1]", "of shape [2]"),
+        ("[0, 1]", "has shape [2]"),
         ("[[]]", "0 and 1"),
-        ("{}", "no list of lists"),
+        ("{}", "not a list of equally long lists"),
     ],
 )
 def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog, attention, reason):
@@ -93,7 +93,7 @@ def test_a_broken_row_is_named_and_the_others_are_kept(folder, caplog, attention
     for _ in range(2):  # read, and from the cache
         caplog.clear()
         assert set(read(HumanMasks(folder, ["x"]))) == {name, last[0]}
-        assert "a.csv: broken rows, left out: 1: line 3 (" in caplog.text
+        assert "a.csv: malformed rows, left out: 1: line 3 (" in caplog.text
         assert reason in caplog.text
 
 
@@ -144,7 +144,7 @@ def test_columns_may_be_in_any_order_and_more_than_needed(folder):
 def test_a_table_without_the_columns_is_named(folder, text):
     folder.mkdir()
     (folder / "a.csv").write_text(text)
-    with pytest.raises(DataFileError, match=r"a\.csv has no column '(img_idx|attention)'; expected img_idx, attention"):
+    with pytest.raises(DataFileError, match=r"a\.csv has no column '(img_idx|attention)': expected img_idx, attention"):
         HumanMasks(folder, ["x"])
 
 
@@ -225,7 +225,7 @@ def test_a_cache_that_cannot_be_written_says_so(folder, monkeypatch):
 
     write_table(folder / "a.csv", drawn(1))
     monkeypatch.setattr("xaibench.data.masks.mask_tables.whole_file", full)
-    with pytest.raises(OSError, match=r"masks of .*a\.csv cannot be kept in .*No space left.*XAIBENCH_CACHE"):
+    with pytest.raises(OSError, match=r"masks of .*a\.csv cannot be cached in .*No space left.*XAIBENCH_CACHE"):
         HumanMasks(folder, ["x"])
 
 
@@ -262,5 +262,5 @@ def test_all_spellings_of_a_mask_are_read(text):
 
 @pytest.mark.parametrize("text", ["[[0,1],[1,/]]", "[[0,1],[1;0]]", "[[0,1,],[1,0,]]", "[[0,1]]]]", "[[01,1],[1,0]]"])
 def test_nearly_a_mask_is_refused(text):
-    with pytest.raises(ValueError, match="attention is no list of lists"):
+    with pytest.raises(ValueError, match="attention is not a list of"):
         parse_mask(text)

@@ -144,7 +144,7 @@ def test_an_attribute_file_that_is_cut_off_is_noticed_by_its_first_line(folder, 
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[: kept + 2]))
     count = len(WEARING) + len(WITHOUT)
-    with pytest.raises(DataFileError, match=rf"anno\.txt is cut off: its first line is '{count}', .* {kept};"):
+    with pytest.raises(DataFileError, match=rf"anno\.txt is truncated: its first line is '{count}', .* {kept};"):
         opened(folder)
     file.write_text("".join(["x\n", *lines[1:]]))
     with pytest.raises(DataFileError, match=r"its first line is 'x', expected the number of images"):
@@ -154,10 +154,10 @@ def test_an_attribute_file_that_is_cut_off_is_noticed_by_its_first_line(folder, 
 def test_another_attribute_file_is_named(folder):
     file = folder / "CelebAMask-HQ-attribute-anno.txt"
     file.write_text(attributes([(0, True)], names=[name for name in NAMES if name != "Eyeglasses"]))
-    with pytest.raises(DataFileError, match=r"attribute-anno\.txt: its second line names no attribute 'Eyeglasses'"):
+    with pytest.raises(DataFileError, match=r"attribute-anno\.txt has no attribute 'Eyeglasses'"):
         opened(folder)
     file.write_text(attributes([]))
-    with pytest.raises(DataFileError, match=r"attribute-anno\.txt names no image"):
+    with pytest.raises(DataFileError, match=r"attribute-anno\.txt has no image"):
         opened(folder)
 
 
@@ -195,6 +195,6 @@ def test_a_truncated_photograph_is_named(folder):
 
 def test_it_is_not_downloaded_and_says_why(tmp_path):
     with pytest.raises(
-        MissingDataError, match=r"cannot be downloaded by a program(.|\n)*agreement(.|\n)*CelebAMask-HQ\.zip"
+        MissingDataError, match=r"has to be downloaded by hand(.|\n)*agreement(.|\n)*CelebAMask-HQ\.zip"
     ):
         load("glasses", root=tmp_path, download=True)

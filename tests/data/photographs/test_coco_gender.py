@@ -105,7 +105,7 @@ def test_coco_alone_is_no_set_with_masks(tmp_path):
     assert gender.find(tmp_path) == tmp_path / "coco"
     with pytest.raises(MissingDataError, match="no annotated image of class 'men'"):
         load("gender", root=tmp_path)
-    with pytest.raises(MissingDataError, match="cannot be downloaded by a program"):
+    with pytest.raises(MissingDataError, match="has to be downloaded by hand"):
         load("gender", root=tmp_path / "none", download=True)
 
 
@@ -161,7 +161,7 @@ def test_captions_are_read_once(tmp_path, caplog):
     with caplog.at_level(logging.INFO, "xaibench"):
         gender.prepare(tmp_path / "coco")
         opened(tmp_path / "coco")
-    assert caplog.text.count("what it says is kept") == 1
+    assert caplog.text.count("the result is cached") == 1
     (kept,) = (tmp_path / "cache").rglob("*.json")
     kept.write_text('{"1": 3}')
     assert len(opened(tmp_path / "coco")) == 3
@@ -173,8 +173,8 @@ def test_captions_are_read_once(tmp_path, caplog):
     [
         ("{", r"captions_val2017\.json cannot be read"),
         ("[]", r"captions_val2017\.json cannot be read \(after 0 characters: expected '\{', got '\[\]'\)"),
-        ('{"images": []}', r"captions_val2017\.json is no annotation file .*'annotations'"),
-        ('{"images": [{}], "annotations": []}', r"captions_val2017\.json is no annotation file .*'file_name'"),
+        ('{"images": []}', r"captions_val2017\.json is not an annotation file .*'annotations'"),
+        ('{"images": [{}], "annotations": []}', r"captions_val2017\.json is not an annotation file .*'file_name'"),
     ],
 )
 def test_a_broken_list_is_named(tmp_path, text, message):
@@ -186,7 +186,7 @@ def test_a_broken_list_is_named(tmp_path, text, message):
 
 def test_a_folder_without_images_says_how_to_get_them(tmp_path):
     write_table(tmp_path / "gender" / "attention_label" / "a.csv", [])
-    with pytest.raises(MissingDataError, match=r"(?s)gender: .* holds none of its images.*xaidataset"):
+    with pytest.raises(MissingDataError, match=r"(?s)gender: .* has none of its images.*xaidataset"):
         load("gender", root=tmp_path)
 
 

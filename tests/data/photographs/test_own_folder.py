@@ -131,9 +131,9 @@ def test_depth_and_ground_are_stated(mine):
     image = np.asarray(source.image(number_of(source, "image/ill/unmarked2.png"), 60))
     assert (image[:, :40] == 1).all()
     assert (image[:, 40:] == 0).all()
-    with pytest.raises(ValueError, match="scale=0: expected the value that is white"):
+    with pytest.raises(ValueError, match="scale=0: expected the value of white"):
         opened(mine, scale=0)
-    with pytest.raises(ValueError, match="ground=2: expected a grey from 0"):
+    with pytest.raises(ValueError, match="ground=2: expected a gray level from 0"):
         opened(mine, ground=2)
 
 
@@ -146,7 +146,7 @@ def test_a_mask_of_fractions_marks_all_but_0_and_no_nan(mine):
     assert np.argwhere(source.mask(number)).tolist() == [[5, 6]]
     values[7, 8] = np.nan
     Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.tif")
-    with pytest.raises(DataFileError, match=r"unmarked\.tif is a mask that holds NaN"):
+    with pytest.raises(DataFileError, match=r"unmarked\.tif is a mask with NaN"):
         source.mask(number)
 
 
@@ -189,8 +189,8 @@ def test_masks_that_are_not_used_are_named(mine, caplog):
     photo(mine / "image" / "ill" / "ill.v0.bmp")
     (mine / "mask" / "ill" / "ill.v0.png").rename(mine / "mask" / "ill" / "ill.v0.tif")
     source = opened(mine)
-    assert "masks of which there is no image: 2: mask/il/ill.v0.png (ill.v0.png); mask/ill/nobody.png" in caplog.text
-    assert "several images answer to, used for none: 1: mask/ill/ill.v0.tif (ill.v0.tif)" in caplog.text
+    assert "masks without an image: 2: mask/il/ill.v0.png (ill.v0.png); mask/ill/nobody.png" in caplog.text
+    assert "match several images, not used: 1: mask/ill/ill.v0.tif (ill.v0.tif)" in caplog.text
     assert not source.annotated[number_of(source, "image/ill/ill.v0.bmp")]
 
 
@@ -213,7 +213,7 @@ def test_masks_come_from_one_place(mine):
     with pytest.raises(MissingDataError, match="has both of mask and attention_label, expected one"):
         opened(mine)
     shutil.rmtree(mine / "attention_label")
-    with pytest.raises(ValueError, match="counterfactual=True: only tables in attention_label"):
+    with pytest.raises(ValueError, match="counterfactual=True needs tables in attention_label"):
         opened(mine, counterfactual=True)
     shutil.rmtree(mine / "mask")
     with pytest.raises(MissingDataError, match="has neither of mask and attention_label"):
@@ -221,17 +221,17 @@ def test_masks_come_from_one_place(mine):
 
 
 def test_what_is_no_such_folder_says_the_layout(tmp_path):
-    with pytest.raises(MissingDataError, match=r"no folder .*image\. Expected image/<class>/<name>\.jpg"):
+    with pytest.raises(MissingDataError, match=r"image is not a folder\. Expected image/<class>/<name>\.jpg"):
         OwnFolder(tmp_path)
     photo(tmp_path / "image" / "1.jpg")
-    with pytest.raises(MissingDataError, match=r"holds no folder of a class\. Expected"):
+    with pytest.raises(MissingDataError, match=r"has no subfolder of a class\. Expected"):
         OwnFolder(tmp_path)
 
 
 def test_an_empty_class_is_named(mine):
     (mine / "image" / "unknown").mkdir()
     (mine / "image" / "unknown" / "notes.txt").touch()
-    with pytest.raises(MissingDataError, match="image/unknown holds no image"):
+    with pytest.raises(MissingDataError, match="image/unknown has no image"):
         load(f"folder:{mine}")
     assert load(f"folder:{mine}", classes="ill,healthy").classes == ("ill", "healthy")
 
@@ -276,7 +276,9 @@ def test_what_is_wrong_with_groups_is_named(mine, caplog):
     opened(mine)
     assert "groups.csv: rows without a file or a group, left out: 1: line 2" in caplog.text
     (mine / "groups.csv").write_text("file,group\nill/ill.v0.png,a\nnobody.png,a\n")
-    with pytest.raises(DataFileError, match=r"names what is no image of the set: nobody\.png; expected names such as"):
+    with pytest.raises(
+        DataFileError, match=r"names files that are not images of the data set: nobody\.png; expected names such as"
+    ):
         opened(mine)
     (mine / "groups.csv").write_text("file,group\nill.v0.png,a\nill.v0.png,b\n")
     with pytest.raises(DataFileError, match=r"groups\.csv, line 3: ill\.v0\.png is in 'a' and in 'b'"):

@@ -154,7 +154,7 @@ def spoil_bytes(folder):
     [
         (spoil_labels, r"beagle_2\.png has the label\(s\) \[7\]"),
         (spoil_size, r"beagle_2\.png is 60×81, but its image beagle_2\.jpg is 60×80"),
-        (spoil_bytes, r"beagle_2\.png (cannot be read|is no image)"),
+        (spoil_bytes, r"beagle_2\.png (cannot be read|is not an image)"),
     ],
 )
 def test_a_trimap_that_cannot_be_used_is_named(folder, spoil, match):
@@ -166,7 +166,7 @@ def test_a_trimap_that_cannot_be_used_is_named(folder, spoil, match):
 
 def test_an_empty_list_is_named(folder):
     (folder / "annotations" / "list.txt").write_text("#Image CLASS-ID SPECIES BREED ID\n")
-    with pytest.raises(DataFileError, match=r"list\.txt names no image"):
+    with pytest.raises(DataFileError, match=r"list\.txt has no image"):
         opened(folder)
 
 

@@ -130,7 +130,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(folder, caplog, monkeypatch
 
     monkeypatch.setattr("xaibench.data.disk.kept_arrays.whole_file", full)
     assert len(opened(folder)) == sum(map(len, SHOWN))
-    assert "could not be kept" in caplog.text
+    assert "could not be cached" in caplog.text
 
 
 def test_it_pickles(folder):
@@ -170,7 +170,7 @@ def labels_by_id(source):
         (write_rgb, r"2007_000000\.png is a mask with mode 'RGB'"),
         (write_other_size, r"2007_000000\.png is 60×81, but its image 2007_000000\.jpg is 60×80"),
         (write_unknown_label, r"2007_000000\.png has the label\(s\) \[37\]"),
-        (truncate, r"2007_000000\.png (cannot be read|is no image)"),
+        (truncate, r"2007_000000\.png (cannot be read|is not an image)"),
         (remove, r"2007_000000\.png is missing"),
     ],
 )
@@ -188,7 +188,9 @@ def test_a_mask_that_cannot_be_used_is_named_and_left_out(folder, spoil, match, 
 def test_a_set_of_broken_masks_is_refused(folder):
     for mask in (folder / "SegmentationClass").iterdir():
         mask.write_bytes(b"hello")
-    with pytest.raises(DataFileError, match=r"None of \d+ label maps .*; the first: .*2007_000000\.png is no image"):
+    with pytest.raises(
+        DataFileError, match=r"None of \d+ label maps .*; the first error: .*2007_000000\.png is not an image"
+    ):
         opened(folder)
 
 

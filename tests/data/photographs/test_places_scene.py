@@ -61,7 +61,7 @@ def test_places_without_images_says_how_to_get_them(tmp_path):
     write_places(tmp_path)
     for name in ("data_256_standard", "val_256"):
         shutil.rmtree(tmp_path / "places365" / name)
-    with pytest.raises(MissingDataError, match=r"(?s)scene: .*places365 holds none of its images.*data_256_standard"):
+    with pytest.raises(MissingDataError, match=r"(?s)scene: .*places365 has none of its images.*data_256_standard"):
         load("scene", root=tmp_path, include_unannotated=True)
 
 
@@ -82,7 +82,7 @@ def test_an_image_in_two_splits_is_in_one(tmp_path, caplog):
     names = {part: {note["file"].split("/")[-1] for note in getattr(dataset, part).meta} for part in PARTS}
     assert twice.name in names["test"]
     assert twice.name not in names["train"] | names["val"]
-    assert f"left out of this one: 1: train/urban/{twice.name}" in caplog.text
+    assert f"left out: 1: train/urban/{twice.name}" in caplog.text
 
 
 @pytest.mark.skipif(not (REAL / "places365").is_dir(), reason="no sample files")
@@ -90,5 +90,5 @@ def test_the_real_list_has_the_categories():
     lines = dict(line.split() for line in (REAL / "places365" / "categories_places365.txt").read_text().splitlines())
     assert [lines[category] for category in CATEGORIES["nature"]] == ["232", "271", "355", "141", "150", "279"]
     assert [lines[category] for category in CATEGORIES["urban"]] == ["183", "66", "77", "334", "319", "127"]
-    with pytest.raises(MissingDataError, match="holds none of its images"):
+    with pytest.raises(MissingDataError, match="has none of its images"):
         load("scene", root=REAL, include_unannotated=True)

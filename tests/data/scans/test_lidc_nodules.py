@@ -165,8 +165,8 @@ def test_one_class_alone(root):
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"consensus": 0}, r"consensus=0: expected a share in \(0, 1\]"),
-        ({"consensus": 50}, r"consensus=50: expected a share"),
+        ({"consensus": 0}, r"consensus=0: expected a fraction in \(0, 1\]"),
+        ({"consensus": 50}, r"consensus=50: expected a fraction"),
         ({"slices": "first"}, "slices='first': expected one of 'middle', 'largest', 'all'"),
         ({"negatives": -1}, "negatives=-1: expected 0 or more"),
         ({"negatives": 0}, "negatives=0 leaves 'no_nodule' empty; give classes='nodule'"),
@@ -196,24 +196,24 @@ def test_where_it_is_not(tmp_path):
     with pytest.raises(MissingDataError, match=r"lidc is not in .*LIDC-IDRI-\*(?s:.*)NBIA Data Retriever"):
         source_of(tmp_path)
     (tmp_path / "LIDC-IDRI" / "LIDC-IDRI-0001").write_text("no folder")
-    with pytest.raises(MissingDataError, match=r"LIDC-IDRI holds no LIDC-IDRI-\* folder"):
+    with pytest.raises(MissingDataError, match=r"LIDC-IDRI has no LIDC-IDRI-\* folder"):
         source_of(tmp_path)
 
 
 def broken_slice(case):
     case.file(2).write_bytes(case.file(2).read_bytes()[:-2])
-    return r"1-06\.dcm cannot be read \(its pixels are cut off\)"
+    return r"1-06\.dcm cannot be read \(its pixels are truncated\)"
 
 
 def no_dicom(case):
     case.file(0).write_text("hello" * 100)
-    return r"1-08\.dcm is no DICOM file"
+    return r"1-08\.dcm is not a DICOM file"
 
 
 def strange_syntax(case):
     path = case.file(2)
     path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.9.9.9\0"))
-    return r"1-06\.dcm cannot be read \(its transfer syntax is '1\.2\.840\.10008\.9\.9\.9', which is none of DICOM's"
+    return r"1-06\.dcm cannot be read \(its transfer syntax is '1\.2\.840\.10008\.9\.9\.9', which DICOM does not define"
 
 
 def bad_number(case):
@@ -229,7 +229,7 @@ def missing_slice(case):
 
 def missing_xml(case):
     (case.folder / "002.xml").unlink()
-    return r"holds the CT series 1\.3\.6\.1\.2\.0, but no XML says .*LIDC-XML-only\.zip"
+    return r"has the CT series 1\.3\.6\.1\.2\.0, but its annotation \(XML\) is missing; get LIDC-XML-only\.zip"
 
 
 def broken_xml(case):
@@ -256,14 +256,14 @@ def outside(case):
 
 def no_slices(case):
     shutil.rmtree(case.folder)
-    return r"LIDC-IDRI-0002 holds no CT slices"
+    return r"LIDC-IDRI-0002 has no CT slices"
 
 
 def two_sizes(case):
     from generators.medical import write_slice
 
     write_slice(case.file(2), case.values[2][:50], z=-95, **case.says(2))
-    return r"300056.* holds slices of several sizes in one series, \[\(50, 80\), \(60, 80\)\]"
+    return r"300056.* has slices of several sizes in one series, \[\(50, 80\), \(60, 80\)\]"
 
 
 SLICES = [broken_slice, no_dicom, strange_syntax, bad_number, missing_slice, no_slices, two_sizes]
@@ -281,7 +281,7 @@ def test_a_broken_patient_is_named_and_the_others_go_on(root, damage, caplog):
         raise DataFileError(line)
     for patient in (1, 3):
         shutil.rmtree(root / "LIDC-IDRI" / f"LIDC-IDRI-000{patient}")
-    with pytest.raises(DataFileError, match=r"None of 1 could be read; the first: .*" + said):
+    with pytest.raises(DataFileError, match=r"None of 1 could be read; the first error: .*" + said):
         source_of(root)
 
 
@@ -348,7 +348,7 @@ def test_without_a_cache_it_is_indexed_all_the_same(root, tmp_path, monkeypatch,
     source = source_of(root)
     assert len(source) == 6
     assert source.mask(0) is not None
-    assert "Set XAIBENCH_CACHE to a folder that can be written" in caplog.text
+    assert "Set XAIBENCH_CACHE to a writable folder" in caplog.text
 
 
 def test_a_source_survives_pickling(root):

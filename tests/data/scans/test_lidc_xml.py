@@ -58,9 +58,9 @@ def test_neither_the_namespace_nor_the_case_of_uid_matters(tmp_path):
     ("session", "how", "said"),
     [
         ("", {"root": "html"}, r"1\.xml is a 'html', expected a LidcReadMessage"),
-        ("", {"uid": "Other"}, r"1\.xml cannot be read \(its ResponseHeader names no SeriesInstanceUid"),
+        ("", {"uid": "Other"}, r"1\.xml cannot be read \(its ResponseHeader has no SeriesInstanceUid"),
         (nodule("A", [roi("u", 0, BOX, "MAYBE")]), {}, r"1\.xml cannot be read \(inclusion is 'MAYBE'"),
-        (nodule("A", [roi("", 0, BOX)]), {}, r"1\.xml cannot be read \(an outline \(roi\) names no imageSOP_UID"),
+        (nodule("A", [roi("", 0, BOX)]), {}, r"1\.xml cannot be read \(an outline \(roi\) has no imageSOP_UID"),
         (nodule("A", [roi("u", 0, [("a", 1), (2, 3)])]), {}, r"1\.xml cannot be read \(invalid literal"),
     ],
 )

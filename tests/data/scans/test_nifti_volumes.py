@@ -48,7 +48,9 @@ def test_broken_volumes_are_named(tmp_path):
     with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read"):
         read_volume(path)
     nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5, 2), np.int16), np.eye(4)), path)
-    with pytest.raises(DataFileError, match=r"a\.nii\.gz cannot be read \(it has axes \(3, 4, 5, 2\), expected three"):
+    with pytest.raises(
+        DataFileError, match=r"a\.nii\.gz cannot be read \(it has shape \(3, 4, 5, 2\), expected three axes"
+    ):
         read_volume(path)
     with pytest.raises(MissingDataError, match=r"b\.nii\.gz is missing"):
         read_volume(tmp_path / "b.nii.gz")
@@ -82,17 +84,17 @@ def padded(size):
 
 NOISE = np.random.default_rng(0).bytes(20_000)
 LIMITED = [
-    (gzip.compress(head(30000, 30000, 100)), "it claims to hold 30000×30000×100 voxels, expected at most 268,435,456"),
-    (head(30000, 30000, 100), "it claims to hold 30000×30000×100 voxels, expected at most 268,435,456"),
-    (head(512, 512, 1024), "it claims to hold 512×512×1024 voxels, more than a file of its size can"),
-    (gzip.compress(head(512, 512, 1024)), "it claims to hold 512×512×1024 voxels, more than a file of its size can"),
-    (gzip.compress(head(40, 30, 5)) + padded(2**28), "it goes on after the 12,352 bytes that its 40×30×5 voxels take"),
-    (gzip.compress(head(200, 200, 10) + NOISE), "it is cut off: 20,352 of 800,352 bytes are there"),
-    (head(40, 30, 5, kind=np.complex128), "its voxels are complex128, expected numbers of 64 bits at most"),
+    (gzip.compress(head(30000, 30000, 100)), "its header states 30000×30000×100 voxels, expected at most 268,435,456"),
+    (head(30000, 30000, 100), "its header states 30000×30000×100 voxels, expected at most 268,435,456"),
+    (head(512, 512, 1024), "its header states 512×512×1024 voxels, more than a file of its size can"),
+    (gzip.compress(head(512, 512, 1024)), "its header states 512×512×1024 voxels, more than a file of its size can"),
+    (gzip.compress(head(40, 30, 5)) + padded(2**28), "it continues after the 12,352 bytes of its 40×30×5 voxels"),
+    (gzip.compress(head(200, 200, 10) + NOISE), "it is truncated: it has 20,352 of 800,352 bytes"),
+    (head(40, 30, 5, kind=np.complex128), "its voxels are complex128, expected numbers with at most 64 bits"),
     (head(40, 30, 5, vox_offset=1e12), "its voxels begin at byte 999999995904, expected 348 to"),
     (head(40, 30, 5, vox_offset=-5e9), ""),
     (head(40, 30, 5, vox_offset=np.nan), ""),
-    (head(40, 0, 5), r"it has axes \(40, 0, 5\), expected three"),
+    (head(40, 0, 5), r"it has shape \(40, 0, 5\), expected three axes"),
 ]
 
 

@@ -159,22 +159,22 @@ def other_shape(root):
 
 def other_labels(root):
     write_nifti(case(root, "labelsTr"), np.full((9, 60, 80), 3, np.uint8))
-    return r"labelsTr/pancreas_002\.nii\.gz holds the labels \[3\]; expected 0, 1 \(pancreas\) and 2"
+    return r"labelsTr/pancreas_002\.nii\.gz has the labels \[3\], expected 0, 1 \(pancreas\) and 2"
 
 
 def probabilities(root):
     write_nifti(case(root, "labelsTr"), np.full((9, 60, 80), 1.5, np.float32))
-    return r"labelsTr/pancreas_002\.nii\.gz holds the labels \[1\.5\]"
+    return r"labelsTr/pancreas_002\.nii\.gz has the labels \[1\.5\]"
 
 
 def no_tumour(root):
     write_nifti(case(root, "labelsTr"), np.ones((9, 60, 80), np.uint8))
-    return r"labelsTr/pancreas_002\.nii\.gz marks no tumour \(label 2\)"
+    return r"labelsTr/pancreas_002\.nii\.gz has no tumor \(label 2\)"
 
 
 def not_finite(root):
     write_nifti(case(root, "imagesTr"), np.full((9, 60, 80), np.nan, np.float32))
-    return r"imagesTr/pancreas_002\.nii\.gz holds NaN or infinite values"
+    return r"imagesTr/pancreas_002\.nii\.gz has NaN or infinite values"
 
 
 def flipped(root):
@@ -182,7 +182,7 @@ def flipped(root):
     label = nibabel.load(path)
     turned = np.diag([-1.0, 1.0, 1.0, 1.0]) @ label.affine
     nibabel.save(nibabel.Nifti1Image(np.asarray(label.dataobj), turned), path)
-    return r"labelsTr/pancreas_002\.nii\.gz is flipped against .*imagesTr/pancreas_002\.nii\.gz: .* to LAS, .* to RAS"
+    return r"labelsTr/pancreas_002\.nii\.gz is flipped relative to .*imagesTr/pancreas_002\.nii\.gz: .* to LAS and RAS"
 
 
 def huge(root):
@@ -190,13 +190,13 @@ def huge(root):
     head = nibabel.load(path).header.copy()
     head.set_data_shape((30000, 30000, 100))
     path.write_bytes(gzip.compress(head.binaryblock + bytes(4)))
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it claims to hold 30000×30000×100 voxels"
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(its header states 30000×30000×100 voxels"
 
 
 def bomb(root):
     path = case(root, "imagesTr")
     path.write_bytes(path.read_bytes() + gzip.compress(bytes(2**20)) * 64)
-    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it goes on after"
+    return r"imagesTr/pancreas_002\.nii\.gz cannot be read \(it continues after"
 
 
 def text(root):
@@ -227,8 +227,8 @@ def test_a_broken_negative_is_named_and_the_others_go_on(root, caplog):
         file.unlink()
     with caplog.at_level(logging.WARNING, "xaibench"):
         assert names(source_of(root, classes="no_tumor")) == ["PANCREAS_0001"]
-    assert f"{path} cannot be read (its pixels are cut off)" in caplog.text
-    assert "PANCREAS_0003 holds no CT slices" in caplog.text
+    assert f"{path} cannot be read (its pixels are truncated)" in caplog.text
+    assert "PANCREAS_0003 has no CT slices" in caplog.text
 
 
 def test_the_largest_ct_series_of_a_patient_counts(root):

@@ -14,7 +14,7 @@ def known_of(name, count=100):
     data = load(f"xai-tris/{name}-8x8", seed=3, n_samples=2000)
     known = data.distribution()
     images = data.train.images[:count].numpy().astype(np.float64)
-    seen = known._seen(images)
+    seen = known._observe(images)
     logs = np.log(known._scales).reshape(len(known.shares), -1).sum(axis=1)
     return data, known, seen, (seen.square / 2 + logs).argmin(axis=1)  # the pattern that is likeliest
 

@@ -75,7 +75,7 @@ def test_the_seed_chooses_and_orders(folder, cache):
 
 def test_the_cache_spares_the_reading_until_the_folder_changes(folder, cache, monkeypatch):
     first = backgrounds(folder, cache)
-    monkeypatch.setattr(module, "_open", lambda file, size: pytest.fail("the cache was not used"))
+    monkeypatch.setattr(module, "_read_image", lambda file, size: pytest.fail("the cache was not used"))
     np.testing.assert_array_equal(backgrounds(folder, cache), first)
     monkeypatch.undo()
     Image.new("RGB", (64, 64), "red").save(folder / "zz.png")
@@ -120,7 +120,7 @@ def test_a_cache_folder_that_cannot_be(folder, tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
     with caplog.at_level(logging.WARNING, logger="xaibench"):
         assert backgrounds(folder, tmp_path / "file").shape == (30, 64, 64)
-    assert "could not be kept" in caplog.text
+    assert "could not be cached" in caplog.text
 
 
 def test_of_too_few_images_all_are_taken(folder, cache):
@@ -131,7 +131,7 @@ def test_of_too_few_images_all_are_taken(folder, cache):
 
 def test_no_usable_image(tmp_path, cache):
     Image.new("RGB", (63, 200)).save(tmp_path / "small.png")
-    message = r"holds no usable image \(1 image files, 1 of them smaller than 64 px\); expected"
+    message = r"has no usable image \(1 image files, 1 of them smaller than 64 px\); expected"
     with pytest.raises(ValueError, match=message):
         backgrounds(tmp_path, cache, n=31)
     assert not cache.exists()
@@ -154,14 +154,14 @@ def test_enough_images_are_not_repeated():
 
 
 def test_one_image_a_split_is_needed():
-    with pytest.raises(ValueError, match="2 usable images for 3 splits: expected one for each at least; give more"):
+    with pytest.raises(ValueError, match="2 usable images for 3 splits: expected at least one per split; add more"):
         assign_backgrounds(2, (3, 2, 1))
 
 
 def test_a_set_on_few_images_says_how_often_each_is_repeated(folder, cache, caplog):
     with caplog.at_level(logging.WARNING, logger="xaibench"):
         data = load("xai-tris/xor-imagenet-64x64", images_dir=folder, cache_dir=cache, n_samples=120, alpha=0.0)
-    said = "30 photographs lie under 120 samples: each is repeated 4 times on average, all within one split"
+    said = "30 photographs are the backgrounds of 120 samples: each is used 4 times on average, always within one split"
     assert said in data.note
     assert "The paper had 50,000 photographs and repeated none." in data.note
     assert data.note in caplog.text
@@ -193,7 +193,7 @@ def test_many_unreadable_images_are_counted(folder, cache):
 
 
 def test_no_folder(tmp_path, cache):
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         backgrounds(tmp_path / "nowhere", cache)
 
 
@@ -222,5 +222,5 @@ def test_a_small_set_on_images_needs_only_alpha(folder, cache):
 def test_images_of_one_grey_are_no_background(tmp_path, cache):
     for i in range(20):
         Image.new("RGB", (64, 64), (i, i, i)).save(tmp_path / f"{i}.png")
-    with pytest.raises(ValueError, match="Every background image is of one grey"):
+    with pytest.raises(ValueError, match="All background images are constant"):
         load("xai-tris/lin-imagenet-64x64", images_dir=tmp_path, cache_dir=cache, n_samples=20)

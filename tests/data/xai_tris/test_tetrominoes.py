@@ -161,7 +161,7 @@ def test_global_random_state_is_left_alone():
         ({"seed": -1}, "seed=-1: expected an integer of at least 0"),
         ({"n_samples": 0}, "n_samples=0: expected an integer of at least 1"),
         ({"n_samples": 2.5}, "n_samples=2.5: expected an integer"),
-        ({"n_samples": 4}, "4 samples split .* leave an empty part"),
+        ({"n_samples": 4}, "4 samples split .* leave an empty split"),
         ({"workers": 0}, "workers=0: expected"),
         ({"chunk_size": 0}, "chunk_size=0: expected"),
         ({"split": (0.5, 0.1, 0.1)}, "three positive fractions"),
@@ -174,9 +174,9 @@ def test_bad_parameters(parameters, message):
 
 
 def test_imagenet_asks_for_what_it_needs():
-    with pytest.raises(ValueError, match="images_dir=, a folder of images"):
+    with pytest.raises(ValueError, match="folder of images as images_dir="):
         load("xai-tris/lin-imagenet-64x64")
-    with pytest.raises(ValueError, match="names no signal-to-noise ratio for this set; give alpha="):
+    with pytest.raises(ValueError, match="has no signal-to-noise ratio for this data set; give alpha="):
         load("xai-tris/lin-imagenet-8x8", images_dir=".")
 
 

@@ -1,17 +1,19 @@
 import numpy as np
 import pytest
+from benchmark_scripts import load_benchmark
 from scipy.stats import kendalltau, rankdata
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, leaderboard, printable
 from xaibench.report.numbers.ranks_and_agreement import rankings
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.numbers.setting_ranks import rank_robustness
 from xaibench.report.page.page_content import verdict
 from xaibench.report.page.page_writing import write_report
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.robust_rankings import write_robust
 from xaibench.runfolder.tables import CELL
+
+rank_robustness = load_benchmark("robust_rankings").rank_robustness
 
 SETTINGS = {"emd_perf": {"power": 1}, "topk_precision": {"power": 2}}
 
@@ -71,7 +73,7 @@ def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run)
     assert best_by_cell(run, summary)["EMD_perf"].iloc[-1] == "no single order"
     sentences = verdict(run, {next(iter(run.truths)): board})
     assert not any("EMD_perf" in one and "ranks best" in one for one in sentences)
-    assert any("By EMD_perf, no method ranks first: the order depends on the metric's parameters" in one for one in sentences)
+    assert any("By EMD_perf, no method ranks first: its ranking depends on its parameters" in one for one in sentences)
     page = write_report(small_run).read_text()
     assert "no method ranks first" in page
     assert "has no single order, and ranks nobody here" in page

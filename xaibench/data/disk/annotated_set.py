@@ -276,6 +276,23 @@ class AnnotatedSet(ABC):
         return ~source.missing
 
 
+class DirectorySet(AnnotatedSet):
+    """A data set in a given directory instead of a folder below ``root``.
+
+    Args:
+        directory: The folder of the data set; ``~`` is expanded.
+    """
+
+    folders = ("",)
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._folder = Path(directory).expanduser()
+
+    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
+        """Return the folder of the data set; ``root`` and ``download`` are ignored."""
+        return self._folder
+
+
 def data_root(root: str | os.PathLike[str] | None) -> Path | None:
     """Return the folder that contains the data sets.
 

@@ -138,7 +138,8 @@ def match_masks(set_name: str, images: Sequence[ImageEntry], rows: Sequence[Mask
 
     A mask belongs to the image with the same file name or, if it does not exist, to the image with the same name
     without suffix. A mask that states its class only matches images of that class. A mask that matches several images
-    is ambiguous and not used. If an image has several masks, the first is used, as in the loader of the Saliency-Bench release.
+    is ambiguous and not used. If an image has several masks, the first is used, as in the loader of the Saliency-Bench
+    release.
 
     Args:
         set_name: Name of the set, for the log. Masks that are not used are logged.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet
+from xaibench.data.disk.annotated_set import DirectorySet
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_files import open_image
 from xaibench.data.disk.image_lists import (
@@ -35,7 +35,7 @@ _SYNSET = re.compile(r"n\d{8}(?!\d)")
 _NUMBERS = re.compile(r"(?:[-_. ]+\d+)+$")
 
 
-class Photographs(AnnotatedSet):
+class Photographs(DirectorySet):
     """Labeled photographs: ``Photographs("~/photographs")``, by name ``"photographs:~/photographs"``.
 
     The classes are the subfolders of ``directory``. If no subfolder has images, the class is taken from the file name,
@@ -64,12 +64,11 @@ class Photographs(AnnotatedSet):
         (('cat', 'dog'), [0, 0, 1])
     """
 
-    folders = ("",)
     marker = "*"
     requires_all_classes = False  # a folder may only have images of ten of the thousand classes
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._folder = Path(directory).expanduser()
+        super().__init__(directory)
         self.info = DatasetInfo(
             f"photographs:{os.fspath(directory)}",
             classes=ordered_classes({image.label for image in labelled_images(self._folder)}),
@@ -97,10 +96,6 @@ class Photographs(AnnotatedSet):
         return ListedSource(
             self.info.name, folder, images, None, classes, negatives=classes, notes=notes, reader=_open_upright
         )
-
-    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """Return the folder of the data set; ``root`` and ``download`` are ignored."""
-        return self._folder
 
 
 #: Picklable reader that applies the EXIF orientation.

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 from xaibench.core.messages import listed
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, MissingDataError, to_nfc, wrap_file_errors
 from xaibench.data.disk.image_files import check_same_size, open_image
 from xaibench.data.disk.image_lists import (
@@ -43,7 +43,7 @@ _LAYOUT = (
 )
 
 
-class OwnFolder(AnnotatedSet):
+class OwnFolder(DirectorySet):
     """Your own images and masks: ``OwnFolder("~/mine")``, by name ``"folder:~/mine"``.
 
     The images are ``image/<class>/*``; the classes are the subfolders, sorted. The masks are either image files or
@@ -68,11 +68,10 @@ class OwnFolder(AnnotatedSet):
         MissingDataError: If the folder ``image`` or its subfolders of classes are missing.
     """
 
-    folders = ("",)
     marker = _IMAGES
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._folder = Path(directory).expanduser()
+        super().__init__(directory)
         if not (self._folder / _IMAGES).is_dir():
             raise MissingDataError(f"folder: {self._folder / _IMAGES} is not a folder. {_LAYOUT}")
         classes = list_classes(self._folder / _IMAGES)
@@ -141,10 +140,6 @@ class OwnFolder(AnnotatedSet):
         notes = {"counterfactual": counterfactual}
         reader = functools.partial(open_image, upright=True, scale=scale, ground=ground)
         return ListedSource(self.info.name, folder, images, masks, classes, negatives=empty, notes=notes, reader=reader)
-
-    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """Return the folder of the data set; ``root`` and ``download`` are ignored."""
-        return self._folder
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the masks of tables."""

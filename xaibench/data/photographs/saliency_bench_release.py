@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.disk.annotated_set import AnnotatedSet, ProgressCallback
+from xaibench.data.disk.annotated_set import DirectorySet, ProgressCallback
 from xaibench.data.disk.file_readers import MissingDataError
 from xaibench.data.disk.image_lists import (
     ListedSource,
@@ -27,7 +27,7 @@ _LAYOUT = (
 )
 
 
-class SaliencyBenchRelease(AnnotatedSet):
+class SaliencyBenchRelease(DirectorySet):
     """A data set of the processed Saliency-Bench release, such as ``"published:~/Benchmarks/pet"``.
 
     The classes are the subfolders of ``image``, sorted; class indices follow the order of ``classes``. Masks (224×224
@@ -43,11 +43,10 @@ class SaliencyBenchRelease(AnnotatedSet):
         MissingDataError: If the folder does not exist, or does not contain exactly one data set.
     """
 
-    folders = ("",)
     marker = _IMAGES
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._folder = _find_dataset_folder(Path(directory).expanduser())
+        super().__init__(_find_dataset_folder(Path(directory).expanduser()))
         self.info = DatasetInfo(
             f"published:{os.fspath(directory)}",
             classes=list_classes(self._folder / _IMAGES),
@@ -82,10 +81,6 @@ class SaliencyBenchRelease(AnnotatedSet):
         masks = HumanMasks(folder / TABLE_FOLDER, self.info.classes, counterfactual=counterfactual)
         notes = {"counterfactual": counterfactual}
         return ListedSource(self.info.name, folder, images, masks, classes, negatives=empty, notes=notes)
-
-    def find(self, root: str | os.PathLike[str] | None = None, *, download: bool = False) -> Path:
-        """Return the folder of the data set; ``root`` and ``download`` are ignored."""
-        return self._folder
 
     def prepare(self, folder: Path, *, workers: int = 1, progress: ProgressCallback | None = None) -> None:
         """Cache the masks."""

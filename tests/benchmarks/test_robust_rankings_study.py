@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+from benchmark_scripts import load_benchmark
 
-import xaibench as xb
 from xaibench.core.registry import UnknownNameError
 from xaibench.runfolder.robust_rankings import read_robust
 from xaibench.runfolder.tables import SCORES, RunFolderError
 from xaibench.runner import run
+
+robust_ranking = load_benchmark("robust_rankings").robust_ranking
 
 SUITE = """
 name = "robust"
@@ -47,7 +49,7 @@ def folder(tmp_path_factory):
 def test_settings_are_scored_on_the_maps_that_are_there(folder):
     seen = {}
     grid = {"baseline": [0.0, "blur"], "segmentation": ["pixels", "grid"]}
-    found = xb.robust_ranking(folder, "deletion", grid, workers=1, progress=lambda stage, *_: seen.setdefault(stage))
+    found = robust_ranking(folder, "deletion", grid, workers=1, progress=lambda stage, *_: seen.setdefault(stage))
     assert found.metric == "removal"
     assert len(found.settings) == 4
     assert found.tau.shape == (4, 4)
@@ -68,7 +70,7 @@ def test_settings_are_scored_on_the_maps_that_are_there(folder):
 
 def test_insertion_on_the_same_baseline_is_the_other_order(folder):
     grid = [{"baseline": 0.0}, {"metric": "insertion", "baseline": 0.0, "steps": 4}]
-    found = xb.robust_ranking(folder, "removal", grid, workers=1)
+    found = robust_ranking(folder, "removal", grid, workers=1)
     assert [one["metric"] for one in found.settings] == ["removal", "insertion"]
     assert found.by_parameter == {"metric": (1, 0)}
     assert found.mean_ranks.min(axis=1).tolist() >= [1, 1]
@@ -85,9 +87,9 @@ def test_insertion_on_the_same_baseline_is_the_other_order(folder):
 )
 def test_what_cannot_be_asked_is_refused(folder, metric, grid, error, message):
     with pytest.raises(error, match=message):
-        xb.robust_ranking(folder, metric, grid)
+        robust_ranking(folder, metric, grid)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match=r"has no suite\.toml"):
-        xb.robust_ranking(tmp_path, "deletion", {"steps": [2, 4]})
+        robust_ranking(tmp_path, "deletion", {"steps": [2, 4]})
