@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pandas as pd
@@ -35,6 +36,14 @@ from xaibench.report.numbers.ranks_and_agreement import (
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.score_summary import summarise, undefined
 from xaibench.report.numbers.time_spent import costs
+from xaibench.report.page.comparison_tables import (
+    agreement_table,
+    claims_table,
+    pair_tables,
+    published_accuracy_table,
+    published_scores_table,
+    reproducibility_table,
+)
 from xaibench.report.page.map_tables import map_table, sheet_tables
 from xaibench.report.page.page_content import (
     accuracy,
@@ -51,14 +60,30 @@ from xaibench.report.page.page_content import (
     verdict,
 )
 from xaibench.report.page.pair_comparisons import method_pairs
+from xaibench.report.page.record_tables import (
+    failures_table,
+    parameters_table,
+    time_tables,
+    trainings_table,
+    undefined_table,
+)
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.page.sample_previews import ROOM, first_samples
 from xaibench.report.page.score_grids import grids
-from xaibench.report.page.share_tables import WORDS, share_bars
-from xaibench.report.page.table_files import Table, page_tables, to_csv, to_latex, with_links
+from xaibench.report.page.score_tables import (
+    accuracy_table,
+    budget_tables,
+    grid_table,
+    leaderboard_table,
+    numbers_table,
+    reference_table,
+    shares_table,
+)
+from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
 from xaibench.report.page.templating import environment, json_block, script
 from xaibench.report.read.run_results import RunResults, read_run
 from xaibench.report.statements.paper_claims import claims
+from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
 
 
@@ -206,72 +231,119 @@ def _write(path: Path, content: bytes) -> None:
 #: Letters of a figure's file name at most, but for what tells two apart.
 _LONGEST = 120
 #: Bytes of the page at most, with what its browser of samples may take.
-MOST = 4_900_000
+MAX_PAGE_BYTES = 4_900_000
 #: Stands in the page for its browser of samples, which takes the room that is left; no text of a user's can be this.
 _SAMPLES = "<!-- samples -->"
 
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
+    """Return the page, and write the files of its tables."""
     templates = environment()
-    tables, first = {truth: board_rows(board) for truth, board in found.boards.items()}, subject(run, found.boards)
-    order = list(dict.fromkeys(row["explainer"] for rows in tables.values() for row in rows))
-    pairs = method_pairs(run, found.pairs, first, order)
+    first = subject(run, found.boards)
+    content = _page_content(run, found, first)
+    tables = {table.name: table for table in _page_tables(run, content)}
+    _write_tables(target, tables.values())
     page = templates.get_template("report.html.j2").render(
         run=run,
-        facts=facts(run),
-        verdict=verdict(run, leaderboards_by_truth(run, found.summary)),
-        counts=counts(run, found.summary),
-        boards={truth: rows for truth, rows in tables.items() if rows},
-        pairs=pairs,
-        pairs_data=json_block(pairs.data) if pairs else "",
-        parameters=parameters(run),
-        grids=grids(run, found.summary),
-        shares=share_bars(run),
-        share_words=WORDS,
-        ranks=found.ranks,
-        claims=claims(run),
-        firsts={metric: said for board in found.boards.values() for metric, said in first_places(board).items()},
-        reproducibility=reproducibility(run),
-        all_scored=run.settings.get("explaining", {}).get("scored") == "all",
-        promises=promises(run),
-        limits={"pairs": ALL_PAIRS, "bundles": BUNDLES},
-        paper={
-            "metrics": published.shown_metrics(run),
-            "scores": published.scores(run, found.summary),
-            "accuracies": published.accuracies(run),
-            "thresholding": published.thresholding(run),
-        },
-        agreement={
-            "table": table_4(run, found.agreements),
-            "explainers": list(mean_agreements(found.agreements)),
-            "cells": len({key[:3] for key in found.agreements}),
-        },
-        curves=[(key, "-".join(("curves", *key))) for key in found.curves],
-        budgets=found.budgets,
-        sheets=sheet_tables(run),
-        accuracy=accuracy(run),
-        trainings=records(run.trainings),
+        **content,
+        tables=tables,
         drawings=drawings,
-        maps={"example": map_table(run, "example"), "global": map_table(run, "global")},
-        summary=summary_rows(run, found.summary),
-        undefined=records(undefined(run)),
-        costs=costs(run),
-        failures=records(run.failures),
-        citations=citations(run),
         data=json_block(page_values(run, found.boards)),
         script=script(),
         samples=Markup(_SAMPLES),
     )
-    files = page_tables(page)
-    _write_tables(target, files)
-    page = with_links(page, files)
-    return page.replace(_SAMPLES, _samples(templates, run, first, MOST - len(page.encode())), 1)
+    return page.replace(_SAMPLES, _samples(templates, run, first, MAX_PAGE_BYTES - len(page.encode())), 1)
 
 
-def _write_tables(folder: Path, tables: Mapping[str, Table]) -> None:
-    for name, table in tables.items():
-        _write(folder / "tables" / f"{name}.csv", to_csv(table).encode())
-        _write(folder / "tables" / f"{name}.tex", to_latex(table).encode())
+def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, Any]:
+    rows = {truth: board_rows(board) for truth, board in found.boards.items()}
+    order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
+    pairs = method_pairs(run, found.pairs, first, order)
+    return {
+        "facts": facts(run),
+        "verdict": verdict(run, leaderboards_by_truth(run, found.summary)),
+        "counts": counts(run, found.summary),
+        "boards": {truth: board for truth, board in rows.items() if board},
+        "pairs": pairs,
+        "pairs_data": json_block(pairs.data) if pairs else "",
+        "parameters": parameters(run),
+        "grids": [grid for grid in grids(run, found.summary) if grid.rows],
+        "shares": share_bars(run),
+        "share_words": SHARE_LABELS,
+        "ranks": found.ranks,
+        "claims": claims(run),
+        "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
+        "reproducibility": reproducibility(run),
+        "all_scored": run.settings.get("explaining", {}).get("scored") == "all",
+        "promises": promises(run),
+        "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
+        "published": {
+            "scores": published.scores(run, found.summary),
+            "accuracies": published.accuracies(run),
+            "thresholding": published.thresholding(run),
+        },
+        "agreement": {
+            "table": table_4(run, found.agreements),
+            "explainers": list(mean_agreements(found.agreements)),
+            "cells": len({key[:3] for key in found.agreements}),
+        },
+        "curves": [(key, "-".join(("curves", *key))) for key in found.curves],
+        "budgets": found.budgets,
+        "sheets": sheet_tables(run),
+        "accuracy": accuracy(run),
+        "trainings": records(run.trainings),
+        "maps": {"example": map_table(run, "example"), "global": map_table(run, "global")},
+        "summary": summary_rows(run, found.summary),
+        "undefined": records(undefined(run)),
+        "costs": costs(run),
+        "failures": records(run.failures),
+        "citations": citations(run),
+    }
+
+
+def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]:
+    boards, paper, agreement = content["boards"], content["published"], content["agreement"]
+    for truth, rows in boards.items():
+        yield leaderboard_table(run, truth, rows, f"-{truth}" if len(boards) > 1 else "")
+    for index, grid in enumerate(content["grids"], 1):
+        yield grid_table(run, grid, index)
+    if content["shares"]:
+        yield shares_table(run, content["shares"])
+        if content["shares"].scored:
+            yield reference_table(run, content["shares"])
+    if content["pairs"]:
+        yield from pair_tables(run, content["pairs"])
+    if content["firsts"] and content["reproducibility"]:
+        yield reproducibility_table(run, content["reproducibility"])
+    if content["claims"]:
+        yield claims_table(run, content["claims"])
+    if paper["accuracies"]:
+        yield published_accuracy_table(paper["accuracies"])
+    if paper["scores"]:
+        yield published_scores_table(run, paper["scores"])
+    if content["accuracy"]:
+        yield accuracy_table(run, content["accuracy"])
+        if content["trainings"]:
+            yield trainings_table(run, content["trainings"])
+    yield from budget_tables(run, content["budgets"])
+    if agreement["table"]:
+        yield agreement_table(run, agreement["explainers"], agreement["table"])
+    if content["summary"]:
+        yield numbers_table(run, content["summary"])
+    if content["parameters"]:
+        yield parameters_table(run, content["parameters"])
+    if content["undefined"]:
+        yield undefined_table(run, content["undefined"])
+    if content["costs"]:
+        yield from time_tables(content["costs"])
+    if content["failures"]:
+        yield failures_table(content["failures"])
+
+
+def _write_tables(folder: Path, tables: Iterable[Table]) -> None:
+    for table in tables:
+        _write(folder / "tables" / f"{table.name}.csv", to_csv(table).encode())
+        _write(folder / "tables" / f"{table.name}.tex", to_latex(table).encode())
 
 
 def _samples(templates: jinja2.Environment, run: RunResults, first: str, room: int) -> str:

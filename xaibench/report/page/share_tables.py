@@ -18,7 +18,7 @@ from xaibench.statistics import nested_means
 #: The parts of a map's mass, in the order to show.
 SHARES = ("on_truth", "relied_on", "not_relied_on")
 #: The same in words.
-WORDS = ("on the truth", "beside it, relied on", "beside it, not relied on")
+SHARE_LABELS = ("on the truth", "beside it, relied on", "beside it, not relied on")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ from markupsafe import Markup
 
 from xaibench.core.truths import TRUTHS, question_of
 from xaibench.report.read.run_results import place
+from xaibench.report.tables import Table, to_csv, to_latex
 
+#: Largest file, in bytes, that a link of the page contains; links to larger ones lead to the folder.
+INLINE_BYTES = 60_000
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The parts of the page's script, in the order in which they stand.
 _SCRIPTS = ("state", "theme", "table", "board", "pairs", "pictures", "samples", "page")
@@ -32,7 +35,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     templates.filters |= {"number": number, "p": p_value, "place": place, "duration": duration, "memory": memory}
-    templates.filters["question"] = question_of
+    templates.filters |= {"question": question_of, "file_links": file_links}
     templates.globals["truths"] = TRUTHS
     return templates
 
@@ -64,6 +67,32 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
+@dataclass(frozen=True)
+class FileLink:
+    """A link to a file of a table.
+
+    Attributes:
+        file: Name of the file.
+        address: Its content as a ``data:`` address, or its path next to the page if it is large.
+        title: Text of the link.
+    """
+
+    file: str
+    address: str
+    title: str
+
+
+def file_links(table: Table) -> list[FileLink]:
+    """Return the links to the CSV and the LaTeX file of a table."""
+    files = (("csv", "CSV", "text/csv", to_csv(table)), ("tex", "LaTeX", "application/x-tex", to_latex(table)))
+    links = []
+    for suffix, title, media_type, text in files:
+        file, content = f"{table.name}.{suffix}", text.encode()
+        inline = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+        links.append(FileLink(file, inline if len(content) <= INLINE_BYTES else f"tables/{file}", title))
+    return links
+
+
 def p_value(p: float | None) -> str:
     """A p-value to three decimals, and no smaller than can be said."""
     return "–" if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -80,6 +109,16 @@ def number(value: Any, digits: int = 3) -> str:
         return "–"
     rounded = round(float(value), digits) + 0.0  # no minus before a zero
     return f"{rounded:.{digits}f}".replace("-", "−")
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Format a difference, with a plus sign if it is positive.
+
+    Example:
+        >>> signed(0.25, 1), signed(-0.25, 2), signed(0.0001, 2)
+        ('+0.2', '−0.25', '0.00')
+    """
+    return f"{'+' if round(value, digits) > 0 else ''}{number(value, digits)}"
 
 
 def duration(seconds: float) -> str:
