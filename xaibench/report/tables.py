@@ -83,7 +83,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableCell:
-    """A value with what is shown next to it.
+    """A value and the marks displayed with it.
 
     Attributes:
         value: Number, text or truth value; None if it is missing.
@@ -165,10 +165,10 @@ class Table:
         """Return the lines of the head above the columns' own headings.
 
         Args:
-            columns: Columns to show; by default those that the page shows before its script runs.
+            columns: Columns to include; by default all that are not hidden.
 
         Returns:
-            For each line its groups and the number of columns that each spans; None above columns without a group.
+            Groups of each line and the number of columns that each spans; None above columns without a group.
         """
         shown = [column for column in self.columns if not column.is_hidden] if columns is None else columns
         lines = []

@@ -1,4 +1,4 @@
-"""Do a metric's parameters decide who is first? The order of the methods under several settings of one metric."""
+"""Robustness of a metric's ranking of the methods to the metric's own parameters."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from xaibench.runfolder.robust_rankings import RobustRanking
 from xaibench.statistics.multiple_tests import LEVEL
 from xaibench.statistics.rank_agreement import kendall_tau
 
-#: Resamples behind the intervals.
+#: Resamples of the intervals.
 RESAMPLES = 400
 
 
 def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping[str, Any]]) -> RobustRanking:
-    """Compare the orders that the settings of a metric put the methods in.
+    """Compare the rankings of the methods under several settings of a metric.
 
-    In each cell the methods are ranked by their mean scores; a method's place under a setting is by the mean of its
-    ranks over the cells. Orders are compared by Kendall's tau-b. The intervals are over what was drawn (data sets,
-    trainings, samples): all settings see the same resamples (:func:`.inference.resampled_means`).
+    In each cell the methods are ranked by their mean scores. A method's overall rank under a setting is its mean rank
+    over the cells. Rankings are compared by Kendall's tau-b. The intervals account for the choice of data sets,
+    trainings and samples; all settings share the same resamples (:func:`.inference.resampled_means`).
 
     Args:
-        run: Whose metrics are the settings.
-        metric: What they are settings of.
-        settings: The name of each in the run, and its parameters.
+        run: A run whose metrics are the settings.
+        metric: Name of the metric.
+        settings: Parameters of each setting by its name in the run.
 
     Returns:
-        The orders and how they agree. Controls take no part; nor do methods that lack a score in some cell, which it
-        names.
+        The rankings and their agreement. Controls are left out, and so are methods without a score in some cell, which
+        are listed.
 
     Raises:
         ValueError: If fewer than two methods have a score in every cell under every setting.
@@ -42,7 +42,7 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
     means = resampled_means(matrices, RESAMPLES)
     known = {name for cell in matrices for name in cell.methods}
     methods = [name for name, part in run.explainers.items() if name in known and not part.control]
-    there = [name for name in methods if all(_scored(cell, means[cell.cell], names, name) for cell in matrices)]
+    there = [name for name in methods if all(_is_scored(cell, means[cell.cell], names, name) for cell in matrices)]
     if len(there) < 2:
         raise ValueError(
             f"{metric}: got {len(there)} methods with a score in each of {len(matrices)} cells under every setting, "
@@ -50,7 +50,9 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
         )
     directions = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     signs = np.array([-1.0 if directions[name] else 1.0 for name in names])[:, None]
-    ranks = np.mean([rankdata(signs * _of(cell, means[cell.cell], names, there), axis=-1) for cell in matrices], axis=0)
+    ranks = np.mean(
+        [rankdata(signs * _select(cell, means[cell.cell], names, there), axis=-1) for cell in matrices], axis=0
+    )
     tau = kendall_tau(ranks)  # [1 + R, S, S]
     low, high = np.nanquantile(tau[1:], [LEVEL / 2, 1 - LEVEL / 2], axis=0)
     return RobustRanking(
@@ -66,10 +68,10 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
     )
 
 
-def _of(cell: Any, means: Floats, names: Sequence[str], methods: Sequence[str]) -> Floats:
-    """``[1 + R, S, M]`` of the means of a cell."""
+def _select(cell: Any, means: Floats, names: Sequence[str], methods: Sequence[str]) -> Floats:
+    """Return ``[1 + R, S, M]``, the means of some metrics and methods of a cell."""
     return means[:, [cell.metrics.index(name) for name in names]][:, :, [cell.methods.index(name) for name in methods]]
 
 
-def _scored(cell: Any, means: Floats, names: Sequence[str], method: str) -> bool:
-    return method in cell.methods and not np.isnan(_of(cell, means[:1], names, [method])).any()
+def _is_scored(cell: Any, means: Floats, names: Sequence[str], method: str) -> bool:
+    return method in cell.methods and not np.isnan(_select(cell, means[:1], names, [method])).any()

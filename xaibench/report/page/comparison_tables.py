@@ -28,7 +28,7 @@ def pair_tables(run: RunResults, pairs: Pairs) -> Iterator[Table]:
     columns = [head_column("Than", kind="method")]
     for metric in run.metrics.values():
         groups = (metric_group(metric),)
-        difference = {"css": "n first", "head_css": "n first", "format": partial(signed, digits=3)}
+        difference: dict[str, Any] = {"css": "n first", "head_css": "n first", "format": partial(signed, digits=3)}
         columns.append(number_column("Difference", groups=groups, has_interval=True, **difference))
         columns += [number_column("Adjusted p", groups=groups, format=p_value), Column("It is", groups=groups)]
     subject = run.explainers[pairs.subject].label
@@ -36,8 +36,8 @@ def pair_tables(run: RunResults, pairs: Pairs) -> Iterator[Table]:
         rows = []
         for other, by_metric in methods.items():
             cells = [method_cell(run, other)]
-            for metric in run.metrics:
-                cells += _comparison_cells(by_metric.get(metric))
+            for name in run.metrics:
+                cells += _comparison_cells(by_metric.get(name))
             rows.append(Row(cells, css=method_css(run, other)))
         caption, label = f"{subject} minus each other method, {cell}", f"{subject} beside the others, {cell}"
         yield Table(f"pairs-{index}", caption, columns, rows, label=label, css="beside")
@@ -78,10 +78,9 @@ def _range_text(low: float, high: float) -> str:
 
 def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
     """Return the paper's findings tested on this run."""
-    wrap = {"css": "wrap"}
-    columns = [head_column("The paper says", **wrap), Column("Metric"), Column("Verdict", kind="strong")]
+    columns = [head_column("The paper says", css="wrap"), Column("Metric"), Column("Verdict", kind="strong")]
     columns += [number_column("Here", 2, css="n strong"), number_column("Interval"), Column("Holds if")]
-    columns.append(Column("The number is", **wrap))
+    columns.append(Column("The number is", css="wrap"))
     rows = []
     for claim in claims:
         unit = "comparison" if claim.cells == 1 else "comparisons"
@@ -93,7 +92,7 @@ def claims_table(run: RunResults, claims: Sequence[Claim]) -> Table:
 
 
 def published_accuracy_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the accuracies next to those of the paper's Table 2."""
+    """Return our accuracies next to the paper's Table 2."""
     columns = [head_column("Data set"), Column("Model"), number_column("Ours", 1, css="n strong")]
     columns += [number_column("Paper", 1)]
     columns += [number_column("Difference", is_exact=True, format=partial(signed, digits=1))]
@@ -108,7 +107,7 @@ def _network_cell(row: Mapping[str, Any], before: str = "") -> TableCell:
 
 
 def published_scores_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the mean scores next to those of the paper's Table 3."""
+    """Return our mean scores next to the paper's Table 3."""
     columns = [head_column("Method", kind="method")]
     for metric in published.shown_metrics(run):
         groups = (metric_group(metric),)
@@ -137,7 +136,7 @@ def _beside_paper(cell: Mapping[str, Any] | None, css: str) -> list[TableCell]:
 
 
 def agreement_table(run: RunResults, explainers: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the correlations of metrics next to those of the paper's Table 4."""
+    """Return our correlations of metrics next to the paper's Table 4."""
     columns = [head_column("Metrics")]
     for name in explainers:
         groups = (ColumnGroup(run.explainers[name].label),)

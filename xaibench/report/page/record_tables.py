@@ -14,7 +14,7 @@ from xaibench.report.page.table_columns import (
     model_label,
     number_column,
 )
-from xaibench.report.page.templating import duration, memory, number
+from xaibench.report.page.templating import format_duration, memory, number
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.report.tables import Column, Row, Table, TableCell
 
@@ -93,7 +93,7 @@ def time_tables(costs: Costs) -> Iterator[Table]:
 
 
 def _stages_table(costs: Costs) -> Table:
-    columns = [head_column("Stage"), number_column("Time", format=duration, css="n strong"), _share_column()]
+    columns = [head_column("Stage"), number_column("Time", format=format_duration, css="n strong"), _share_column()]
     columns += [number_column(label, format="{:,}".format) for label in ("Jobs", "Reused")]
     columns += [number_column("Waiting", format=_whole_percent), number_column("Largest process", format=memory)]
     most = max((spent.share for spent in costs.stages.values()), default=0.0)
@@ -106,7 +106,7 @@ def _stages_table(costs: Costs) -> Table:
 
 def _part_table(key: str, rows: Sequence[Spent], name: str) -> Table:
     down = {"data-first": "down"}
-    time = number_column("Time", format=duration, is_exact=True, css="n strong", head_attributes=down)
+    time = number_column("Time", format=format_duration, is_exact=True, css="n strong", head_attributes=down)
     columns = [head_column(key.capitalize()), time, _share_column(head_css="n", head_attributes=down)]
     lines = []
     for spent in rows:
@@ -121,7 +121,7 @@ def _longest_table(costs: Costs) -> Table:
     columns = [
         head_column("Job"),
         Column("Stage"),
-        number_column("Time", format=duration, **exact | {"css": "n strong"}),
+        number_column("Time", format=format_duration, **exact | {"css": "n strong"}),
     ]
     columns += [number_column("Waiting", format=_whole_percent, **exact)]
     columns += [number_column("Process", format=memory, **exact)]
@@ -134,7 +134,7 @@ def _longest_table(costs: Costs) -> Table:
 
 
 def _share_column(**changes: Any) -> Column:
-    usual = {"kind": "bars", "css": "stack", "head_css": "", "format": _percent, "is_exact": True}
+    usual: dict[str, Any] = {"kind": "bars", "css": "stack", "head_css": "", "format": _percent, "is_exact": True}
     return number_column("Share", **(usual | changes))
 
 

@@ -181,7 +181,7 @@ def _plus_minus(spread: float | None) -> str:
 
 def numbers_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the summary of every cell, method and metric."""
-    plain = {"css": "", "head_css": ""}
+    plain: dict[str, Any] = {"css": "", "head_css": ""}
     columns = [*place_columns(run), Column("Model"), head_column("Method", kind="method"), Column("Metric")]
     columns += [number_column("Rank", **plain, format="{:g}".format)]
     columns += [number_column("Median", 3, css="strong", head_css="")]
@@ -190,8 +190,8 @@ def numbers_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     columns += [number_column("Rank over samples", 2, **plain)]
     columns += [number_column(label, **plain) for label in ("Better than", "Worse than")]
     columns += [Column("Above controls"), number_column("p", **plain, format=p_value, is_exact=True)]
-    names = ("rank", "median", "q25", "q75", "mean", "low", "high", "std", "n", "n_valid")
-    names += ("sample_rank", "better_than", "worse_than")
+    names = ["rank", "median", "q25", "q75", "mean", "low", "high", "std", "n", "n_valid"]
+    names += ["sample_rank", "better_than", "worse_than"]
     lines = []
     for row in rows:
         cells: list[Any] = [*place_labels(run, row["scenario"], row["background"]), run.models[row["model"]].label]
@@ -267,7 +267,7 @@ def reference_table(run: RunResults, bars: ShareBars) -> Table:
 
 
 def budget_tables(run: RunResults, found: Mapping[str, BudgetScores]) -> Iterator[Table]:
-    """Yield, metric by metric, the scores at each budget, and those of the methods of a fixed cost."""
+    """Yield, metric by metric, the scores at each budget and the scores of the methods with a fixed cost."""
     for index, (name, scores) in enumerate(found.items(), 1):
         label = run.metrics[name].label
         columns = [head_column("Method", head_css="left")]

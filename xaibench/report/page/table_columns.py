@@ -17,8 +17,8 @@ _FLAG_NOTE = "dagger: does not beat the controls; double dagger: median not abov
 
 
 def number_column(label: str, digits: int = 0, **changes: Any) -> Column:
-    """Return a column of numbers with so many digits behind the decimal point."""
-    usual = {"format": partial(number, digits=digits), "is_number": True, "css": "n", "head_css": "n"}
+    """Return a column of numbers with ``digits`` decimals."""
+    usual: dict[str, Any] = {"format": partial(number, digits=digits), "is_number": True, "css": "n", "head_css": "n"}
     return Column(label, **(usual | changes))
 
 
@@ -28,7 +28,7 @@ def head_column(label: str, **changes: Any) -> Column:
 
 
 def place_columns(run: RunResults) -> list[Column]:
-    """Return the columns for the scenario and the background, or for the data set if there are no backgrounds."""
+    """Return the columns for scenario and background, or for the data set if the run has no backgrounds."""
     return [Column("Scenario"), Column("Background")] if run.has_backgrounds else [Column("Data set")]
 
 
