@@ -1,6 +1,6 @@
 """Tables, figures and one self-contained HTML page from a run folder.
 
-The report reads what the runner has written and needs nothing else: no data set, no model, no network.
+The report only reads what the runner has written; it needs no data set, model or network access.
 """
 
 from xaibench.report.draw.comparison_figures import agreement_figure

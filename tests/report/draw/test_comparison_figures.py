@@ -66,7 +66,7 @@ def test_labels_and_one_number_of_samples(matrix):
 
 def test_one_metric_is_refused(matrix):
     alone = SimpleNamespace(coefficients=matrix.coefficients.iloc[:1, :1], n=matrix.n, kind=matrix.kind)
-    with pytest.raises(ValueError, match=r"two or more metrics that agree or not, got \['iou'\]"):
+    with pytest.raises(ValueError, match=r"two or more metrics to compare, got \['iou'\]"):
         agreement_figure(alone)
 
 

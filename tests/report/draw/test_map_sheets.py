@@ -71,7 +71,7 @@ def test_a_notebook_shows_it_and_a_file_keeps_it(tmp_path):
         ((IMAGES, MAPS[:2]), {}, r"map: got \[2, 6, 8\], expected \[3, 6, 8\], one \[H, W\] for each image"),
         ((IMAGES, {"mine": MAPS[:, :2]}), {}, r"mine: got \[3, 2, 8\]"),
         ((IMAGES, MAPS, MASKS[0]), {}, r"masks: got \[6, 8\]"),
-        ((IMAGES, MAPS * np.nan), {}, "map: NaN or infinite numbers"),
+        ((IMAGES, MAPS * np.nan), {}, "map: received NaN or infinite values"),
         ((IMAGES,), {"labels": ["a"]}, "labels: got 1, expected one for each of 3 images"),
         ((IMAGES,), {"samples": 0}, "samples=0: expected an integer of at least 1"),
     ],

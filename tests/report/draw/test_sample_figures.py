@@ -15,8 +15,8 @@ from xaibench.report.draw.sample_figures import (
     map_rows,
     overlay,
     overlay_figure,
+    sheet_explainers,
     sheets,
-    shown,
     shrink,
     tile_uri,
 )
@@ -97,7 +97,7 @@ def test_the_sheets_are_the_samples_in_order(annotated_run):
         "pet_1.jpg: cat",
         "pet_2.jpg: dog",
     ]
-    assert list(shown(read_run(annotated_run), samples))[:2] == ["cam", "gradcam"]
+    assert list(sheet_explainers(read_run(annotated_run), samples))[:2] == ["cam", "gradcam"]
 
 
 def test_a_map_of_zeros_halves_the_image_and_its_maximum_is_the_brightest():

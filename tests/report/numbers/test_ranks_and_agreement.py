@@ -8,7 +8,7 @@ from scipy.stats import friedmanchisquare
 
 import xaibench as xb
 from xaibench.report.numbers.ranks_and_agreement import (
-    EXPLAINERS,
+    TABLE_4_EXPLAINERS,
     Ranking,
     agreements,
     mean_agreements,
@@ -124,7 +124,7 @@ def run(annotated_run):
 def test_coefficients_are_those_of_the_metrics_package(run):
     found = agreements(run)
     assert {key[0] for key in found} == {"pet", "scene"}
-    assert {key[3] for key in found} == set(EXPLAINERS)
+    assert {key[3] for key in found} == set(TABLE_4_EXPLAINERS)
     scores = run.scores[run.scores["correct"] & (run.scores["explainer"] == "rise") & (run.scores["scenario"] == "pet")]
     wide = scores.astype({"metric": str}).pivot(index="sample", columns="metric", values="value")[list(run.metrics)]
     expected = xb.metrics.agreement(wide)
@@ -181,7 +181,7 @@ def test_beside_another_set_the_papers_column_is_empty(fresh_annotated_run):
 
 def test_without_the_papers_explainers_the_first_methods_are_shown(fresh_annotated_run):
     scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
-    scores[~scores["explainer"].isin(EXPLAINERS)].to_parquet(fresh_annotated_run / "scores.parquet")
+    scores[~scores["explainer"].isin(TABLE_4_EXPLAINERS)].to_parquet(fresh_annotated_run / "scores.parquet")
     found = agreements(read_run(fresh_annotated_run))
     assert list(dict.fromkeys(key[3] for key in found)) == ["cam", "gradcam++", "guided_backprop"]
 

@@ -75,7 +75,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     one = write(tmp_path / "a")
     with pytest.raises(RunFolderError, match="two or more run folders to compare, got 1"):
         compare_runs([one])
-    with pytest.raises(RunFolderError, match=r"gone is no run folder: there is no scores\.parquet"):
+    with pytest.raises(RunFolderError, match=r"gone is not a run folder: it has no scores\.parquet"):
         compare_runs([one, tmp_path / "gone"])
     with pytest.raises(RunFolderError, match="no score in common"):
         compare_runs([one, write(tmp_path / "c", explainers=("rise",))])

@@ -85,7 +85,7 @@ def test_what_the_page_says(shared_run, reader):
     assert "the map is zero everywhere" in words
     summary = pd.read_csv(shared_run / "summary.csv")
     rows = re.findall(
-        r"<tr[^>]*><td>LIN</td><td>CORR</td><td>CNN</td>.*?</tr>", (shared_run / "report.html").read_text()
+        r"<tr[^>]* data-is[^>]*><td>LIN</td><td>CORR</td><td>CNN</td>.*?</tr>", (shared_run / "report.html").read_text()
     )
     assert len(rows) == 34
     row = next(row for row in rows if "LRP" in row and "EMD_perf" in row)

@@ -50,7 +50,7 @@ def test_of_too_many_pairs_those_of_one_method_are_on_the_page(found, monkeypatc
     run, pairs = found
     whole = method_pairs(run, pairs, "lrp", ["lrp"])
     assert sum(map(len, whole.data["pairs"].values())) == 6 * len(pairs)
-    monkeypatch.setattr(module, "MOST", 10)
+    monkeypatch.setattr(module, "MAX_COMPARISONS", 10)
     few = method_pairs(run, pairs, "lrp", ["lrp"])
     place = str(list(run.explainers).index("lrp"))
     assert not few.whole

@@ -1,11 +1,11 @@
 import pytest
 
-from xaibench.report.page.score_grids import Column, Grid, grids
+from xaibench.report.page.score_grids import Grid, GridColumn, grids
 
 
 def test_heads_span_what_they_share():
     heads = [("LIN", "WHITE", "LLR"), ("LIN", "WHITE", "MLP"), ("LIN", "CORR", "MLP"), ("XOR", "CORR", "MLP")]
-    grid = Grid("t", [Column(head) for head in heads], {}, "median")
+    grid = Grid("t", [GridColumn(head) for head in heads], {}, "median")
     assert grid.levels == [
         [("LIN", 3, True), ("XOR", 1, True)],
         [("WHITE", 2, True), ("CORR", 1, False), ("CORR", 1, True)],
@@ -21,7 +21,7 @@ def test_of_many_cells_each_metric_has_a_table_of_medians(shared_findings):
     assert len(found[0].columns) == 18
     assert list(found[0].rows) == list(run.explainers)
     assert found[0].rows["guided_gradcam"].count(None) == 10
-    cell = found[0].rows["deep_shap"][found[0].columns.index(Column(("XOR", "CORR", "CNN")))]
+    cell = found[0].rows["deep_shap"][found[0].columns.index(GridColumn(("XOR", "CORR", "CNN")))]
     mine = (summary["scenario"] == "xor") & (summary["background"] == "corr") & (summary["model"] == "cnn")
     row = summary[mine & (summary["explainer"] == "deep_shap") & (summary["metric"] == "emd_perf")].iloc[0]
     assert (cell.median, cell.mean, cell.low, cell.high) == pytest.approx(tuple(row[["median", "mean", "low", "high"]]))

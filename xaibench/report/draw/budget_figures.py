@@ -1,4 +1,4 @@
-"""Score against passes: the methods that a run holds at several budgets, what they score at each, and a picture."""
+"""Scores at several budgets of forward and backward passes, and their figure."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.report.draw.figure_style import THEME, house_style, short
+from xaibench.report.draw.figure_style import THEME, house_style, shorten_label
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL
 
-#: Inches: a panel, the gaps between panels (room for a title above each), the margins left and below.
+#: Panels per row; in inches: panel size, gaps between panels, margins left and below.
 _COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
 
 
 @dataclass(frozen=True)
 class BudgetScore:
-    """What an entry of the suite scores in the mean over the cells, by one metric.
+    """Mean score of an entry of the suite over the cells by one metric.
 
     Attributes:
-        mean: Of the cells' means.
-        low: Lower end of its interval: the cells' data are drawn independently of each other, so that the widths of
-            their 95 % intervals are added as squares.
-        high: Upper end.
-        place: Among all methods at that budget and those that have none; 1 is the best mean. 0 of a control.
-        of: How many these are.
+        mean: Mean of the cells' means.
+        low: Lower end of the interval. The cells' data are independent, so the half-widths of their 95 % intervals are
+            added in quadrature.
+        high: Upper end of the interval.
+        place: Place among all methods at that budget and those of a fixed cost; 1 is the best mean. 0 for controls.
+        of: Number of these methods.
     """
 
     mean: float
@@ -41,16 +41,16 @@ class BudgetScore:
 
 @dataclass(frozen=True)
 class BudgetScores:
-    """The scores of a metric against passes.
+    """Scores of a metric at several budgets.
 
     Attributes:
-        metric: Its name.
-        budgets: All that occur, in passes for an image.
-        methods: Of each method by its label the score at each of its budgets.
-        fixed: Of each method whose cost is no choice, by its label: its passes (None where the network decides them)
-            and its score; its place is at the largest budget.
-        controls: Of each control its score.
-        cells: How many the means are over.
+        metric: Name of the metric.
+        budgets: All budgets that occur, in passes per image.
+        methods: Scores by label of the method and budget.
+        fixed: By label, methods of a fixed cost: number of passes (None if it depends on the network) and score. Their
+            place is at the largest budget.
+        controls: Score of each control by label.
+        cells: Number of cells that the means are over.
     """
 
     metric: str
@@ -62,9 +62,9 @@ class BudgetScores:
 
 
 def budget_lines(run: RunResults) -> dict[str, dict[int, str]]:
-    """The methods of a suite at their budgets: by their label, of each budget the name of the entry.
+    """Return the suite's entries by the label of their method and their budget.
 
-    None where no method stands at several; beside one that does, a method at a single budget is a point.
+    Empty if no method has several budgets. If one does, a method with a single budget is a series of one point.
     """
     found: dict[tuple[str, str], dict[int, str]] = {}
     for name, part in run.explainers.items():
@@ -76,7 +76,7 @@ def budget_lines(run: RunResults) -> dict[str, dict[int, str]]:
     labels = [label for label, _ in found]
     lines = {}
     for (label, _), entries in found.items():
-        # Two of one method differ in another parameter: their entries' names tell them apart.
+        # Two series of one method differ in another parameter; the names of their entries tell them apart.
         least = min(entries)
         own = label if labels.count(label) == 1 else entries[least].removesuffix(f"-{least}")
         lines[own] = dict(sorted(entries.items()))
@@ -84,15 +84,15 @@ def budget_lines(run: RunResults) -> dict[str, dict[int, str]]:
 
 
 def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetScores]:
-    """The scores of each metric against passes.
+    """Return the scores of each metric at each budget.
 
     Args:
         run: The run.
-        summary: Its scores with their intervals, of :func:`~xaibench.report.numbers.inference.infer`.
+        summary: Summary with intervals, from :func:`~xaibench.report.numbers.inference.infer`.
 
     Returns:
-        By the name of the metric; none where no method stands at several budgets. Means are over the cells in which
-        all methods and controls have a score.
+        Scores by metric; empty if no method has several budgets. Means are over the cells in which all methods and
+        controls have a score.
     """
     lines = budget_lines(run)
     if not lines:
@@ -104,7 +104,7 @@ def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetSco
         means, cells = _over_cells(summary[summary["metric"] == metric])
         if not means:
             continue
-        placed = _Placed(
+        placed = _Ranker(
             lines, {n: s for n, s in means.items() if n not in in_lines}, means, part.higher_is_better, run
         )
         methods = {
@@ -123,7 +123,7 @@ def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetSco
 
 
 def _over_cells(rows: pd.DataFrame) -> tuple[dict[str, BudgetScore], int]:
-    """Of each entry the mean over the cells in which all have a score, and how many these are."""
+    """Return the mean of each entry over the cells in which all have a score, and the number of these cells."""
     tables = {key: rows.pivot_table(key, "explainer", list(CELL), observed=True) for key in ("mean", "low", "high")}
     there = tables["mean"].notna().all()
     whole = list(there.index[there])
@@ -141,8 +141,8 @@ def _over_cells(rows: pd.DataFrame) -> tuple[dict[str, BudgetScore], int]:
     }, count
 
 
-class _Placed:
-    """The places of the methods at each budget."""
+class _Ranker:
+    """Places of the methods at each budget."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Placed:
         self._alone = [name for name in alone if not run.explainers[name].control]
 
     def at(self, budget: int, name: str) -> BudgetScore:
-        """The score with its place among those of that budget; a method that has none there is not among them."""
+        """Return the score with its place among the methods that have that budget or a fixed cost."""
         names = [entries[budget] for entries in self._lines.values() if entries.get(budget) in self._means]
         own = self._means[name]
         others = [self._means[other].mean for other in (*names, *self._alone)]
@@ -165,14 +165,14 @@ class _Placed:
 
 
 def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
-    """A panel for each method, all of the same axes, passes on a logarithmic one.
+    """Draw one panel per method with common axes and a logarithmic axis of passes.
 
-    In each the method's scores with the band of their intervals, the other methods' behind them, dashed the best
-    control, and as dots those methods whose cost is no choice.
+    Each panel shows the method's scores with a band of their intervals, in front of those of the other methods. The
+    best control is dashed, methods of a fixed cost are dots.
 
     Args:
         run: The run.
-        scores: Of one metric.
+        scores: Scores of one metric.
 
     Returns:
         The figure. The numbers in a panel are the method's scores at the fewest and the most passes.
@@ -195,12 +195,12 @@ def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
             left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
             bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
             axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
-            _panel(axes, scores, name, (max if metric.higher_is_better else min)(controls, default=math.nan))
+            _draw_panel(axes, scores, name, (max if metric.higher_is_better else min)(controls, default=math.nan))
             axes.set(ylim=(min(ends) - room, max(ends) + room))
             axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
-            axes.set_title(short(name), loc="left", color=THEME["ink"], fontsize=8.5, pad=4)
+            axes.set_title(shorten_label(name), loc="left", color=THEME["ink"], fontsize=8.5, pad=4)
             if own := [score.mean for score in scores.methods[name].values()]:
-                high = own[-1] < sum(axes.get_ylim()) / 2  # where the line is not
+                high = own[-1] < sum(axes.get_ylim()) / 2  # away from the line
                 place: dict[str, Any] = {"y": 0.95 if high else 0.05, "va": "top" if high else "bottom", "ha": "right"}
                 said = f"{own[0]:.2f} → {own[-1]:.2f}" if len(own) > 1 else f"{own[0]:.2f}"
                 axes.text(0.97, s=said, color=THEME["soft"], fontsize=7.5, transform=axes.transAxes, **place)
@@ -210,7 +210,7 @@ def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
     return figure
 
 
-def _panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
+def _draw_panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
     for other, line in scores.methods.items():
         if other != name and line:
             axes.plot(list(line), [score.mean for score in line.values()], color=THEME["line"], lw=0.8)
@@ -223,7 +223,7 @@ def _panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
     lows, highs = [s.low for s in found], [s.high for s in found]
     if len(x) > 1:
         axes.fill_between(x, lows, highs, color=colour, alpha=0.18, lw=0)
-    else:  # a band of one point would not be seen
+    else:  # the band of a single point would be invisible
         axes.vlines(x, lows, highs, color=colour, alpha=0.18, lw=6)
     axes.plot(x, [s.mean for s in found], ".-", color=colour, lw=1.6, ms=5)
     axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""How far metrics agree (Zhang et al. 2023, Table 4, as a matrix), and which methods are told apart by mean rank."""
+"""Figures of the agreement of metrics (Zhang et al. 2023, Table 4, as a matrix) and of mean ranks."""
 
 from __future__ import annotations
 
@@ -10,53 +10,54 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from xaibench.report.draw.figure_style import THEME, house_style, short
+from xaibench.report.draw.figure_style import THEME, house_style, shorten_label
 from xaibench.report.numbers.ranks_and_agreement import Ranking
 from xaibench.report.read.run_results import RunResults
 
-#: Inches: a cell, a character of a label, the margin around all, and the two lines below.
+#: Inches: cell, character of a label, outer margin, height of the note below.
 _CELL, _CHARACTER, _MARGIN, _FOOT = 0.62, 0.075, 0.15, 0.42
-#: Inches: width, room for labels at either side, a line of labels, what is above the axis, a bar.
+#: Inches: width, labels at either side, line of labels, space above the axis, bar.
 _WIDTH, _SIDE, _STEP, _TOP, _BAR = 6.9, 2.15, 0.19, 0.62, 0.085
-#: Opacity of a coefficient of one: strong, and the number on it stays readable in the light and the dark theme.
+#: Opacity of a coefficient of one; the number on it stays readable in the light and the dark theme.
 _STRONGEST = 0.65
 
 
-class Matrix(Protocol):
-    """What is drawn, as ``xaibench.metrics.agreement`` gives it: three square tables of the same metrics."""
+class CorrelationMatrix(Protocol):
+    """Correlations to draw, as returned by ``xaibench.metrics.agreement``: three square tables of the same metrics."""
 
     @property
     def coefficients(self) -> pd.DataFrame:
-        """Correlations in [-1, 1], ``nan`` where undefined."""
+        """Correlations in [-1, 1]; NaN if undefined."""
 
     @property
     def n(self) -> pd.DataFrame:
-        """Samples behind each."""
+        """Number of samples of each correlation."""
 
     @property
     def kind(self) -> pd.DataFrame:
         """``"spearman"`` or ``"point-biserial"``."""
 
 
-def agreement_figure(matrix: Matrix, labels: dict[str, str] | None = None) -> Figure:
+def agreement_figure(matrix: CorrelationMatrix, labels: dict[str, str] | None = None) -> Figure:
     """Draw the lower triangle of the correlations between metrics.
 
-    Blue cells agree (both metrics prefer the same maps), orange ones disagree, the stronger the colour the more so. A
-    dagger marks point-biserial coefficients, a dash an undefined one; the number of samples stands below.
+    Blue means agreement (both metrics prefer the same maps), orange disagreement; stronger colors mean larger
+    correlations. A dagger marks point-biserial coefficients, a dash undefined ones. The number of samples is printed
+    below.
 
     Args:
         matrix: From :func:`xaibench.metrics.agreement`.
-        labels: How metrics are called in the figure; by default, and for those not named, as in the matrix.
+        labels: Labels of the metrics in the figure; by default their names in the matrix.
 
     Returns:
         The figure; :func:`xaibench.report.draw.figure_style.save` turns it into PNG or SVG.
 
     Raises:
-        ValueError: For fewer than two metrics.
+        ValueError: If there are fewer than two metrics.
     """
     names = list(matrix.coefficients.columns)
     if len(names) < 2:
-        raise ValueError(f"Expected two or more metrics that agree or not, got {names}.")
+        raise ValueError(f"Expected two or more metrics to compare, got {names}.")
     shown = [(labels or {}).get(name, name) for name in names]
     side = _CELL * (len(names) - 1)
     left = _MARGIN + _CHARACTER * max(len(label) for label in shown[1:])
@@ -80,21 +81,21 @@ def agreement_figure(matrix: Matrix, labels: dict[str, str] | None = None) -> Fi
                 cell = (column, row - 1)
                 axes.add_patch(Rectangle(cell, 1, 1, facecolor=colour, alpha=opacity, linewidth=0))
                 axes.add_patch(Rectangle(cell, 1, 1, fill=False, edgecolor=THEME["line"], linewidth=0.6))
-                text = _number(r, biserial=str(matrix.kind.loc[pair]) == "point-biserial")
+                text = _format_coefficient(r, biserial=str(matrix.kind.loc[pair]) == "point-biserial")
                 middle = {"ha": "center", "va": "center", "color": THEME["ink"]}
                 axes.text(column + 0.5, row - 0.5, text, **middle)  # type: ignore[arg-type]
-        figure.text(_MARGIN / width, 0.12 / height, _note(matrix), color=THEME["soft"])
+        figure.text(_MARGIN / width, 0.12 / height, _sample_note(matrix), color=THEME["soft"])
     return figure
 
 
-def _number(r: float, *, biserial: bool) -> str:
+def _format_coefficient(r: float, *, biserial: bool) -> str:
     if np.isnan(r):
         return "–"
-    # A minus sign, and no sign before what rounds to zero.
+    # A typographic minus sign, but none before a rounded zero.
     return f"{r + 0.0 if round(r, 2) else 0.0:.2f}".replace("-", "−") + ("†" if biserial else "")
 
 
-def _note(matrix: Matrix) -> str:
+def _sample_note(matrix: CorrelationMatrix) -> str:
     counts = matrix.n.to_numpy()[np.tril_indices(len(matrix.n), -1)]
     low, high = counts.min(), counts.max()
     biserial = matrix.kind.to_numpy()[np.tril_indices(len(matrix.n), -1)] == "point-biserial"
@@ -103,7 +104,7 @@ def _note(matrix: Matrix) -> str:
 
 
 def ranking_figure(run: RunResults, ranking: Ranking) -> Figure:
-    """The critical-difference diagram: mean ranks on a line, best on the left; bars join what is not told apart."""
+    """Draw the critical-difference diagram: mean ranks on a line, best left; bars join methods that do not differ."""
     names = list(ranking.ranks)
     half = -(-len(names) // 2)
     bars = ranking.cliques
@@ -137,7 +138,7 @@ def ranking_figure(run: RunResults, ranking: Ranking) -> Figure:
             x, edge = at(ranking.ranks[name]), _SIDE - 0.12 if left else _WIDTH - _SIDE + 0.12
             control = run.explainers[name].control
             axes.plot([x, x, edge], [_TOP, y, y], color=soft, lw=0.7, ls=":" if control else "-")
-            label, rank_text = short(run.explainers[name].label), f"{ranking.ranks[name]:.2f}"
+            label, rank_text = shorten_label(run.explainers[name].label), f"{ranking.ranks[name]:.2f}"
             axes.text(
                 edge + (-0.05 if left else 0.05),
                 y,

@@ -1,4 +1,4 @@
-"""The curves of insertion, deletion and their kin: all explainers in one panel, or those of a run in a panel each."""
+"""Figures of insertion and deletion curves: all explainers in one panel, or one panel per explainer of a run."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xaibench.report.draw.figure_style import THEME, house_style, short
+from xaibench.report.draw.figure_style import THEME, house_style, shorten_label
 from xaibench.report.read.run_results import RunResults
 
 _COLOURS = [THEME[f"series-{i}"] for i in range(1, 5)]
-# Four colours of the theme, then the same four dashed and dotted.
+# Four colors of the theme, then the same four dashed and dotted.
 _DASHES = ["-", "--", ":", "-."]
-#: Points of a curve that are drawn at most: enough for the eye, few enough for the page.
+#: Largest number of points drawn per curve, to bound the size of the page.
 POINTS = 41
-#: Inches: a panel, the gaps between panels (room for a title above each), the margins left and below.
+#: Panels per row; in inches: panel size, gaps between panels, margins left and below.
 _COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
 
 
 def curve_figure(
     curves: Mapping[str, tuple[Any, Any]], *, ylabel: str = "score of the target", xlabel: str = "share of the pixels"
 ) -> Figure:
-    """Draw curves that metrics return when they are called with ``return_curves=True``.
+    """Draw the curves that metrics return with ``return_curves=True``.
 
-    Each line is the mean over the samples whose curve is defined, the band around it the middle half of them. The
-    legend holds the area under the mean and the number of samples.
+    Each line is the mean over the samples with a defined curve; the band is their interquartile range. The legend
+    states the area under the mean and the number of samples.
 
     Args:
         curves: ``{label: (fractions [P], values [N, P])}``, numpy or torch.
-        ylabel: What was measured.
-        xlabel: What the fractions are of.
+        ylabel: Label of the measured quantity.
+        xlabel: Label of the fractions.
 
     Returns:
-        A figure that belongs to no window; ``figure.savefig("curves.png")`` writes it.
+        A figure without a window; ``figure.savefig("curves.png")`` writes it.
 
     Raises:
-        ValueError: If there is no curve, or the shapes do not fit.
+        ValueError: If there is no curve, or the shapes do not match.
 
     Example:
         >>> figure = curve_figure({"Saliency": (np.linspace(0, 1, 3), np.array([[1.0, 0.5, 0.0], [1.0, 0.7, 0.2]]))})
@@ -48,14 +48,14 @@ def curve_figure(
         'Saliency: 0.575 (n=2)'
     """
     if not curves:
-        raise ValueError("curves must hold at least one label and its curves, got none.")
+        raise ValueError("Expected at least one label with its curves, got none.")
     with house_style():
         figure = Figure(figsize=(6.0, 3.8), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for index, (label, (fractions, values)) in enumerate(curves.items()):
             colour, dash = _COLOURS[index % 4], _DASHES[index // 4 % 4]
-            x, y = _checked(label, fractions, values)
+            x, y = _check_curves(label, fractions, values)
             mean = y.mean(0) if len(y) else np.full(len(x), np.nan)
             area = float((np.diff(x) * (mean[1:] + mean[:-1]) / 2).sum()) / float(x[-1] - x[0] or 1)
             axes.plot(x, mean, dash, color=colour, lw=1.4, label=f"{label}: {area:.3f} (n={len(y)})")
@@ -68,8 +68,8 @@ def curve_figure(
     return figure
 
 
-def _checked(label: str, fractions: Any, values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both as numpy float64, without the samples whose curve is undefined."""
+def _check_curves(label: str, fractions: Any, values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Convert both to float64 arrays, without the samples whose curve is undefined."""
     x, y = (np.asarray(part.cpu() if hasattr(part, "cpu") else part, dtype=np.float64) for part in (fractions, values))
     if x.ndim != 1 or y.ndim != 2 or len(x) != y.shape[1] or len(x) == 0:
         raise ValueError(f"{label}: curves must be (fractions [P], values [N, P]), got {x.shape} and {y.shape}.")
@@ -77,7 +77,7 @@ def _checked(label: str, fractions: Any, values: Any) -> tuple[NDArray[np.float6
 
 
 def curve_sets(run: RunResults) -> dict[tuple[str, str, str], pd.DataFrame]:
-    """The curves by data set, model and metric, in the order of the metrics."""
+    """Return the curves by data set, model and metric, in the order of the metrics."""
     if run.curves.empty:
         return {}
     order = {name: i for i, name in enumerate(run.metrics)}
@@ -89,12 +89,12 @@ def curve_sets(run: RunResults) -> dict[tuple[str, str, str], pd.DataFrame]:
 
 
 def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
-    """A panel for each explainer, all of the same axes; the best control's mean dashed in each of the others.
+    """Draw one panel per explainer with common axes; the best control's mean is dashed in the other panels.
 
     Args:
         run: The run.
-        curves: Of one data set, model and metric, as in ``curves.parquet``.
-        metric: Its name, for the direction.
+        curves: Curves of one data set, model and metric, as in ``curves.parquet``.
+        metric: Name of the metric, which determines the direction.
 
     Returns:
         The figure. The number in a panel's title is the area under its mean.
@@ -109,7 +109,7 @@ def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
     columns = min(_COLUMNS, len(names))
     rows = -(-len(names) // columns)
     low, high = min(0.0, float(curves["low"].min())), float(curves["high"].max())
-    limits = (low, high + 0.04 * (high - low))  # a line along the top stays whole
+    limits = (low, high + 0.04 * (high - low))  # room for the width of a line at the top
     with house_style():
         width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
         height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
@@ -120,24 +120,26 @@ def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
             left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
             bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
             axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
-            _panel(axes, lines[name], control=name in controls)
+            _draw_panel(axes, lines[name], control=name in controls)
             if best is not None and name != best:
-                bar = _thinned(lines[best])
+                bar = _thin(lines[best])
                 axes.plot(bar["fraction"], bar["mean"], color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
             axes.set(xlim=(0, 1), ylim=limits)
             axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
             label = run.explainers[name].label if name in known else name
             area = "–" if np.isnan(areas[name]) else f"{areas[name]:.3f}"
             style = "italic" if name in controls else "normal"
-            axes.set_title(f"{short(label)}  {area}", loc="left", color=THEME["ink"], style=style, fontsize=8.5, pad=4)
+            axes.set_title(
+                f"{shorten_label(label)}  {area}", loc="left", color=THEME["ink"], style=style, fontsize=8.5, pad=4
+            )
         figure.text(_MARGIN[0] / width, 0.06 / height, "share of the pixels", color=THEME["soft"])
         middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
         figure.text(0.06 / width, middle, "score of the class", rotation=90, va="center", color=THEME["soft"])
     return figure
 
 
-def _panel(axes: Any, curve: pd.DataFrame, *, control: bool) -> None:
-    part, colour = _thinned(curve), THEME["soft" if control else "series-1"]
+def _draw_panel(axes: Any, curve: pd.DataFrame, *, control: bool) -> None:
+    part, colour = _thin(curve), THEME["soft" if control else "series-1"]
     axes.fill_between(part["fraction"], part["low"], part["high"], color=colour, alpha=0.18, lw=0)
     axes.plot(part["fraction"], part["mean"], color=colour, lw=1.6)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -147,15 +149,15 @@ def _panel(axes: Any, curve: pd.DataFrame, *, control: bool) -> None:
 
 
 def _area(curve: pd.DataFrame) -> float:
-    """Mean height under the mean curve, by trapezoids over the range of the fractions."""
+    """Return the mean height of the mean curve, by the trapezoidal rule."""
     x, y = curve["fraction"].to_numpy(float), curve["mean"].to_numpy(float)
     if len(x) < 2 or x[-1] == x[0]:
         return float("nan")
     return float(((y[1:] + y[:-1]) / 2 * np.diff(x)).sum() / (x[-1] - x[0]))
 
 
-def _thinned(curve: pd.DataFrame) -> pd.DataFrame:
-    """At most :data:`POINTS` points, the first and the last among them."""
+def _thin(curve: pd.DataFrame) -> pd.DataFrame:
+    """Keep at most :data:`POINTS` points, including the first and the last."""
     if len(curve) <= POINTS:
         return curve
     return curve.iloc[np.linspace(0, len(curve) - 1, POINTS).round().astype(int)]

@@ -1,8 +1,8 @@
-"""What all figures share: colours, font, and how a figure becomes a file or a piece of a page.
+"""Style of all figures: colors, font, and conversion to files and to inline SVG.
 
-Figures are drawn with matplotlib's object interface (no pyplot, no global state left behind), in the light theme, whose
-colours are all different, so that the page can turn each of them in the SVG into a CSS variable (:data:`THEME`) and
-follow the reader's light or dark setting with the same drawing.
+Figures use matplotlib's object interface (no pyplot, no global state) and the light theme. All theme colors are
+distinct, so that each can be replaced by a CSS variable in the SVG (:data:`THEME`); the same drawing then follows the
+reader's light or dark setting.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-#: A figure, or None where there is nothing to draw.
+#: A figure, or None if there is nothing to draw.
 Drawn: TypeAlias = Figure | None
 
-#: Role to colour in the light theme. Series colours are from Okabe and Ito's palette for colour-blind readers.
+#: Colors of the light theme by role. Series colors are from the color-blind safe palette of Okabe and Ito.
 THEME = {
     "ink": "#1b2330",
     "soft": "#5b6675",
@@ -34,13 +34,13 @@ THEME = {
     "series-3": "#009e73",
     "series-4": "#cc79a7",
 }
-#: Size of the font in points, and the longest label in a figure.
+#: Font size in points, and the longest label of a figure in characters.
 FONT, _LONGEST = 8.5, 26
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Matplotlib's own defaults, whatever the user has configured, with text kept as text in SVG."""
+    """Use matplotlib's defaults with the report's settings, regardless of the user's configuration."""
     defaults: dict[str, Any] = {k: v for k, v in matplotlib.rcParamsDefault.items() if "backend" not in k}
     ours: dict[str, Any] = {
         "svg.fonttype": "none",
@@ -50,7 +50,7 @@ def house_style() -> Iterator[None]:
         "axes.facecolor": "none",
         "figure.facecolor": THEME["paper"],
         "savefig.facecolor": THEME["paper"],
-        # A label is a name: a dollar sign in it is a dollar sign.
+        # Labels are names, not formulas: dollar signs are printed.
         "text.parse_math": False,
     }
     settings: Any = defaults | ours
@@ -59,7 +59,7 @@ def house_style() -> Iterator[None]:
 
 
 def save(figure: Figure, kind: str) -> bytes:
-    """The figure as ``"png"``, ``"jpg"`` (150 dpi) or ``"svg"``; the same bytes for the same figure."""
+    """Return the figure as ``"png"``, ``"jpg"`` (150 dpi) or ``"svg"``; deterministic."""
     buffer = io.BytesIO()
     options: dict[str, Any] = {"metadata": {"Date": None} if kind == "svg" else {"Software": None}}
     if kind == "jpg":
@@ -69,17 +69,17 @@ def save(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def short(label: str) -> str:
-    """A label that fits a figure."""
+def shorten_label(label: str) -> str:
+    """Shorten a label so that it fits a figure."""
     return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
 
 
 def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
-    """An SVG of matplotlib's as an element of a page: theme colours as CSS variables, the page's font, no other names.
+    """Return a matplotlib SVG as an element of a page, with theme colors as CSS variables and the page's font.
 
     Args:
-        svg: As :func:`xaibench.report.draw.figure_style.save` gives it.
-        prefix: Put before every id, so that drawings do not meet on one page.
+        svg: Output of :func:`xaibench.report.draw.figure_style.save`.
+        prefix: Prefix of every id, which keeps the ids of several drawings on a page distinct.
         title: Text alternative.
     """
     text = svg.decode("utf-8")
@@ -90,19 +90,19 @@ def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
     text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r"'DejaVu Sans'[^;\"]*sans-serif", "var(--sans)", text)
-    text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the sheet itself: the page has its own
+    text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the page has its own background
     for role, colour in THEME.items():
         text = text.replace(colour, f"var(--{role})")
     box = re.search(r'viewBox="0 0 (\S+)[^"]*"', text)
-    body, styles = _classes(_without_plain_groups(_rounded(text[text.index(">") + 1 :])))
+    body, styles = _styles_to_classes(_remove_plain_groups(_round_coordinates(text[text.index(">") + 1 :])))
     size = f'{box.group()} style="--width: {float(box.group(1)):.0f}px"' if box else ""
     opening = f'<svg {size} role="img" aria-label="{escape(title)}">'
-    # Safe as it is: matplotlib has escaped every label.
+    # Safe: matplotlib has escaped every label.
     return Markup(f"{opening}<style>{styles}</style>" + re.sub(r"\s*\n\s*", "\n", body))
 
 
-def _rounded(svg: str) -> str:
-    """Coordinates to a tenth of a point: what is beyond cannot be seen and is half of the file."""
+def _round_coordinates(svg: str) -> str:
+    """Round coordinates to a tenth of a point, which halves the file without visible difference."""
 
     def attribute(match: re.Match[str]) -> str:
         return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number.group()):.1f}".removesuffix(".0"), match.group())
@@ -114,8 +114,8 @@ def _attributes(change: Callable[[re.Match[str]], str]) -> Callable[[re.Match[st
     return lambda tag: re.sub(r' (?:d|x|y|transform)="[^"]*"', change, tag.group())
 
 
-def _without_plain_groups(svg: str) -> str:
-    """Leave out the groups that have no attribute: they change nothing."""
+def _remove_plain_groups(svg: str) -> str:
+    """Remove groups without attributes."""
     kept: list[bool] = []
 
     def group(match: re.Match[str]) -> str:
@@ -127,8 +127,8 @@ def _without_plain_groups(svg: str) -> str:
     return re.sub(r"<g\b[^>]*(?<!/)>|</g>", group, svg)
 
 
-def _classes(svg: str) -> tuple[str, str]:
-    """Give equal styles one class, named after what it holds, so that drawings do not meet on one page."""
+def _styles_to_classes(svg: str) -> tuple[str, str]:
+    """Replace equal styles by a class named after its content, which keeps the classes of several drawings distinct."""
     rules: dict[str, str] = {}
 
     def named(match: re.Match[str]) -> str:

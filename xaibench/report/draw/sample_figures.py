@@ -1,6 +1,6 @@
-"""Maps of samples as figures: one sample, the mean over samples, and maps over photographs (Zhang et al. 2023, Fig. 6).
+"""Figures of maps: one sample, the mean over samples, and maps over photographs (Zhang et al. 2023, Fig. 6).
 
-What the page shows of them as tables is made of the same tiles.
+The tables of maps on the page use the same tiles.
 """
 
 from __future__ import annotations
@@ -18,37 +18,38 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from xaibench.report.draw.figure_style import THEME, house_style, short
+from xaibench.report.draw.figure_style import THEME, house_style, shorten_label
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.sample_file import SIDE, SampleCell
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Levels: TypeAlias = NDArray[np.uint8]
 
-#: Longest side of a map on the page in pixels; larger ones are reduced (the files beside the page are not).
+#: Longest side of a map on the page in pixels; larger maps are reduced (but not in the image files).
 TILE = 32
-#: One sample, or the mean over the samples that count.
+#: One sample, or the mean over the correctly classified samples.
 MapKind: TypeAlias = Literal["example", "global"]
-#: What one tile shows: the image, its mask, or an explainer's map.
+#: Content of a tile: the image, its mask, or an explainer's map.
 TileKind: TypeAlias = Literal["image", "mask", "map"]
-Cell: TypeAlias = tuple[str, str, str]
-#: The quantile of a map's magnitudes that gets the strongest colour: one extreme pixel would leave all others dark.
+#: Scenario, background and model.
+CellKey: TypeAlias = tuple[str, str, str]
+#: Quantile of a map's magnitudes that gets the strongest color; with the maximum, one pixel could darken all others.
 TOP = 0.995
 _OUTLINE = np.array([0, 229, 255], dtype=np.uint8)
 
 
-@functools.cache  # matplotlib sets up the colours anew each time, and a leaderboard draws ten thousand maps
+@functools.cache  # matplotlib computes the colors on every call, and a leaderboard draws ten thousand maps
 def palette() -> Levels:
-    """``[256, 3]``: the colour of each level of a map; read-only."""
+    """Return ``[256, 3]``, the color of each level of a map; read-only."""
     colours = np.ascontiguousarray(matplotlib.colormaps["inferno"](np.arange(256), bytes=True)[:, :3])
     colours.flags.writeable = False
     return colours
 
 
-def map_rows(run: RunResults, kind: MapKind) -> list[Cell]:
-    """The cells that have maps of a kind, in the order to show.
+def map_rows(run: RunResults, kind: MapKind) -> list[CellKey]:
+    """Return the cells with maps of a kind, in display order.
 
-    Global maps leave out scenarios whose pattern moves: a mean over places shows nothing.
+    Mean maps leave out scenarios with a moving pattern.
     """
     if kind == "example":
         return [cell for cell, samples in run.pictures.items() if samples.example is not None]
@@ -56,18 +57,18 @@ def map_rows(run: RunResults, kind: MapKind) -> list[Cell]:
 
 
 def map_array(samples: SampleCell, kind: MapKind, name: str) -> Floats | None:
-    """An array ``[H, W]`` of the example or of the means.
+    """Return an array ``[H, W]`` of the example or of the means.
 
     Args:
-        samples: Of a cell.
-        kind: Which.
-        name: ``"image"`` (zero is zero, at most 1 in magnitude), ``"mask"`` (0 or 1), or an explainer.
+        samples: Samples of a cell.
+        kind: Example or mean.
+        name: ``"image"`` (0 is zero, magnitude at most 1), ``"mask"`` (0 or 1), or an explainer.
 
     Returns:
-        The array, or None where there is none.
+        The array, or None if there is none.
     """
     if name == "mask":
-        # Where the pattern has its place, any sample tells it.
+        # With a fixed pattern, all samples have the same mask.
         return np.asarray(samples.masks[samples.example or 0], dtype=np.float64)
     if name == "image":
         if samples.example is None:
@@ -82,15 +83,15 @@ def map_array(samples: SampleCell, kind: MapKind, name: str) -> Floats | None:
 
 
 def colour_tile(array: Floats, kind: TileKind) -> Levels:
-    """An image, mask or map as colours.
+    """Render an image, mask or map in color.
 
     Args:
         array: ``[H, W]``.
-        kind: ``"image"`` (grey, zero is mid-grey, scaled by the largest magnitude), ``"mask"`` (white = important) or
+        kind: ``"image"`` (gray, zero is mid-gray, scaled by the largest magnitude), ``"mask"`` (white = important) or
             ``"map"`` (magnitude, scaled from zero to its own maximum).
 
     Returns:
-        ``[H, W, 3]``. Without a finite value, or for a map that is zero everywhere, the colour of zero.
+        ``[H, W, 3]``. Without a finite value, or for an all-zero map, the color of zero.
     """
     array = np.nan_to_num(array, posinf=0.0, neginf=0.0)
     array = np.abs(array) if kind != "image" else array
@@ -102,12 +103,12 @@ def colour_tile(array: Floats, kind: TileKind) -> Levels:
 
 
 def tile_kind(name: str) -> TileKind:
-    """How what :func:`map_array` calls by this name is coloured."""
+    """Return the kind of tile for a name of :func:`map_array`."""
     return "image" if name == "image" else "mask" if name == "mask" else "map"
 
 
-def map_figure(run: RunResults, kind: MapKind, rows: Sequence[Cell]) -> Figure | None:
-    """Maps as a mosaic: a row for each scenario, background and model; image, mask and explainers in columns.
+def map_figure(run: RunResults, kind: MapKind, rows: Sequence[CellKey]) -> Figure | None:
+    """Draw maps as a mosaic: one row per scenario, background and model; image, mask and explainers in columns.
 
     Args:
         run: The run.
@@ -129,7 +130,7 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[Cell]) -> Figure |
         FigureCanvasAgg(figure)
         box = (left / width, 0.1 / height, side * len(columns) / width, side * len(rows) / height)
         axes = figure.add_axes(box)
-        # One axes with tiles as images in data coordinates: hundreds of axes would take a minute.
+        # A single Axes with tiles as images in data coordinates, since hundreds of Axes would take a minute.
         for y, row in enumerate(rows):
             for x, (name, _) in enumerate(columns):
                 array = map_array(run.pictures[row], kind, name)
@@ -139,7 +140,7 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[Cell]) -> Figure |
                     axes.imshow(colours, extent=extent, interpolation="none", aspect="auto")
         axes.set_xlim(0, len(columns))
         axes.set_ylim(len(rows), 0)
-        labels = [short(label) for _, label in columns]
+        labels = [shorten_label(label) for _, label in columns]
         axes.set_xticks(np.arange(len(columns)) + 0.5, labels, rotation=40, ha="left", rotation_mode="anchor")
         axes.set_yticks(np.arange(len(rows)) + 0.5, [run.words_of(row) for row in rows])
         axes.tick_params(length=0, labeltop=True, labelbottom=False, labelcolor=THEME["ink"], pad=4)
@@ -148,20 +149,21 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[Cell]) -> Figure |
     return figure
 
 
-def sheets(run: RunResults) -> dict[Cell, SampleCell]:
-    """The cells that have a sheet of photographs, in the order to show."""
+def sheets(run: RunResults) -> dict[CellKey, SampleCell]:
+    """Return the cells with a sheet of photographs, in display order."""
     return {cell: samples for cell, samples in run.pictures.items() if samples.sheet}
 
 
 def overlay(samples: SampleCell, number: int, explainer: int | None, side: int) -> Levels:
-    """A tile of the sheet.
+    """Render a tile of the sheet.
 
     Args:
-        samples: Of a cell.
-        number: Which of them.
-        explainer: Whose map (by its number) lies half-transparent over the image (its magnitude, from its smallest to
-            its quantile :data:`TOP`; a constant map has the colour of nothing everywhere); None = the image alone.
-        side: The longer side of the tile in pixels; smaller images are enlarged.
+        samples: Samples of a cell.
+        number: Index of the sample.
+        explainer: Index of the explainer whose map is drawn half-transparent over the image (magnitude, scaled from its
+            smallest value to its quantile :data:`TOP`; a constant map has the lowest color everywhere); None = the
+            image alone.
+        side: Longer side of the tile in pixels; smaller images are enlarged.
 
     Returns:
         ``[h, w, 3]``, with the mask's outline.
@@ -181,27 +183,29 @@ def overlay(samples: SampleCell, number: int, explainer: int | None, side: int) 
         tile = ((tile.astype(np.uint16) + heat) // 2).astype(np.uint8)
     if mask.any():
         inside = np.asarray(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST)) > 0
-        tile = np.where(_rim(inside)[..., None], _OUTLINE, tile)
+        tile = np.where(_inner_border(inside)[..., None], _OUTLINE, tile)
     return np.asarray(tile, dtype=np.uint8)
 
 
-def _rim(mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Pixels of the mask with a neighbour outside of it; the edge of the image is no outside."""
+def _inner_border(
+    mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return the mask's pixels with a neighbor outside the mask; the image border does not count as outside."""
     padded = np.pad(mask, 1, mode="edge")
     core = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
     return np.asarray(mask & ~core)
 
 
-def shown(run: RunResults, samples: SampleCell) -> dict[str, int]:
-    """The explainers of a sheet in the order to show, and the number of each one's maps."""
+def sheet_explainers(run: RunResults, samples: SampleCell) -> dict[str, int]:
+    """Return the explainers of a sheet in display order, with the indices of their maps."""
     return {name: samples.explainers.index(name) for name in run.explainers if name in samples.explainers}
 
 
 def overlay_figure(run: RunResults, samples: SampleCell) -> Figure:
-    """The sheet: image with the mask's outline, then every method's map over it."""
-    names = shown(run, samples)
+    """Draw the sheet: each image with the mask's outline, followed by every method's map over it."""
+    names = sheet_explainers(run, samples)
     cell, left, top = 1.05, 0.1, 1.25
-    columns = ["Image", *(short(run.explainers[name].label) for name in names)]
+    columns = ["Image", *(shorten_label(run.explainers[name].label) for name in names)]
     line = cell * samples.images.shape[1] / max(samples.images.shape[1:3]) + 0.2
     width, height = left + cell * len(columns) + 0.7, top + line * len(samples.sheet)
     with house_style():
@@ -227,27 +231,27 @@ def overlay_figure(run: RunResults, samples: SampleCell) -> Figure:
 
 
 def map_figures(run: RunResults) -> Mapping[str, Figure | None]:
-    """The figures of maps by file name (without suffix)."""
+    """Draw the figures of maps, by file name without suffix."""
     kinds: tuple[MapKind, ...] = ("example", "global")
     return {f"maps-{kind}": map_figure(run, kind, map_rows(run, kind)) for kind in kinds}
 
 
 def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
-    """A picture as a ``data:`` address, of the kind (``"png"``, ``"webp"``, ``"jpeg"``) and options of Pillow."""
+    """Encode an image as a ``data:`` address, in a format of Pillow (``"png"``, ``"webp"``, ``"jpeg"``)."""
     buffer = io.BytesIO()
     picture.save(buffer, format=kind, **options)
     return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def tile_uri(colours: Levels) -> str:
-    """``[H, W, 3]`` as a ``data:`` address: PNG, exact, up to 16 pixels a side; WebP, a third of it, above."""
+    """Encode ``[H, W, 3]`` as a ``data:`` address: lossless PNG up to 16 pixels per side, otherwise WebP."""
     if max(colours.shape[:2]) <= 16:
         return data_uri(Image.fromarray(colours), "png", optimize=True)
     return data_uri(Image.fromarray(colours), "webp", quality=75)
 
 
 def shrink(array: Floats, side: int = TILE) -> Floats:
-    """``[H, W]`` reduced by whole-number block means until no side is above ``side``; edges are padded.
+    """Reduce ``[H, W]`` by means of whole blocks until no side exceeds ``side``; edges are padded.
 
     Example:
         >>> shrink(np.arange(16.0).reshape(4, 4), side=2)

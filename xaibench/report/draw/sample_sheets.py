@@ -1,4 +1,4 @@
-"""A sheet of samples: each image beside itself with what is important outlined, its class below."""
+"""A sheet of samples: each image next to a copy with the mask outlined, and its class below."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _OUTLINE = np.array([255, 255, 0], dtype=np.float64) / 255
 def sheet(
     images: NDArray[np.floating[Any]], masks: NDArray[np.bool_], labels: Sequence[str], *, columns: int = 4
 ) -> Figure:
-    """Draw samples to look at: is the mask on the thing, and is the class right?
+    """Draw samples for visual inspection of masks and classes.
 
     Args:
-        images: ``[N, C, H, W]`` with one channel or three. Those in [0, 1] are shown as they are; others (generated
-            sets, normalised images) are scaled to it, each by itself.
+        images: ``[N, C, H, W]`` with one or three channels. Images in [0, 1] are shown as they are; others (such as
+            normalized images) are rescaled individually.
         masks: ``[N, H, W]`` bool. The outside is dimmed and the border drawn; an empty mask dims nothing.
-        labels: A line below each.
-        columns: Samples side by side.
+        labels: One line per sample, drawn below it.
+        columns: Number of samples per row.
 
     Returns:
-        A figure that belongs to no window; ``figure.savefig("sheet.png")`` writes it.
+        A figure without a window; ``figure.savefig("sheet.png")`` writes it.
 
     Raises:
-        ValueError: If there is no sample, or the shapes do not belong together.
+        ValueError: If there is no sample, or the shapes do not match.
 
     Example:
         >>> figure = sheet(np.zeros((3, 1, 8, 8)), np.zeros((3, 8, 8), bool), ["T", "L", "T"])
@@ -60,32 +60,34 @@ def sheet(
         for index, label in enumerate(labels):
             left = (index % columns) * (2 * _SIDE + _GAP) + _GAP / 2
             top = (index // columns) * (_SIDE + _GAP) + _GAP / 4
-            tile = np.concatenate(_pair(images[index], masks[index]), axis=1)
+            tile = np.concatenate(_image_and_outline(images[index], masks[index]), axis=1)
             axes.imshow(tile, extent=(left, left + 2 * _SIDE, top + _SIDE, top), interpolation="nearest")
             axes.text(left, top + _SIDE + 0.05, label, va="top", color=THEME["ink"])
         axes.set(xlim=(0, width), ylim=(height, 0))
     return figure
 
 
-def _pair(image: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """``[H, W, 3]`` twice: the image, and the image with its mask."""
+def _image_and_outline(
+    image: NDArray[np.floating[Any]], mask: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return ``[H, W, 3]`` twice: the image, and the image with its mask."""
     plain = in_colours(image)
     if not mask.any():
         return plain, plain
     marked = np.where(mask[..., None], plain, 0.45 * plain)
-    marked[_border(mask)] = _OUTLINE
+    marked[_outer_border(mask)] = _OUTLINE
     return plain, marked
 
 
 def in_colours(image: NDArray[Any]) -> NDArray[np.float64]:
-    """``[H, W, 3]`` in [0, 1] of an image ``[1 or 3, H, W]``, which is scaled where it goes beyond."""
+    """Return ``[H, W, 3]`` in [0, 1] for an image ``[1 or 3, H, W]``; values outside [0, 1] are rescaled."""
     plain = np.repeat(np.moveaxis(image, 0, -1).astype(np.float64), 3 // len(image), axis=2)
     low, high = plain.min(), plain.max()
     return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
 
 
-def _border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Pixels just outside the mask, side by side with it."""
+def _outer_border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the pixels just outside the mask."""
     padded = np.pad(mask, 1)
-    beside = padded[:-2, 1:-1] | padded[2:, 1:-1] | padded[1:-1, :-2] | padded[1:-1, 2:]
-    return np.asarray(beside & ~mask)
+    neighbors = padded[:-2, 1:-1] | padded[2:, 1:-1] | padded[1:-1, :-2] | padded[1:-1, 2:]
+    return np.asarray(neighbors & ~mask)

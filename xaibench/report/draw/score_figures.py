@@ -1,4 +1,4 @@
-"""The figures of the scores: a panel for each scenario and model, as boxes and as means."""
+"""Figures of the scores: one panel per scenario and model, as box plots and as means."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from xaibench.report.draw.figure_style import FONT, THEME, house_style, short
+from xaibench.report.draw.figure_style import FONT, THEME, house_style, shorten_label
 from xaibench.report.numbers.score_summary import Floats
 from xaibench.report.read.run_results import RunResults, place
 
 _SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]
-#: Sizes of the box plots in inches: the whole width, the height of a panel and of the legend.
+#: Inches: figure width, height of a panel, height of the legend.
 _WIDTH, _PANEL, _LEGEND = 12.0, 1.65, 0.6
-#: Inches that a character of a label takes along the label, which is turned by 40 degrees.
+#: Width of a character in inches, and the cosine and sine of the labels' rotation of 40 degrees.
 _CHARACTER, _ALONG, _UP = 0.063, 0.766, 0.643
 Panel: TypeAlias = tuple[str, str]
 Style: TypeAlias = Literal["box", "mean"]
 STYLES: tuple[Style, ...] = ("box", "mean")
 
 
-#: Panels beside one another, of which each has room for its labels.
+#: Largest number of panels per row.
 _MOST_COLUMNS = 4
 
 
 def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequence[str]) -> list[list[Panel | None]]:
-    """Lay out the panels: a row for each scenario, a column for each model that occurs in most scenarios.
+    """Lay out the panels: one row per scenario, one column per model that occurs in most scenarios.
 
     The panels of other models (the linear one, which only the linear scenario has) come first, in rows of their own.
 
@@ -42,7 +42,7 @@ def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequen
     """  # noqa: E501
     count = {model: sum((scenario, model) in panels for scenario in scenarios) for model in models}
     columns = [model for model in models if 2 * count[model] > len(scenarios)] or [m for m in models if count[m]]
-    if len(columns) > _MOST_COLUMNS:  # models of their own for each scenario: a column for each leaves no room
+    if len(columns) > _MOST_COLUMNS:  # scenarios have different models; one column per model would not fit
         alone = [[(s, m) for m in models if (s, m) in panels] for s in scenarios]
         width = min(_MOST_COLUMNS, max(map(len, alone)))
         cut = [row[start : start + width] for row in alone for start in range(0, len(row), width)]
@@ -61,7 +61,7 @@ def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequen
 
 
 def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Style = "box") -> Figure | None:
-    """The scores of one metric: a panel for each scenario and model, explainers on x, backgrounds by colour.
+    """Draw the scores of one metric: one panel per scenario and model, explainers on x, backgrounds by color.
 
     Args:
         run: The run.
@@ -80,12 +80,12 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
     panels = list(dict.fromkeys(zip(rows["scenario"], rows["model"], strict=True)))
     grid = panel_grid(panels, run.scenarios, list(run.models))
     explainers = [name for name in run.explainers if name in set(rows["explainer"])]
-    low, high = _extent(rows, style)
-    layout = _Layout(len(grid), len(grid[0]), [short(run.explainers[name].label) for name in explainers])
+    low, high = _y_limits(rows, style)
+    layout = _Layout(len(grid), len(grid[0]), [shorten_label(run.explainers[name].label) for name in explainers])
     with house_style():
         figure = Figure(figsize=(_WIDTH, layout.height))
         FigureCanvasAgg(figure)
-        _legend(run, figure, layout, style)
+        _draw_legend(run, figure, layout, style)
         for number, row in enumerate(grid):
             for column, panel in enumerate(row):
                 if panel is None:
@@ -93,7 +93,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
                 axes = figure.add_axes(layout.rectangle(number, column))
                 axes.set_ylim(low, high)
                 inside = rows[(rows["scenario"] == panel[0]) & (rows["model"] == panel[1])]
-                _panel(run, axes, inside, explainers, style)
+                _draw_panel(run, axes, inside, explainers, style)
                 label = run.models[panel[1]].label
                 axes.set_title(f"{place(panel[0])} · {label}", loc="left", color=THEME["ink"], weight="bold")
                 if column == 0 or row[column - 1] is None:
@@ -103,8 +103,8 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
     return figure
 
 
-def _extent(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
-    """Limits of y, the same in all panels, that hold all that is drawn."""
+def _y_limits(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
+    """Return limits of y that hold everything drawn, for all panels."""
     if style == "box":
         outliers = [value for part in rows["outliers"] for value in part]
         low, high = min([*outliers, rows["whisker_low"].min()]), max([*outliers, rows["whisker_high"].max()])
@@ -117,7 +117,7 @@ def _extent(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the panels lie, all of one size, with room for the turned labels under and left of each."""
+    """Positions of the panels, all of one size, with room for the rotated labels below and left of each."""
 
     rows: int
     columns: int
@@ -125,7 +125,7 @@ class _Layout:
 
     @property
     def below(self) -> float:
-        """Inches under a panel: its labels and the title of the next."""
+        """Inches below a panel, for its labels and the title of the next."""
         return 0.5 + _CHARACTER * _UP * max(map(len, self.labels))
 
     @property
@@ -134,13 +134,13 @@ class _Layout:
 
     @property
     def overhang(self) -> float:
-        """Inches by which the labels reach beyond the left edge of their panel."""
+        """Inches by which the labels extend beyond the left edge of their panel."""
         step = 0.9 * _WIDTH / self.columns / len(self.labels)
         reach = [_CHARACTER * _ALONG * len(label) - (i + 0.6) * step for i, label in enumerate(self.labels)]
         return max(0.0, *reach)
 
     def rectangle(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height as fractions of the figure."""
+        """Return left, bottom, width and height as fractions of the figure."""
         left, gap = max(0.75, self.overhang + 0.1), max(0.35, self.overhang - 0.2)
         width = (_WIDTH - left - 0.1 - (self.columns - 1) * gap) / self.columns
         bottom = self.height - _LEGEND - (row + 1) * (_PANEL + self.below) + self.below
@@ -148,12 +148,12 @@ class _Layout:
         return x / _WIDTH, bottom / self.height, width / _WIDTH, _PANEL / self.height
 
 
-def _legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> None:
+def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> None:
     soft = THEME["soft"]
     centre = "mean" if style == "box" else "mean ± standard deviation"
     line = "median of the best control" if style == "box" else "mean of the best control"
     handles: list[Any] = [
-        Patch(facecolor=(_colour(run, name), 0.35), edgecolor=_colour(run, name), label=place(name))
+        Patch(facecolor=(_background_color(run, name), 0.35), edgecolor=_background_color(run, name), label=place(name))
         for name in run.backgrounds
         if run.has_backgrounds
     ]
@@ -175,17 +175,17 @@ def _legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> N
     )
 
 
-def _colour(run: RunResults, background: str) -> str:
+def _background_color(run: RunResults, background: str) -> str:
     return _SERIES[run.backgrounds.index(background) % len(_SERIES)]
 
 
-def _panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
-    """Axes, ticks and the boxes of every background, side by side around each explainer's tick."""
+def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
+    """Draw axes, ticks and the boxes of every background, side by side around each explainer's tick."""
     controls = [i for i, name in enumerate(explainers) if run.explainers[name].control]
     axes.set_xlim(-0.6, len(explainers) - 0.4)
     if controls:
         axes.axvspan(controls[0] - 0.5, len(explainers) - 0.4, color=THEME["band"], lw=0, zorder=0)
-    labels = [short(run.explainers[name].label) for name in explainers]
+    labels = [shorten_label(run.explainers[name].label) for name in explainers]
     axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor", color=THEME["ink"])
     axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])
     axes.tick_params(axis="y", length=0, labelcolor=THEME["soft"])
@@ -203,17 +203,17 @@ def _panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[
         shift = (number - (len(run.backgrounds) - 1) / 2) * slot
         x = part["explainer"].map(tick).to_numpy(float) + shift
         if style == "box":
-            _boxes(axes, x, part, _colour(run, background), half=0.4 * slot)
+            _draw_boxes(axes, x, part, _background_color(run, background), half=0.4 * slot)
         else:
-            _means(axes, x, part, _colour(run, background))
+            _draw_means(axes, x, part, _background_color(run, background))
         ranked = part[part["control"] & part["rank"].notna()]
         if len(ranked):
             best = ranked.nsmallest(1, "rank")["median" if style == "box" else "mean"].iloc[0]
-            axes.axhline(best, color=_colour(run, background), lw=0.9, ls=(0, (4, 2)), zorder=1)
+            axes.axhline(best, color=_background_color(run, background), lw=0.9, ls=(0, (4, 2)), zorder=1)
 
 
-def _boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -> None:
-    """All boxes of one background as a few collections: far faster than one artist for each line."""
+def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -> None:
+    """Draw all boxes of one background as a few collections, which is much faster than one artist per line."""
     low, q25, median, q75, high = (
         rows[name].to_numpy(float) for name in ("whisker_low", "q25", "median", "q75", "whisker_high")
     )
@@ -222,7 +222,7 @@ def _boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -
     axes.add_collection(LineCollection(whiskers, colors=colour, linewidths=0.8, zorder=2))
     corners = zip(left, right, q25, q75, strict=True)
     polygons = [((a, c), (b, c), (b, d), (a, d)) for a, b, c, d in corners]
-    # A fill that lets the grid through, under an edge of full strength.
+    # Transparent fill under an opaque edge.
     axes.add_collection(PolyCollection(polygons, facecolors=colour, edgecolors="none", alpha=0.3, zorder=2))
     axes.add_collection(PolyCollection(polygons, facecolors="none", edgecolors=colour, linewidths=0.8, zorder=3))
     middle = [((a, m), (b, m)) for a, b, m in zip(left, right, median, strict=True)]
@@ -233,8 +233,8 @@ def _boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -
         axes.plot(*zip(*dots, strict=True), ls="", marker="o", ms=1.3, mfc=colour, mec="none", alpha=0.6, zorder=1)
 
 
-def _means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
-    """Mean and standard deviation of one background."""
+def _draw_means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
+    """Draw mean and standard deviation of one background."""
     mean, spread = rows["mean"].to_numpy(float), rows["std"].fillna(0.0).to_numpy(float)
     bars = [((a, m - s), (a, m + s)) for a, m, s in zip(x, mean, spread, strict=True)]
     axes.add_collection(LineCollection(bars, colors=colour, linewidths=1.2, zorder=2))
@@ -242,6 +242,6 @@ def _means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
 
 
 def score_figures_of(run: RunResults, summary: pd.DataFrame) -> dict[str, Figure | None]:
-    """The figures of the scores by file name (without suffix)."""
+    """Draw the figures of the scores, by file name without suffix."""
     kinds = [(style, metric) for metric in run.metrics for style in STYLES]
     return {f"{style}-{metric}": score_figure(run, summary, metric, style) for style, metric in kinds}

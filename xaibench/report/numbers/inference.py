@@ -1,10 +1,10 @@
-"""What the scores of a run allow to be concluded: intervals, ranks over samples, and tests between methods.
+"""Intervals, ranks over samples and paired tests of the scores of a run.
 
-Everything is worked out cell by cell on matrices, a row a sample of one training and a column a method. A row knows
-its data set, its training and its group (all scores of one image, or of one patient where ``samples.csv`` says so):
-what was drawn, which intervals and tests are over (:mod:`xaibench.statistics.nested_draws`). Of more than
-:data:`BUNDLES` groups, some at random are tied into one bundle: the variance stays that of clusters, and takes the same
-memory for a hundred samples as for a million.
+Everything is computed cell by cell on matrices with one row per sample and training and one column per method. Each row
+has a data set seed, a training seed and a group (all scores of one image, or of one patient if ``samples.csv`` says
+so). Intervals and tests account for all three levels (:mod:`xaibench.statistics.nested_draws`). If a data set has more
+than :data:`BUNDLES` groups, groups are merged at random into bundles. The variance estimate remains one over clusters,
+and the memory needed no longer grows with the number of samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
 from xaibench.statistics import Drawn, against_controls, average_ranks, nested_means
 from xaibench.statistics.multiple_tests import LEVEL
 
-#: Groups of a data set that count each by itself; more are bundled.
+#: Largest number of groups per data set; further groups are merged into bundles.
 BUNDLES = 1000
 Floats = NDArray[np.float64]
 
@@ -35,13 +35,12 @@ class Matrices:
 
     Attributes:
         cell: Scenario, background and model.
-        methods: Explainers that were scored, in the order to show.
-        metrics: Metrics that were scored, in the order to show.
-        values: ``[U, K, M]``: row, metric, method; ``nan`` where undefined or missing. A row is one sample of one
-            training.
-        groups: ``[U]`` which rows belong together, the same numbers in every cell.
-        drawn: Which data set, training and group each row is of.
-        seeds: Those of the data sets, in the order of the numbers in ``drawn``.
+        methods: Explainers with scores, in display order.
+        metrics: Metrics with scores, in display order.
+        values: ``[U, K, M]``: row, metric, method. NaN if undefined or missing. A row is one sample of one training.
+        groups: ``[U]`` group of each row; the same group has the same number in every cell.
+        drawn: Data set, training and group of each row.
+        seeds: Data set seeds, indexed by the data set numbers in ``drawn``.
     """
 
     cell: tuple[str, str, str]
@@ -54,11 +53,11 @@ class Matrices:
 
 
 def cell_matrices(run: RunResults) -> Iterator[Matrices]:
-    """The scores of each cell that has one, in the order to show."""
+    """Yield the scores of each cell that has any, in display order."""
     scores = run.scores[run.scores["correct"].to_numpy()]
     if scores.empty:
         return
-    groups, rows = _numbers(run, scores)
+    groups, rows = _group_and_row_numbers(run, scores)
     codes = {key: scores[key].cat.codes.to_numpy().astype(np.int64) for key in KEYS}
     names = {key: scores[key].cat.categories for key in KEYS}
     cell = np.zeros(len(scores), dtype=np.int64)
@@ -83,20 +82,23 @@ def cell_matrices(run: RunResults) -> Iterator[Matrices]:
             values=table,
             groups=groups[at],
             drawn=Drawn.of(
-                len(at), data_sets=data_seed[at], trainings=seed[at], groups=_bundled_within(data_seed[at], groups[at])
+                len(at),
+                data_sets=data_seed[at],
+                trainings=seed[at],
+                groups=_bundle_within_data_sets(data_seed[at], groups[at]),
             ),
             seeds=tuple(int(name) for name in np.unique(data_seed[at])),
         )
 
 
-def _numbers(run: RunResults, scores: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``[N]`` twice: the group of each score, and its row (sample and training)."""
-    image = _joint(scores["dataset"].cat.codes, scores["data_seed"], scores["sample"])
-    row = _joint(image, scores["seed"])
+def _group_and_row_numbers(run: RunResults, scores: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ``[N]`` group numbers and ``[N]`` row numbers (sample and training) of the scores."""
+    image = _number_rows(scores["dataset"].cat.codes, scores["data_seed"], scores["sample"])
+    row = _number_rows(image, scores["seed"])
     samples = run.samples
     if samples["group"].isna().all():
         return image, row
-    # One entry for each image, looked up by its name; those without a group stay a group of their own.
+    # Look groups up once per image; an image without a group is its own group.
     images, first, index = np.unique(image, return_index=True, return_inverse=True)
     keys = ["dataset", "data_seed", "sample"]
     found = scores.iloc[first][keys].astype({"dataset": str})
@@ -107,8 +109,8 @@ def _numbers(run: RunResults, scores: pd.DataFrame) -> tuple[NDArray[np.int64], 
     return np.where(own, len(images) + images, named)[index].astype(np.int64), row
 
 
-def _joint(*columns: Any) -> NDArray[np.int64]:
-    """One number for each different row of the columns."""
+def _number_rows(*columns: Any) -> NDArray[np.int64]:
+    """Number the distinct rows of the columns."""
     joint = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         codes, names = pd.factorize(np.asarray(column))
@@ -117,29 +119,32 @@ def _joint(*columns: Any) -> NDArray[np.int64]:
 
 
 def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Add to the summary what can be concluded, and test methods against each other.
+    """Add intervals, ranks and test results to the summary, and test methods against each other.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
 
     Returns:
-        The summary with :data:`~xaibench.runfolder.tables.INFERRED`, and the pairs that were tested.
+        :data:`~xaibench.runfolder.tables.INFERRED` added to the summary, and the pairs that were tested. Columns of the
+        summary:
 
-        - ``low``, ``high``: 95 % interval of the mean over the data sets that were drawn; of one data set over its
-          trainings and samples; of one training over its samples.
-        - ``sample_rank``: mean rank over the ``n_ranked`` rows on which every explainer of the cell that has any score
-          has one; 1 is best, ties share their ranks.
-        - ``p_controls``: the largest p-value, after Holm's correction, of the paired tests against the
-          controls of the cell; 1 where one of them has a mean at least as good. Missing for controls and without one.
-        - ``beats_controls``: whether that is below 5 % (:func:`xaibench.statistics.against_controls`).
-        - ``better_than``, ``worse_than``: of ``compared_with`` other explainers, how many it differs from at 5 %.
+        - ``low``, ``high``: 95 % interval of the mean. It accounts for the choice of data sets; with one data set, for
+          the choice of trainings and samples; with one training, for the choice of samples.
+        - ``sample_rank``: mean rank over the ``n_ranked`` rows in which every explainer with any score in the cell has
+          one. 1 is best; ties share their ranks.
+        - ``p_controls``: largest Holm-corrected p-value of the paired tests against the controls of the cell; 1 if some
+          control has a mean at least as good. Missing for controls, and if there is no control.
+        - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.statistics.against_controls`).
+        - ``better_than``, ``worse_than``: number of the ``compared_with`` other explainers that differ from this one at
+          5 %.
 
-        Pairs are :data:`~xaibench.runfolder.tables.COMPARISONS`: ``difference`` is the mean of first minus second over
-        the ``n_valid`` rows in which both have a score, from ``n_groups`` groups, ``low`` to ``high`` its 95 %
-        interval by Student's t with ``freedom``; ``p_holm`` is corrected for all pairs tested in that cell and metric,
-        or in cells of more than :data:`.pair_testing.ALL_PAIRS` explainers for all of its kind: of a method and a
-        control, or of two methods. The last three columns of the summary are of the first kind then.
+        The pairs have the columns of :data:`~xaibench.runfolder.tables.COMPARISONS`. ``difference`` is the mean of
+        first minus second over the ``n_valid`` rows in which both have a score, from ``n_groups`` groups. ``low`` and
+        ``high`` are its 95 % interval by Student's t with ``freedom`` degrees of freedom. ``p_holm`` is corrected for
+        all pairs of that cell and metric. In cells of more than :data:`.pair_testing.ALL_PAIRS` explainers, pairs of a
+        method and a control are corrected separately from pairs of two methods, and the last three columns of the
+        summary refer to the former.
     """
     found, pairs = [], []
     directions = dict(zip(summary["metric"].astype(str), summary["higher_is_better"], strict=True))
@@ -167,8 +172,8 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     return joined, tested.reindex(columns=list(COMPARISONS.columns))
 
 
-#: What intervals are over, and what they leave out.
-_PROMISES = {
+#: Sources of variation that the intervals account for, by the highest level that was repeated.
+_INTERVAL_SCOPES = {
     "data sets": "over the data sets that were drawn, with their trainings and samples: other ones could have been.",
     "trainings": "over the trainings and the samples of one data set: they leave out what another one would change.",
     "samples": "over the samples alone, of one training: they leave out what another training or data set would have "
@@ -177,28 +182,28 @@ _PROMISES = {
 
 
 def promises(run: RunResults) -> list[str]:
-    """What the intervals of a run are over, a sentence for each level that its cells were drawn at.
+    """Return sentences that say which sources of variation the intervals account for.
 
     Args:
         run: The run.
 
     Returns:
-        Sentences; none where nothing was scored.
+        One sentence per level at which cells were repeated; empty if nothing was scored.
     """
     scores = run.scores[run.scores["correct"].to_numpy()]
     by_cell = scores.groupby(list(CELL), observed=True)[["data_seed", "seed"]].nunique()
     sets, trainings = (by_cell[name].to_numpy() for name in ("data_seed", "seed"))
     level = np.where(sets > 1, "data sets", np.where(trainings > 1, "trainings", "samples"))
-    found = [(name, int((level == name).sum())) for name in _PROMISES]
-    said = [(name, count) for name, count in found if count]
+    found = [(name, int((level == name).sum())) for name in _INTERVAL_SCOPES]
+    levels = [(name, count) for name, count in found if count]
     return [
-        f"Intervals{'' if len(said) == 1 else f' of {count} cell' + 's' * (count > 1)} are {_PROMISES[name]}"
-        for name, count in said
+        f"Intervals{'' if len(levels) == 1 else f' of {count} cell' + 's' * (count > 1)} are {_INTERVAL_SCOPES[name]}"
+        for name, count in levels
     ]
 
 
 def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> NDArray[np.int64]:
-    """Group numbers from 0, at most ``limit`` of them: more are tied together at random, as evenly as can be.
+    """Return group numbers from 0, at most ``limit``; surplus groups are merged at random, as evenly as possible.
 
     Example:
         >>> bundled(np.array([7, 3, 7])).tolist()
@@ -212,8 +217,8 @@ def bundled(groups: NDArray[np.int64], limit: int = BUNDLES, seed: int = 0) -> N
     return np.asarray(index, dtype=np.int64)
 
 
-def _bundled_within(data_sets: NDArray[Any], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same for each data set by itself."""
+def _bundle_within_data_sets(data_sets: NDArray[Any], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Apply :func:`bundled` within each data set."""
     found = np.zeros(len(groups), dtype=np.int64)
     for each in np.unique(data_sets):
         found[data_sets == each] = bundled(groups[data_sets == each])
@@ -221,7 +226,7 @@ def _bundled_within(data_sets: NDArray[Any], groups: NDArray[np.int64]) -> NDArr
 
 
 def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, int]:
-    """``[M]`` mean ranks of the explainers that have a score at all, and over how many rows."""
+    """Return ``[M]`` mean ranks of the explainers with any score, and the number of rows they are over."""
     scored = ~np.isnan(values).all(axis=0)
     ranks = np.full(values.shape[1], np.nan)
     ranks[scored], n = average_ranks(values[:, scored], higher_is_better=higher_is_better)
@@ -231,7 +236,7 @@ def _sample_ranks(values: Floats, *, higher_is_better: bool) -> tuple[Floats, in
 def _standings(
     run: RunResults, methods: tuple[str, ...], tests: pd.DataFrame, *, higher_is_better: bool
 ) -> dict[str, dict[str, Any]]:
-    """For each explainer its standing in the tests: the last five columns of ``INFERRED``."""
+    """Return the last five columns of ``INFERRED`` for each explainer."""
     counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
     pairs = list(tests[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
     controls = {name for name in methods if run.explainers[name].control}
@@ -252,22 +257,23 @@ def _standings(
 
 
 def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) -> dict[tuple[str, str, str], Floats]:
-    """The mean scores of each cell: as they are, and as they could have come out.
+    """Return the mean scores of each cell with random replicates of them (wild bootstrap).
 
-    What each data set (or training and group of samples) adds to a mean counts a random number of times, normal around
-    one, so that the means vary as :func:`~xaibench.statistics.nested_means` finds that they do, with the tails of
-    Student's t. All cells of a scenario and background see the same draw of its data sets and samples, since its models
-    and methods were scored on the same images; their trainings are drawn by themselves. Wu: Jackknife, bootstrap and
-    other resampling methods in regression analysis, Annals of Statistics 1986, section 7.
+    The contribution of each data set (or training and group of samples) to a mean is multiplied by a random normal
+    weight. The replicates are scaled so that their variance equals that of :func:`~xaibench.statistics.nested_means`
+    and their tails are those of Student's t. All cells of a scenario and background share the weights of data sets and
+    samples, since their models and methods were scored on the same images. Weights of trainings are drawn separately
+    per cell. Wu: Jackknife, bootstrap and other resampling methods in regression analysis, Annals of Statistics 1986,
+    section 7.
 
     Args:
         cells: The scores.
-        resamples: R.
-        seed: Of the draws.
+        resamples: Number of replicates R.
+        seed: Seed of the weights.
 
     Returns:
-        Cell to ``[1 + R, K, M]``, in the order of its metrics and methods: first the means as they are; ``nan`` for a
-        method without any score. Where a cell was drawn once, with one sample, all are as they are.
+        ``[1 + R, K, M]`` per cell, in the order of its metrics and methods. The first entry holds the means themselves.
+        NaN for a method without scores. All entries are equal if the cell has a single data set, training and sample.
     """
     by_place: dict[tuple[str, str], list[Matrices]] = {}
     for cell in cells:
@@ -279,13 +285,14 @@ def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) ->
         groups = np.unique(np.concatenate([cell.groups for cell in members]))
         bundles = bundled(groups)
         samples = rng.standard_normal((resamples, int(bundles.max()) + 1))
-        tail = (rng.permutation(resamples) + 0.5) / resamples  # evenly, for few resamples have few in the tails
+        # Evenly spaced quantiles, since few random ones would have few in the tails.
+        tail = (rng.permutation(resamples) + 0.5) / resamples
         for cell in members:
             flat = cell.values.reshape(len(cell.values), -1)
             of_samples = samples, bundles[np.searchsorted(groups, cell.groups)]
             deviation = _deviations(cell, flat, np.stack([sets[name] for name in cell.seeds], axis=1), of_samples, rng)
             shape = (resamples, len(cell.metrics), len(cell.methods))
-            deviation = _with_tails(cell, deviation.reshape(shape), tail)
+            deviation = _scale_deviations(cell, deviation.reshape(shape), tail)
             mean = nested_means(flat, cell.drawn).mean.reshape(1, *shape[1:])
             means[cell.cell] = np.concatenate([mean, mean + deviation])
     return means
@@ -294,28 +301,28 @@ def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) ->
 def _deviations(
     cell: Matrices, flat: Floats, sets: Floats, of_samples: tuple[Floats, NDArray[np.int64]], rng: np.random.Generator
 ) -> Floats:
-    """``[R, K M]`` differences from the mean that come of what was drawn, but for their size."""
+    """Return ``[R, K M]`` unscaled deviations from the mean."""
     n = (~np.isnan(flat)).sum(axis=0)
     mean = np.divide(np.nansum(flat, axis=0), n, out=np.zeros(len(n)), where=n > 0)
     residual = np.nan_to_num(flat - mean) / np.maximum(n, 1)
     if cell.drawn.level == "data sets":
-        return sets @ _summed(residual, cell.drawn.data_sets, sets.shape[1])
+        return sets @ _sum_rows(residual, cell.drawn.data_sets, sets.shape[1])
     samples, index = of_samples
-    found = samples @ _summed(residual, index, samples.shape[1])
+    found = samples @ _sum_rows(residual, index, samples.shape[1])
     if cell.drawn.level == "trainings":
         count = int(cell.drawn.trainings.max()) + 1
-        found = found + rng.standard_normal((len(samples), count)) @ _summed(residual, cell.drawn.trainings, count)
+        found = found + rng.standard_normal((len(samples), count)) @ _sum_rows(residual, cell.drawn.trainings, count)
     return np.asarray(found, dtype=np.float64)
 
 
-def _summed(rows: Floats, index: NDArray[np.int64], count: int) -> Floats:
+def _sum_rows(rows: Floats, index: NDArray[np.int64], count: int) -> Floats:
     sums = np.zeros((count, rows.shape[1]))
     np.add.at(sums, index, rows)
     return sums
 
 
-def _with_tails(cell: Matrices, deviation: Floats, tail: Floats) -> Floats:
-    """Deviations ``[R, K, M]`` with the variance of each mean, and the tails of its degrees of freedom."""
+def _scale_deviations(cell: Matrices, deviation: Floats, tail: Floats) -> Floats:
+    """Scale deviations ``[R, K, M]`` to the variance of each mean and the tails of its degrees of freedom."""
     from scipy.stats import chi2
 
     found = np.zeros_like(deviation)

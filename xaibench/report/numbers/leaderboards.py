@@ -1,4 +1,4 @@
-"""How the methods stand over some of the cells: the leaderboard, of all cells and of every choice of them."""
+"""Leaderboards over all cells, and over every selection of cells."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from xaibench.statistics.multiple_tests import LEVEL
 Floats = NDArray[np.float64]
 #: Resamples of the means over several cells.
 RESAMPLES = 1000
-#: Scenario, background and model of a choice, each by its place in the run's order, or None for all.
+#: Indices of the selected scenario, background and model in the run's order; None selects all.
 Choice = tuple[int | None, int | None, int | None]
-#: Columns of the summary that a leaderboard is made of; the later ones only where something was inferred.
+#: Columns of the summary that leaderboards use; the last four only exist after inference.
 _NUMBERS = ("rank", "median", "mean", "above_controls", "sample_rank", "beats_controls", "low", "high")
 
 
 @dataclass(frozen=True)
 class Standings:
-    """The summary as arrays, so that a leaderboard of any of the cells is quickly made.
+    """The summary as arrays, from which leaderboards of any selection of cells are computed quickly.
 
     Attributes:
         run: The run.
-        truth: The kind of truth that all of it is of (:attr:`.RunResults.truths`).
+        truth: The kind of truth of the metrics (:attr:`.RunResults.truths`).
         cells: ``[C]`` scenario, background and model.
         explainers: ``[M]`` names.
         metrics: ``[K]`` names.
-        numbers: Column of the summary to ``[C, K, M]``; ``nan`` where missing, and where nothing was ranked.
+        numbers: Column of the summary to ``[C, K, M]``; NaN if missing, and for scores without a rank.
     """
 
     run: RunResults
@@ -49,18 +49,19 @@ class Standings:
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The metrics that methods are ranked by."""
+        """The metrics by which methods are ranked."""
         return tuple(name for name in self.run.leading if name in self.metrics)
 
     def columns(self, cells: Sequence[int], metrics: Sequence[int] | None = None) -> dict[str, NDArray[Any]]:
-        """How the explainers stand over some cells, ``[M]`` each, in the order of ``explainers``.
+        """Return the columns of a leaderboard over some cells, ``[M]`` each, in the order of ``explainers``.
 
         Args:
-            cells: Which.
-            metrics: Over which the mean ranks and places are; None = those that lead. All have their own columns.
+            cells: Indices of the cells.
+            metrics: Indices of the metrics that mean ranks and places use; None = the leading ones. Every metric has
+                its own columns.
 
         Returns:
-            The columns of :func:`leaderboard`, ``nan`` where there is no place.
+            The columns of :func:`leaderboard`; NaN if there is no place.
         """
         over = [self.metrics.index(name) for name in self.leading] if metrics is None else list(metrics)
         settled = [k for k in over if self.metrics[k] not in self.run.unsettled]
@@ -68,7 +69,7 @@ class Standings:
         ranked: NDArray[np.bool_] = np.any(~np.isnan(chosen["rank"][:, over]), axis=1)  # [c, M]
         control = np.array([self.run.explainers[name].control for name in self.explainers], dtype=bool)
         counted, of = ranked.sum(axis=0), int(ranked.any(axis=1).sum())
-        mean_rank = _mean(chosen["rank"][:, settled])
+        mean_rank = _nan_mean(chosen["rank"][:, settled])
         placed = ~control & (counted == of) & (of > 0) & bool(settled)
         place = np.full(len(control), np.nan)
         place[placed] = rankdata(mean_rank[placed], method="min")
@@ -77,27 +78,27 @@ class Standings:
             **{"cells": counted, "of": np.full(len(control), of), "mean_rank": mean_rank},
         }
         for k, metric in enumerate(self.metrics):
-            columns |= _of_metric(metric, {name: array[:, k] for name, array in chosen.items()})
+            columns |= _metric_columns(metric, {name: array[:, k] for name, array in chosen.items()})
             if metric in self.run.unsettled:
                 columns |= {f"{what}:{metric}": np.full(len(control), np.nan) for what in ("mean_rank", "best")}
         if "sample_rank" in chosen:
-            columns["sample_rank"] = _mean(chosen["sample_rank"][:, settled])
+            columns["sample_rank"] = _nan_mean(chosen["sample_rank"][:, settled])
         return columns
 
     def board(self, cells: Sequence[int]) -> pd.DataFrame:
-        """The explainers over some cells, best first; see :func:`leaderboard`."""
+        """Return the explainers over some cells, best first; see :func:`leaderboard`."""
         board = pd.DataFrame(self.columns(cells)).astype({"place": "Int64"})
         return board[board["cells"] > 0].sort_values("mean_rank", kind="stable").reset_index(drop=True)
 
 
-def _of_metric(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any]]:
-    """The columns of one metric; ``numbers`` are ``[c, M]``."""
+def _metric_columns(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any]]:
+    """Return the columns of one metric; ``numbers`` are ``[c, M]``."""
     rank = numbers["rank"]
     top = np.fmin.reduce(rank, axis=1, initial=np.inf)
     columns: dict[str, NDArray[Any]] = {
-        f"mean_rank:{metric}": _mean(rank),
-        f"median:{metric}": _median(numbers["median"]),
-        f"mean:{metric}": _mean(numbers["mean"]),
+        f"mean_rank:{metric}": _nan_mean(rank),
+        f"median:{metric}": _nan_median(numbers["median"]),
+        f"mean:{metric}": _nan_mean(numbers["mean"]),
         f"best:{metric}": (rank == top[:, None]).sum(axis=0),
         f"above:{metric}": np.nansum(numbers["above_controls"], axis=0).astype(np.int64),
         f"against:{metric}": (~np.isnan(numbers["above_controls"])).sum(axis=0),
@@ -107,8 +108,8 @@ def _of_metric(metric: str, numbers: dict[str, Floats]) -> dict[str, NDArray[Any
     return columns
 
 
-def _mean(values: Floats) -> Floats:
-    """``[M]`` of ``[..., M]``: the mean of what is defined, ``nan`` where nothing is."""
+def _nan_mean(values: Floats) -> Floats:
+    """Return the means ``[M]`` of the defined values of ``[..., M]``; NaN if there are none."""
     flat = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
     defined = (~np.isnan(flat)).sum(axis=0)
     mean = np.full(len(defined), np.nan)
@@ -116,8 +117,8 @@ def _mean(values: Floats) -> Floats:
     return mean
 
 
-def _median(values: Floats) -> Floats:
-    """``[M]`` of ``[c, M]``, in the same way."""
+def _nan_median(values: Floats) -> Floats:
+    """Return the medians ``[M]`` of the defined values of ``[c, M]``; NaN if there are none."""
     median = np.full(values.shape[1], np.nan)
     some = ~np.isnan(values).all(axis=0)
     median[some] = np.nanmedian(values[:, some], axis=0)
@@ -125,13 +126,13 @@ def _median(values: Floats) -> Floats:
 
 
 def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
-    """The standings of a run by the metrics of one kind of truth.
+    """Return the standings of a run by the metrics of one kind of truth.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
             :func:`xaibench.report.numbers.inference.infer`.
-        truth: The kind, one of :attr:`.RunResults.truths`.
+        truth: Kind of truth, one of :attr:`.RunResults.truths`.
     """
     metrics = run.truths[truth]
     ranked = summary[summary["rank"].notna() & summary["metric"].isin(metrics)]
@@ -155,37 +156,38 @@ def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
 
 
 def leaderboards_by_truth(run: RunResults, summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The leaderboard of each kind of truth (:attr:`.RunResults.truths`), as :func:`leaderboard` gives it."""
+    """Return the leaderboard (:func:`leaderboard`) of each kind of truth (:attr:`.RunResults.truths`)."""
     return {truth: leaderboard(run, summary, truth) for truth in run.truths}
 
 
 def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None) -> pd.DataFrame:
-    """The explainers over all cells by the metrics of one kind of truth, best first.
+    """Return the explainers ranked over all cells by the metrics of one kind of truth, best first.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
             :func:`xaibench.report.numbers.inference.infer`.
-        truth: The kind; None where the run has only one.
+        truth: Kind of truth; may be None if the run has only one.
 
     Returns:
-        One row for each explainer:
+        One row per explainer:
 
-        - ``place``: position among the methods that were ranked in every cell; missing for controls and for methods
-          that were not (an explainer of convolutions only, or one whose jobs failed), since a mean over other cells is
-          another quantity.
+        - ``place``: place among the methods that were ranked in every cell. Missing for controls, and for methods
+          without a rank in some cell (such as an explainer of convolutions only), since means over different cells are
+          not comparable.
         - ``explainer``, ``control``, ``cells`` (in which it was ranked), ``of`` (number of cells).
-        - ``mean_rank``: mean of the ranks over cells and those metrics of the kind that lead
-          (:attr:`.RunResults.leading`); those that are not settled (:attr:`.RunResults.unsettled`) have no ranks.
-        - for each metric of the kind, ``mean_rank:METRIC``, ``median:METRIC`` (median over the cells of the cell's
-          median), ``mean:METRIC`` (mean over the cells of the cell's mean), ``best:METRIC`` (cells in which no
-          explainer, control or not, has a better rank), ``above:METRIC`` (cells in which its rank is above every
-          control's) and ``against:METRIC`` (cells in which that can be asked; 0 for controls).
-        - where the summary is one of :func:`.inference.infer`, ``sample_rank`` (mean over cells and metrics) and
-          ``beats:METRIC`` (cells in which its mean is better than every control's by more than chance).
+        - ``mean_rank``: mean of the ranks over cells and leading metrics of that kind (:attr:`.RunResults.leading`),
+          without the unsettled ones (:attr:`.RunResults.unsettled`).
+        - per metric of that kind, ``mean_rank:METRIC``, ``median:METRIC`` (median over cells of the cell's median),
+          ``mean:METRIC`` (mean over cells of the cell's mean), ``best:METRIC`` (cells in which no explainer, control or
+          not, has a better rank), ``above:METRIC`` (cells in which its rank is better than that of every control) and
+          ``against:METRIC`` (cells in which this comparison is possible; 0 for controls).
+        - if the summary comes from :func:`.inference.infer`, ``sample_rank`` (mean over cells and metrics) and
+          ``beats:METRIC`` (cells in which its mean is significantly better than that of every control).
 
     Raises:
-        ValueError: If it has several and none is named, or there is no such kind: none is averaged with another.
+        ValueError: If ``truth`` is not a kind of truth of the run, or is None and the run has several. Scores of
+            different kinds are not averaged.
     """
     if truth is None and len(run.truths) == 1:
         truth = next(iter(run.truths))
@@ -196,16 +198,16 @@ def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None
 
 
 def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
-    """The leaderboard as text, best first.
+    """Return the leaderboard as text, best first.
 
     Args:
         run: The run.
-        board: From :func:`leaderboard`, with what is inferred.
+        board: From :func:`leaderboard`, of a summary with inference.
 
     Returns:
-        Columns ``"place"``, ``"method"`` (controls, the user's own and who was not scored in every cell are marked),
-        ``"mean rank"``, and of up to three metrics the median over the cells and in how many of them the method beats
-        the controls; of more, the mean rank by each.
+        Columns ``"place"``, ``"method"`` (controls, the user's own methods and methods without a score in some cell are
+        marked) and ``"mean rank"``. For up to three metrics, also the median over the cells and the number of cells in
+        which the method beats the controls; for more metrics, the mean rank by each.
     """
     metrics = {name: part for name, part in run.metrics.items() if f"mean_rank:{name}" in board}
     leading = [name for name in run.leading if name in metrics]
@@ -232,7 +234,7 @@ def printable(run: RunResults, board: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
-    """The best method of each cell and, in the last row, over all cells; a printable column for each leading metric."""
+    """Return a printable table of the best method per cell and leading metric, with a last row for all cells."""
     found, leading = leaderboards_by_truth(run, summary), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
@@ -240,7 +242,7 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
         row = {"scenario": place(scenario), "background": place(background), "model": run.models[model].label}
         for metric, part in leading.items():
             ranked = group[group["metric"] == metric].dropna(subset=["rank"])
-            row[part.label] = _winner(run, ranked) if len(ranked) else "-"
+            row[part.label] = _best_method_text(run, ranked) if len(ranked) else "-"
         rows.append(row)
     columns = [*CELL, *(part.label for part in leading.values())]
     placed = {truth: board.dropna(subset=["place"]) for truth, board in found.items()}
@@ -256,7 +258,7 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _winner(run: RunResults, ranked: pd.DataFrame) -> str:
+def _best_method_text(run: RunResults, ranked: pd.DataFrame) -> str:
     best = ranked.nsmallest(1, "rank").iloc[0]
     part = run.explainers[best["explainer"]]
     return f"{part.label} {best['median']:.3f}" + (" (control)" if part.control else "")
@@ -264,12 +266,12 @@ def _winner(run: RunResults, ranked: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Boards:
-    """Leaderboards by choice.
+    """Leaderboards by selection of cells.
 
     Attributes:
-        standings: What they are made of.
-        cells: Choice to the cells that it holds; a choice that no cell fits is not there.
-        means: ``[R, C, K, M]`` means of the scores of each cell under the resamples.
+        standings: The scores that they are computed from.
+        cells: Selection to the indices of its cells; empty selections are left out.
+        means: ``[R, C, K, M]`` resampled means of each cell.
     """
 
     standings: Standings
@@ -277,14 +279,14 @@ class Boards:
     means: Floats
 
     def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
-        """The leaderboard of a choice with ``low:METRIC`` and ``high:METRIC``, ranked by one metric or by all.
+        """Return the leaderboard of a selection with ``low:METRIC`` and ``high:METRIC``, ranked by one or all metrics.
 
-        The mean is over cells; its 95 % interval is over what was drawn in each scenario and background, all of
-        whose cells see the same data sets and samples, while the cells stay what they are. Of one cell it is that
-        cell's interval.
+        The mean is over cells. Its 95 % interval accounts for the data sets, trainings and samples of each scenario and
+        background, which all cells of that scenario and background share; the cells themselves are taken as fixed. For
+        a single cell it is the interval of that cell.
 
         Returns:
-            As :meth:`Standings.columns`.
+            The columns of :meth:`Standings.columns`.
         """
         cells = self.cells[choice]
         columns = self.standings.columns(cells, None if metric is None else [metric])
@@ -300,13 +302,13 @@ class Boards:
         scored = ~np.isnan(numbers["mean"][list(cells), metric])
         chosen = np.where(scored, chosen, 0).sum(axis=1) / np.where(scored.any(axis=0), scored.sum(axis=0), np.nan)
         low, high = np.quantile(chosen, [LEVEL / 2, 1 - LEVEL / 2], axis=0)
-        # A cell of one group has no interval, and so has no mean over it.
-        open_ended = (scored & np.isnan(numbers["low"][list(cells), metric])).any(axis=0)
-        return np.where(open_ended, np.nan, low), np.where(open_ended, np.nan, high)
+        # A cell with a single group has no interval, so neither has a mean that includes it.
+        is_unknown = (scored & np.isnan(numbers["low"][list(cells), metric])).any(axis=0)
+        return np.where(is_unknown, np.nan, low), np.where(is_unknown, np.nan, high)
 
 
 def boards(run: RunResults, summary: pd.DataFrame) -> dict[str, Boards]:
-    """The leaderboards of a run, by their kind of truth (:attr:`.RunResults.truths`).
+    """Return the leaderboards of a run by kind of truth (:attr:`.RunResults.truths`).
 
     Args:
         run: The run.
@@ -316,13 +318,13 @@ def boards(run: RunResults, summary: pd.DataFrame) -> dict[str, Boards]:
     resampled = resampled_means(matrices, RESAMPLES)
     every = {truth: standings(run, summary, truth) for truth in run.truths}
     return {
-        truth: Boards(found, dict(_choices(run, found.cells)), _means(matrices, resampled, found))
+        truth: Boards(found, dict(_selections(run, found.cells)), _resampled_cell_means(matrices, resampled, found))
         for truth, found in every.items()
     }
 
 
-def _choices(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[Choice, tuple[int, ...]]]:
-    """Every choice that some cell fits; where there is but one scenario, background or model, there is none of it."""
+def _selections(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[Choice, tuple[int, ...]]]:
+    """Yield every nonempty selection of cells; a scenario, background or model is selectable if there are several."""
     orders = (run.scenarios, run.backgrounds, tuple(run.models))
     options = [[None, *range(len(order))] if len(order) > 1 else [None] for order in orders]
     for first, second, third in itertools.product(*options):
@@ -336,8 +338,10 @@ def _choices(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator
             yield (first, second, third), fit
 
 
-def _means(matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], found: Standings) -> Floats:
-    """``[R, C, K, M]``; ``nan`` where a cell has no score."""
+def _resampled_cell_means(
+    matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], found: Standings
+) -> Floats:
+    """Return the resampled means ``[R, C, K, M]``; NaN if a cell has no score."""
     shape = (RESAMPLES, len(found.cells), len(found.metrics), len(found.explainers))
     means = np.full(shape, np.nan, dtype=np.float32)
     for cell in matrices:

@@ -1,4 +1,4 @@
-"""Every two methods of a cell: how far apart they are on the same samples, and whether that is more than chance."""
+"""Paired tests of every two methods of a cell on the same samples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from xaibench.runfolder.tables import COMPARISONS
 from xaibench.statistics import Drawn, holm, nested_means, paired_differences
 
-#: Up to so many explainers of a cell, all pairs are one family of tests; of more, the pairs of a method and a control
-#: are one, so that many methods do not hide what each is worth, and those of two methods another.
+#: In cells of up to this many explainers, all pairs are one family of tests. In larger cells, pairs of a method and a
+#: control are one family and pairs of two methods another, so that many methods do not weaken the tests against
+#: the controls.
 ALL_PAIRS = 15
 Floats = NDArray[np.float64]
 
@@ -20,18 +21,18 @@ Floats = NDArray[np.float64]
 def pair_tests(
     methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: Drawn, groups: int
 ) -> pd.DataFrame:
-    """The paired tests of one metric in one cell.
+    """Run the paired tests of one metric in one cell.
 
     Args:
         methods: ``M`` names.
-        control: ``M``, which of them know no model.
+        control: ``M`` flags, true for controls.
         values: ``[U, M]`` scores; ``nan`` where undefined.
-        drawn: Which data set, training and group each row is of.
-        groups: How many groups of samples there are.
+        drawn: Data set, training and group of each row.
+        groups: Number of groups of samples.
 
     Returns:
-        A row for each pair with the columns of :data:`~xaibench.runfolder.tables.COMPARISONS` after the metric, and
-        ``of_controls``: whether it is in the family that says who beats the controls.
+        One row per pair with the columns of :data:`~xaibench.runfolder.tables.COMPARISONS` after the metric, and
+        ``of_controls``: whether the pair belongs to the family of tests against the controls.
     """
     every = len(methods) <= ALL_PAIRS
     controls, names = np.array(control, dtype=bool), np.array(methods, dtype=object)

@@ -1,7 +1,7 @@
-"""The tables of the visual benchmark as published, and a run's numbers beside them.
+"""The published tables of Saliency-Bench, and a run's numbers next to them.
 
 Zhang et al. (2023), XAI Benchmark for Visual Explanation, arXiv 2310.08537: Table 2 (accuracy of ResNet-18), Table 3
-(scores of eight explainers on five sets), Table 4 (correlation between metrics). The numbers are as printed.
+(scores of eight explainers on five data sets), Table 4 (correlation between metrics). The numbers are as printed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pandas as pd
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.descriptions import PartWords
 
-#: The network that the paper's tables are of.
+#: The network of the paper's tables.
 NETWORK = "resnet18"
-#: The paper's sets: key, and name as printed. Of PASCAL VOC: Object-1 bird, horse, sheep; Object-2 aeroplane, car, bus.
+#: The paper's data sets. Object-1 is bird, horse, sheep of PASCAL VOC; Object-2 aeroplane, car, bus.
 SETS = {"gender": "Gender", "scene": "Scene", "pet": "Cat and Dog", "object1": "Object-1", "object2": "Object-2"}
-#: How else a run may call them, without case and punctuation.
+#: Alternative names in a run, without case and punctuation.
 _OTHER_NAMES = {"catdog": "pet", "catsdogs": "pet", "catanddog": "pet", "oxfordpet": "pet", "oxfordiiitpet": "pet"}
 _OTHER_NAMES |= {f"{source}object{i}": f"object{i}" for source in ("pascal", "voc") for i in (1, 2)}
 
@@ -27,7 +27,7 @@ _OTHER_NAMES |= {f"{source}object{i}": f"object{i}" for source in ("pascal", "vo
 ACCURACY = {"gender": 74.20, "scene": 94.40, "pet": 98.14, "object1": 87.12, "object2": 77.12}
 
 METRICS = ("iou", "precision", "recall", "hit", "insertion", "deletion")
-#: Table 3: a row for each set and explainer, then :data:`METRICS`.
+#: Table 3: one row per data set and explainer, with a column for each of :data:`METRICS`.
 _TABLE_3 = """
 gender   gradcam               .1304 .5371 .5677 .2901 .696 .129
 gender   cam                   .1429 .5396 .5577 .3077 .688 .123
@@ -76,7 +76,7 @@ SCORES: Mapping[tuple[str, str], Mapping[str, float]] = {
     for row in (line.split() for line in _TABLE_3.split("\n") if line)
 }
 
-#: Table 4: ``{(metric, metric): {explainer: coefficient}}``, lower-is-better metrics turned first.
+#: Table 4: ``{(metric, metric): {explainer: coefficient}}``, with lower-is-better metrics negated.
 AGREEMENT: Mapping[tuple[str, str], Mapping[str, float]] = {
     pair: dict(zip(("gradcam", "integrated_gradients", "rise"), values, strict=True))
     for pair, values in {
@@ -91,7 +91,7 @@ AGREEMENT: Mapping[tuple[str, str], Mapping[str, float]] = {
 
 
 def published_set(name: str) -> str | None:
-    """The paper's set that a data set of this name is, or None.
+    """Return the key of the paper's data set with this name, or None.
 
     Example:
         >>> [published_set(name) for name in ("pet", "pascal-object-1", "published:scene", "lidc")]
@@ -103,13 +103,13 @@ def published_set(name: str) -> str | None:
 
 
 def accuracies(run: RunResults) -> list[dict[str, Any]]:
-    """Table 2 beside ours: ``set, model, same_network, ours, std, theirs, difference``, in percent."""
+    """Return accuracies in percent next to Table 2: ``set, model, same_network, ours, std, theirs, difference``."""
     rows = []
     for row in run.accuracy.to_dict("records"):
         key = published_set(str(row.get("scenario")))
         if key is None or pd.isna(row.get("mean")):
             continue
-        network = _network(run, str(row.get("model")))
+        network = _network_entry(run, str(row.get("model")))
         ours, theirs = float(row["mean"]), ACCURACY[key]
         numbers = {"ours": ours, "std": row.get("std"), "theirs": theirs, "difference": ours - theirs}
         rows.append({"set": SETS[key], **network, **numbers})
@@ -117,16 +117,16 @@ def accuracies(run: RunResults) -> list[dict[str, Any]]:
 
 
 def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Table 3 beside ours, for what the run has of it.
+    """Return our mean scores next to Table 3, for the entries that the run has.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.inference.infer`.
 
     Returns:
-        One entry for each set, model and explainer: ``place`` (a number for each set and model, in the paper's order),
-        ``set, model, same_network, explainer`` and ``cells``, a list that follows :func:`shown_metrics`, with ``ours,
-        low, high, theirs, difference`` or None where the run has no score.
+        One entry per data set, model and explainer: ``place`` (a number per data set and model, in the paper's order),
+        ``set, model, same_network, explainer`` and ``cells``, a list in the order of :func:`shown_metrics` with ``ours,
+        low, high, theirs, difference``, or None if the run has no score.
     """
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in summary.astype({"scenario": str, "model": str, "explainer": str, "metric": str}).to_dict("records"):
@@ -135,7 +135,7 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
         if key is None or theirs is None or pd.isna(row["mean"]):
             continue
         name = (key, row["model"], row["explainer"])
-        head = {"set": SETS[key], **_network(run, row["model"]), "explainer": row["explainer"], "metrics": {}}
+        head = {"set": SETS[key], **_network_entry(run, row["model"]), "explainer": row["explainer"], "metrics": {}}
         numbers = {"ours": row["mean"], "low": row["low"], "high": row["high"], "theirs": theirs}
         entry = found.setdefault(name, head)
         entry["metrics"][row["metric"]] = numbers | {"difference": row["mean"] - theirs}
@@ -148,17 +148,17 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def shown_metrics(run: RunResults) -> list[PartWords]:
-    """The metrics of the run that Table 3 has, in its order."""
+    """Return the metrics of Table 3 that the run has, in the paper's order."""
     return [run.metrics[name] for name in METRICS if name in run.metrics]
 
 
-def _network(run: RunResults, model: str) -> dict[str, Any]:
+def _network_entry(run: RunResults, model: str) -> dict[str, Any]:
     label = run.models[model].label if model in run.models else model
     return {"model": label, "same_network": model.split(":")[-1] == NETWORK}
 
 
 def thresholding(run: RunResults) -> str:
-    """In words, how the run's suite cut maps in two for IoU, precision, recall and F1; empty where it does not say."""
+    """Describe how the run's suite thresholded maps for IoU, precision, recall and F1; empty if unknown."""
     explaining = run.settings.get("explaining")
     if explaining is None:
         return ""

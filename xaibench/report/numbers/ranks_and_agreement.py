@@ -1,11 +1,11 @@
-"""Which methods are told apart, and whether the metrics agree.
+"""Mean ranks with critical differences, and correlations between metrics.
 
 Mean ranks with a critical difference: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR
-2006. His blocks are data sets; here they are the cells of a run where it has enough of them, and else the samples. What
-was drawn in them varies too (:func:`xaibench.statistics.mean_ranks`): each data set and training has a ranking of its
-own, which count as one more level, crossed with the cells.
+2006. His blocks are data sets. Here they are the cells of a run if it has enough of them, and the samples otherwise.
+The variation of data sets and trainings is accounted for (:func:`xaibench.statistics.mean_ranks`): each data set and
+training has its own ranking, a further level crossed with the cells.
 
-Correlations between metrics over the samples of each cell, explainer by explainer: Zhang et al. (2023), inter-method
+Correlations between metrics over the samples of each cell, per explainer: Zhang et al. (2023), inter-method
 reliability, Table 4. The coefficients are those of ``xaibench.metrics.agreement``.
 """
 
@@ -25,22 +25,22 @@ from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import Drawn, friedman, mean_ranks
 
-#: From so many cells on, cells are the blocks (Demšar asks for more than ten data sets).
+#: Smallest number of cells that are used as blocks (Demšar recommends more than ten data sets).
 ENOUGH_CELLS = 10
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Explainers by their mean rank for one metric.
+    """The explainers' mean ranks by one metric.
 
     Attributes:
-        metric: Name.
+        metric: Name of the metric.
         ranks: Explainer to mean rank, best (smallest) first.
-        blocks: How many rankings the mean is over.
-        unit: What one of them is of: ``"cells"`` or ``"samples"``.
+        blocks: Number of rankings that the mean is over.
+        unit: Unit of a ranking: ``"cells"`` or ``"samples"``.
         difference: Mean ranks at least this far apart differ at 5 % (Nemenyi's test).
-        p: Of Friedman's test that all are the same, ``nan`` where it cannot be asked.
-        left_out: Explainers without a score in some cell, or without any.
+        p: p-value of Friedman's test of equal ranks; NaN if the test is not possible.
+        left_out: Explainers without a score in some cell.
     """
 
     metric: str
@@ -53,7 +53,7 @@ class Ranking:
 
     @property
     def cliques(self) -> list[tuple[str, ...]]:
-        """The largest sets of neighbours whose ranks all lie within the critical difference; two or more each."""
+        """Maximal groups of two or more neighbors whose ranks all differ by less than the critical difference."""
         names, values = list(self.ranks), np.array(list(self.ranks.values()))
         near = np.searchsorted(values, values + np.nan_to_num(self.difference), side="left")
         ends = np.maximum(near, np.searchsorted(values, values, side="right"))  # equal ranks never differ
@@ -67,16 +67,16 @@ class Ranking:
 
 
 def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
-    """The ranking of each metric that ranks three explainers or more in two blocks or more.
+    """Rank the explainers by each metric with three or more explainers in two or more blocks.
 
     Args:
         run: The run.
         summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
 
     Returns:
-        By metric, but for those whose own parameters decide the order. Over cells, an explainer has its rank by median,
-        in each data set and training by itself; over samples, each group of samples of a training counts once, with its
-        mean scores over samples and models.
+        Rankings by metric, without metrics whose ranking depends on their own parameters. If cells are the blocks,
+        explainers are ranked by their medians, separately per data set and training. If samples are the blocks, each
+        group of samples of a training counts once, with its mean scores over samples and models.
     """
     cells = summary.groupby(list(CELL), observed=True).ngroups if len(summary) else 0
     by_cells = cells >= ENOUGH_CELLS
@@ -110,7 +110,10 @@ def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
 
 
 def _ranked_names(run: RunResults, cells: list[Matrices], metric: str) -> tuple[list[str], tuple[str, ...]]:
-    """The explainers that every cell has a score of, since a mean over others is another quantity; and who is not."""
+    """Return the explainers with a score in every cell, and the others.
+
+    Means over different cells are not comparable.
+    """
     scored = []
     for cell in cells:
         some = np.flatnonzero((~np.isnan(cell.values[:, cell.metrics.index(metric)])).any(axis=0))
@@ -121,14 +124,14 @@ def _ranked_names(run: RunResults, cells: list[Matrices], metric: str) -> tuple[
 
 
 def _cell_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, Drawn]:
-    """``[N, M]`` ranks in each data set and training of each cell; the highest drawn level, crossed with the cells."""
+    """Return ``[N, M]`` ranks per cell, data set and training; the top repeated level is crossed with the cells."""
     rows, sets, trainings, numbers = [], [], [], []
     for number, cell in enumerate(cells):
-        values = _values(cell, metric, names) * (1 if higher else -1)
+        values = _select_scores(cell, metric, names) * (1 if higher else -1)
         for data_set, training in sorted(set(zip(cell.drawn.data_sets, cell.drawn.trainings, strict=True))):
             mine = values[(cell.drawn.data_sets == data_set) & (cell.drawn.trainings == training)]
             known = mine[:, ~np.isnan(mine).all(axis=0)]
-            if known.shape[1] == len(names):  # else this draw ranks not all of them
+            if known.shape[1] == len(names):  # otherwise not all of them are ranked
                 rows.append(lexicographic_rank(np.nanmedian(known, axis=0), np.nanmean(known, axis=0)))
                 sets.append(cell.seeds[data_set])
                 trainings.append(int(training))
@@ -139,37 +142,37 @@ def _cell_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: 
 
 
 def _sample_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, Drawn]:
-    """``[N, M]`` mean scores of each group of samples of a data set and training, over all models."""
+    """Return ``[N, M]`` mean scores per group of samples, data set and training, over all models."""
     frames = []
     for cell in cells:
         place = pd.Index([cell.cell[:2]] * len(cell.groups), tupleize_cols=False)
         keys = [np.array(cell.seeds)[cell.drawn.data_sets], cell.drawn.trainings, place, cell.groups]
-        frames.append(pd.DataFrame(_values(cell, metric, names), columns=names).groupby(keys).mean())
+        frames.append(pd.DataFrame(_select_scores(cell, metric, names), columns=names).groupby(keys).mean())
     scores = pd.concat(frames).groupby(level=[0, 1, 2, 3]).mean()
     sets, trainings, places, groups = (scores.index.get_level_values(level) for level in range(4))
     belong = pd.factorize(pd.MultiIndex.from_arrays([places, groups]))[0]
     return scores.to_numpy(), Drawn.of(len(scores), data_sets=sets, trainings=trainings, groups=belong)
 
 
-def _values(cell: Matrices, metric: str, names: list[str]) -> Floats:
-    """``[U, M]`` scores of the explainers named."""
+def _select_scores(cell: Matrices, metric: str, names: list[str]) -> Floats:
+    """Return the scores ``[U, M]`` of the named explainers."""
     return cell.values[:, cell.metrics.index(metric)][:, [cell.methods.index(name) for name in names]]
 
 
-#: The explainers of the paper's Table 4; a run without any of them shows its first three methods.
-EXPLAINERS = ("gradcam", "integrated_gradients", "rise")
-#: From so many metrics on there is a matrix to look at.
-FEWEST = 3
+#: The explainers of the paper's Table 4; a run without any of them shows its first three methods instead.
+TABLE_4_EXPLAINERS = ("gradcam", "integrated_gradients", "rise")
+#: Smallest number of metrics for which a matrix of correlations is shown.
+MIN_METRICS = 3
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """Correlations between metrics, each turned so that higher is better: what ``agreement_figure`` draws.
+class MetricCorrelations:
+    """Correlations between metrics, each oriented so that higher is better; drawn by ``agreement_figure``.
 
     Attributes:
-        coefficients: A row and a column for each metric, ``nan`` where undefined.
-        n: Samples that both score.
-        kind: ``"spearman"``, or ``"point-biserial"`` where one of the two is a hit or a miss.
+        coefficients: One row and column per metric; NaN if undefined.
+        n: Number of samples that both metrics score.
+        kind: ``"spearman"``, or ``"point-biserial"`` if one of the two metrics is binary.
     """
 
     coefficients: pd.DataFrame
@@ -177,23 +180,23 @@ class Agreement:
     kind: pd.DataFrame
 
 
-def agreements(run: RunResults) -> dict[tuple[str, str, str, str], Agreement]:
-    """The correlations by scenario, background, model and explainer; empty for a run of fewer than three metrics.
+def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricCorrelations]:
+    """Return the correlations by scenario, background, model and explainer; empty for fewer than three metrics.
 
-    A skill is left out where the score is there that it is of: it says the same of a map.
+    A skill is left out if the run also has the score that it is derived from.
     """
-    found: dict[tuple[str, str, str, str], Agreement] = {}
+    found: dict[tuple[str, str, str, str], MetricCorrelations] = {}
     own = [name for name, part in run.metrics.items() if part.skill_of not in run.metrics]
-    if len(own) < FEWEST:
+    if len(own) < MIN_METRICS:
         return found
-    chosen = [name for name in EXPLAINERS if name in run.explainers]
+    chosen = [name for name in TABLE_4_EXPLAINERS if name in run.explainers]
     chosen = chosen or [name for name, part in run.explainers.items() if not part.control][:3]
     direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     for cell in cell_matrices(run):
         metrics = [metric for metric in cell.metrics if metric in own]
         values = cell.values[:, [cell.metrics.index(metric) for metric in metrics]]
         signs = np.array([1.0 if direction[metric] else -1.0 for metric in metrics])
-        # A hit stays one where ties among the largest pixels make a few scores fractional.
+        # The pointing game counts as binary although ties among the largest pixels make a few scores fractional.
         hits = [
             metric == "hit" or set(np.unique(mine[~np.isnan(mine)])) <= {0.0, 1.0}
             for metric, mine in zip(metrics, values.transpose(1, 0, 2), strict=True)
@@ -205,13 +208,13 @@ def agreements(run: RunResults) -> dict[tuple[str, str, str, str], Agreement]:
     return found
 
 
-def correlate(scores: Floats, names: list[str], binary: list[bool]) -> Agreement:
+def correlate(scores: Floats, names: list[str], binary: list[bool]) -> MetricCorrelations:
     """Correlate every two columns over the rows in which both are defined.
 
     Args:
-        scores: ``[N, K]``, higher = better, ``nan`` = undefined.
-        names: Of the columns.
-        binary: Which columns are hits and misses: their pairs are point-biserial, all others Spearman's.
+        scores: ``[N, K]``; higher is better, NaN if undefined.
+        names: Names of the columns.
+        binary: Flags of the binary columns. Correlations with these are point-biserial, all others Spearman's.
     """
     coefficients = pd.DataFrame(np.nan, index=names, columns=names)
     n = pd.DataFrame(0, index=names, columns=names)
@@ -223,11 +226,11 @@ def correlate(scores: Floats, names: list[str], binary: list[bool]) -> Agreement
         for row, column in ((names[i], names[j]), (names[j], names[i])):
             coefficients.loc[row, column], n.loc[row, column] = r, len(both)
             kind.loc[row, column] = "point-biserial" if biserial else "spearman"
-    return Agreement(coefficients, n, kind)
+    return MetricCorrelations(coefficients, n, kind)
 
 
 def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
-    """Spearman's correlation of two scores ``[N]``, or the point-biserial; nan where one of them does not vary."""
+    """Return Spearman's or the point-biserial correlation of two scores ``[N]``; NaN if either is constant."""
     from scipy.stats import pearsonr, spearmanr
 
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
@@ -235,9 +238,9 @@ def coefficient(x: Floats, y: Floats, *, biserial: bool) -> float:
     return float(pearsonr(x, y).statistic if biserial else spearmanr(x, y).statistic)
 
 
-def mean_agreements(found: dict[tuple[str, str, str, str], Agreement]) -> dict[str, Agreement]:
-    """For each explainer the mean of the coefficients over the cells where they are defined; samples are added up."""
-    by_explainer: dict[str, list[Agreement]] = {}
+def mean_agreements(found: dict[tuple[str, str, str, str], MetricCorrelations]) -> dict[str, MetricCorrelations]:
+    """Average the coefficients over the cells in which they are defined, per explainer; sample counts are added."""
+    by_explainer: dict[str, list[MetricCorrelations]] = {}
     for (*_, name), one in found.items():
         by_explainer.setdefault(name, []).append(one)
     means = {}
@@ -251,18 +254,19 @@ def mean_agreements(found: dict[tuple[str, str, str, str], Agreement]) -> dict[s
         kind = pd.DataFrame(
             np.where(np.any(kinds, axis=0), "point-biserial", "spearman"), index=metrics, columns=metrics
         )
-        means[name] = Agreement(
+        means[name] = MetricCorrelations(
             pd.DataFrame(r, index=metrics, columns=metrics), pd.DataFrame(n, metrics, metrics), kind
         )
     return means
 
 
-def table_4(run: RunResults, found: dict[tuple[str, str, str, str], Agreement]) -> list[dict[str, Any]]:
-    """Table 4 beside ours: ``cell``, ``pair`` and ``cells``, for each pair of metrics that the run has.
+def table_4(run: RunResults, found: dict[tuple[str, str, str, str], MetricCorrelations]) -> list[dict[str, Any]]:
+    """Return our correlations next to those of the paper's Table 4.
 
-    ``cells`` follow the explainers of :func:`agreements`: ``ours, n, theirs, difference``, or None without the
-    explainer. The paper does not say over which of its sets it correlates, so its coefficients stand beside those of
-    every cell of one of them, and are None beside all others.
+    Each row has ``cell``, ``pair`` (of metrics) and ``cells``. ``cells`` follow the explainers of :func:`agreements`:
+    ``ours, n, theirs, difference``, or None if the explainer is missing. The paper does not say which of its data sets
+    it correlates over. Therefore its coefficients are listed for every cell of one of its data sets, and are None for
+    all others.
     """
     explainers = list(dict.fromkeys(name for *_, name in found))
     rows = []
@@ -274,14 +278,15 @@ def table_4(run: RunResults, found: dict[tuple[str, str, str, str], Agreement]) 
                 continue
             published = theirs if published_set(cell[0]) else {}
             entries = [
-                one and _entry(one, pair, published.get(name)) for name, one in zip(explainers, matrices, strict=True)
+                one and _table_4_entry(one, pair, published.get(name))
+                for name, one in zip(explainers, matrices, strict=True)
             ]
             label = " & ".join(run.metrics[metric].label for metric in pair)
             rows.append({"cell": " · ".join(word for word in words if word), "pair": label, "cells": entries})
     return rows
 
 
-def _entry(one: Agreement, pair: tuple[str, str], theirs: float | None) -> dict[str, Any]:
+def _table_4_entry(one: MetricCorrelations, pair: tuple[str, str], theirs: float | None) -> dict[str, Any]:
     ours = float(one.coefficients.loc[pair])  # type: ignore[arg-type]
     known = None if np.isnan(ours) else ours
     difference = None if known is None or theirs is None else known - theirs

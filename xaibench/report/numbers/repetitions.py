@@ -1,4 +1,4 @@
-"""Would it come out again? Where the variance of the scores comes from, and how much of the methods' order stays."""
+"""Reproducibility: variance components of the scores, and stability of the methods' ranking."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.read.run_results import RunResults
 from xaibench.statistics.variance_sources import variance_components
 
-#: Shares of repetitions that are worth a word.
-WORTH = 0.005
+#: Smallest share of repetitions that is reported.
+MIN_SHARE = 0.005
 
 
 @dataclass(frozen=True)
 class Reproducibility:
-    """Of one cell and metric, over its methods (controls left out).
+    """Variance components and ranking stability of one cell and metric, over its methods (without controls).
 
     Attributes:
         cell: Scenario, background and model.
         metric: Name.
-        shares: Of the variance of a score: between data sets, between trainings, between samples, and the rest; mean
-            over the methods. What was drawn once has none.
+        shares: Shares of a score's variance between data sets, between trainings, between samples, and the residual;
+            mean over the methods. The share of a level that was not repeated is 0.
         tau: Kendall's tau of the methods' mean scores between two trainings: median, smallest and largest over all
-            pairs of trainings; ``nan`` with fewer than three methods that all trainings have scores of.
-        trainings: How many trainings there are, over all data sets.
+            pairs of trainings. NaN if fewer than three methods have scores for all trainings.
+        trainings: Number of trainings over all data sets.
     """
 
     cell: tuple[str, str, str]
@@ -39,24 +39,24 @@ class Reproducibility:
 
 
 def reproducibility(run: RunResults) -> list[Reproducibility]:
-    """How reproducible the scores are, for each cell with more than one training, metric by metric.
+    """Compute the reproducibility of each cell with several trainings, metric by metric.
 
     Args:
         run: The run.
 
     Returns:
-        In the order of the cells; empty where one training of each was explained.
+        One entry per cell and metric, in the order of the cells; empty if each network was trained once.
     """
     found = []
     for cell in cell_matrices(run):
         if cell.drawn.level != "samples":
             methods = [m for m, name in enumerate(cell.methods) if not run.explainers[name].control]
             leading = [k for k, name in enumerate(cell.metrics) if name in run.leading]
-            found += [_of_metric(cell, k, methods) for k in leading] if methods else []
+            found += [_metric_reproducibility(cell, k, methods) for k in leading] if methods else []
     return found
 
 
-def _of_metric(cell: Matrices, metric: int, methods: list[int]) -> Reproducibility:
+def _metric_reproducibility(cell: Matrices, metric: int, methods: list[int]) -> Reproducibility:
     values = cell.values[:, metric][:, methods]
     shares = variance_components(values, cell.drawn).shares()
     known = shares[:, ~np.isnan(shares).any(axis=0)]
@@ -69,7 +69,7 @@ def _of_metric(cell: Matrices, metric: int, methods: list[int]) -> Reproducibili
 
 
 def _means_of_trainings(cell: Matrices, values: Floats) -> Floats:
-    """``[T, M]``, of every training of every data set."""
+    """Return ``[T, M]``, the mean score of each training of each data set."""
     drawn = cell.drawn
     places = sorted(set(zip(drawn.data_sets.tolist(), drawn.trainings.tolist(), strict=True)))
     rows = [values[(drawn.data_sets == data_set) & (drawn.trainings == training)] for data_set, training in places]
@@ -80,7 +80,7 @@ def _means_of_trainings(cell: Matrices, values: Floats) -> Floats:
 
 
 def _taus(means: Floats) -> list[float]:
-    """Kendall's tau-b of every two rows."""
+    """Return Kendall's tau-b of every two rows."""
     from scipy.stats import kendalltau
 
     if means.shape[1] < 3:
@@ -90,16 +90,16 @@ def _taus(means: Floats) -> list[float]:
 
 
 def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
-    """How often each method would be first, by the mean of its ranks over all cells, were everything drawn again.
+    """Estimate how often each method would rank first over all cells if the run were repeated.
 
-    Ranks are by the mean score among the methods and controls of a cell; a method that some cell lacks has no place.
+    Methods and controls are ranked by their mean score in each cell. Methods without a score in some cell are left out.
 
     Args:
-        boards: Of the run.
+        boards: The leaderboards of the run.
 
     Returns:
-        For each metric that has one order the methods that are first in some repetition and the share of repetitions,
-        the largest first; ties share a repetition.
+        For each metric with a single ranking, the methods that rank first in some repetition with their share of the
+        repetitions, the largest first. Ties share a repetition.
     """
     standings = boards.standings
     control = np.array([standings.run.explainers[name].control for name in standings.explainers], dtype=bool)
@@ -113,20 +113,20 @@ def first_places(boards: Boards) -> dict[str, list[tuple[str, float]]]:
         placed = ~control & ~np.isnan(means).any(axis=(0, 1))
         if placed.any():
             sign = -1.0 if directions[metric].higher_is_better else 1.0
-            ranks = _ranks(sign * means)[:, placed]
+            ranks = _mean_ranks(sign * means)[:, placed]
             firsts = ranks == ranks.min(axis=1, keepdims=True)
             shares = (firsts / firsts.sum(axis=1, keepdims=True)).mean(axis=0)
-            found[metric] = _ordered(np.array(standings.explainers)[placed], shares)
+            found[metric] = _sort_by_share(np.array(standings.explainers)[placed], shares)
     return found
 
 
-def _ranks(losses: Floats) -> Floats:
-    """``[R, M]`` mean over the cells of ranks from 1, the smallest first; what is missing comes last."""
+def _mean_ranks(losses: Floats) -> Floats:
+    """Return ``[R, M]`` mean ranks over the cells; 1 is the smallest loss, missing values come last."""
     from scipy.stats import rankdata
 
     return np.asarray(np.nanmean(rankdata(losses, axis=2, nan_policy="omit"), axis=1), dtype=np.float64)
 
 
-def _ordered(names: Iterable[str], shares: Floats) -> list[tuple[str, float]]:
-    kept = [(str(name), float(share)) for name, share in zip(names, shares, strict=True) if share >= WORTH]
+def _sort_by_share(names: Iterable[str], shares: Floats) -> list[tuple[str, float]]:
+    kept = [(str(name), float(share)) for name, share in zip(names, shares, strict=True) if share >= MIN_SHARE]
     return sorted(kept, key=lambda one: -one[1])

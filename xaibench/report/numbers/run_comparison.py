@@ -1,4 +1,4 @@
-"""Runs side by side: what moved from one to the other, and whether it is more than chance."""
+"""Comparison of runs, score by score."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from xaibench.statistics import Drawn, NestedMeans, holm, nested_means, unpaired
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
 _SAMPLE = ["data_seed", "sample"]
-#: What two runs know an image by: its hash, and which of several samples of that image it is.
+#: Identifies an image across runs: its hash, and the index among samples of the same image.
 _IMAGE = ["data_seed", "image", "copy"]
-#: A difference below this share of the scores' own mean magnitude is that of rounding: float32 knows seven digits.
+#: Differences below this share of the scores' mean magnitude are rounding errors of float32.
 TOLERANCE = 1e-6
 
 
 def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
-    """Compare each run with the first, score by score.
+    """Compare each run with the first.
 
-    Samples are paired by their image, of which both run folders keep a hash (``images.parquet``), within the seed of
-    the data set. A data set of which the runs share less than half of the images of the smaller, or of which a folder
-    does not say which images they are, is compared without pairs: all scores of one run with all of the other, by
-    Welch's t-test. Undefined scores are left out. Intervals and tests are over what was drawn: data sets, or else
-    trainings and samples, or the patients and images that these belong to by ``samples.csv``
-    (:mod:`xaibench.statistics.nested_draws`); trainings are paired where both runs have the same seeds, and are
-    averaged where they have not.
+    Samples are paired by image within a data set seed, using the image hashes of both run folders (``images.parquet``).
+    If the runs share less than half of the smaller run's images of a data set, or if a folder has no hashes, the scores
+    are compared without pairs by Welch's t-test. Undefined scores are left out. Intervals and tests account for the
+    choice of data sets, or otherwise of trainings and samples, grouped by the patients and images of ``samples.csv``
+    (:mod:`xaibench.statistics.nested_draws`). Trainings are paired if both runs have the same seeds, and averaged
+    otherwise.
 
     Args:
         folders: Two or more run folders, or their addresses.
 
     Returns:
-        One row for each run but the first, data set, model, explainer and metric that both have: ``run, dataset, model,
-        explainer, metric, first, second`` (means, over the shared images where there are pairs), ``difference``
-        (second minus first), ``low, high`` (95 % interval), ``p`` (t-test of the pairs, or Welch's),
-        ``p_holm`` (corrected for all rows of the run), ``paired``, ``n`` (pairs, or the scores of the smaller run),
-        ``better`` (of the second: True, False, or None where p_holm is 5 % or more, or the difference no more than
-        rounding, :data:`TOLERANCE`). Sorted by p.
+        One row per run other than the first, and per data set, model, explainer and metric that both have: ``run,
+        dataset, model, explainer, metric, first, second`` (means, over the shared images if paired), ``difference``
+        (second minus first), ``low, high`` (95 % interval), ``p`` (paired t-test, or Welch's), ``p_holm`` (corrected
+        for all rows of the run), ``paired``, ``n`` (pairs, or scores of the smaller run), ``better`` (whether the
+        second is better; None if p_holm is 5 % or more, or if the difference is within rounding, :data:`TOLERANCE`).
+        Sorted by p.
 
     Raises:
-        RunFolderError: If fewer than two folders are given, one is no run folder, or two have nothing in common.
+        RunFolderError: If fewer than two folders are given, a folder is not a run folder, or two runs have nothing in
+            common.
     """
     if len(folders) < 2:
         raise RunFolderError(f"Expected two or more run folders to compare, got {len(folders)}.")
@@ -56,9 +56,9 @@ def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """The scores of a run, with the images and groups of their samples; put together for one data set at a time.
+    """The scores of a run with the images and groups of their samples, joined one data set at a time.
 
-    Of tens of millions of rows, all at once would take more memory than a laptop has.
+    Joining tens of millions of rows at once would need more memory than a laptop has.
     """
 
     scores: pd.DataFrame
@@ -69,7 +69,7 @@ class _Run:
     def read(cls, folder: Path) -> _Run:
         if not (folder / SCORES.name).is_file():
             raise RunFolderError(
-                f"{folder} is no run folder: there is no {SCORES.name}. Give a folder that `run` wrote."
+                f"{folder} is not a run folder: it has no {SCORES.name}. Give a folder that `xaibench run` wrote."
             )
         table = SCORES.read(folder, [*_KEYS, *_SAMPLE, "seed", "value", "higher_is_better"])
         images = IMAGES.read(folder).astype({"dataset": object, "image": "Int64"})
@@ -82,8 +82,8 @@ class _Run:
     def datasets(self) -> set[str]:
         return set(self.scores["dataset"].cat.categories)
 
-    def of(self, dataset: str) -> pd.DataFrame:
-        """The defined scores of a data set, with the image of each; missing where the folder does not say."""
+    def scores_of(self, dataset: str) -> pd.DataFrame:
+        """Return the defined scores of a data set with their images; missing if the folder does not list them."""
         own = self.scores[(self.scores["dataset"] == dataset) & self.scores["value"].notna()]
         own = own.astype(dict.fromkeys(_KEYS, object))
         for known in (self.images, self.groups):
@@ -94,11 +94,13 @@ class _Run:
 def _compare(first: _Run, second: _Run, folder: str | os.PathLike[str]) -> pd.DataFrame:
     found = []
     for name in sorted(first.datasets & second.datasets):
-        one, other = first.of(name), second.of(name)
-        found.append(_paired(one, other) if _share_images(one, other) else _unpaired(one, other))
+        one, other = first.scores_of(name), second.scores_of(name)
+        found.append(_compare_paired(one, other) if _share_images(one, other) else _compare_unpaired(one, other))
     tables = [table for table in found if len(table)]
     if not tables:
-        raise RunFolderError(f"{folder} has no score in common with the first run: other sets, models or explainers.")
+        raise RunFolderError(
+            f"{folder} has no score in common with the first run; expected the same data sets, models and explainers."
+        )
     table = pd.concat(tables)
     table["p_holm"] = holm(table["p"])
     better = (table["difference"] > 0) == table["upwards"].astype(bool)
@@ -116,10 +118,10 @@ def _share_images(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return 2 * len(images[0] & images[1]) >= min(map(len, images))
 
 
-def _paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """The scores of the images that both have, image by image."""
+def _compare_paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Compare the scores of the shared images, image by image."""
     if set(one["seed"]) != set(other["seed"]):
-        one, other = _over_trainings(one), _over_trainings(other)
+        one, other = _average_trainings(one), _average_trainings(other)
     row = [*_IMAGE, "seed"]
     both = one.merge(other, on=[*_KEYS, *row], suffixes=("_first", "_second"))
     if both.empty:
@@ -136,9 +138,10 @@ def _paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     )
     table = table.reindex(wide.columns).assign(paired=True)
     differences = wide.to_numpy(dtype=np.float64)
-    known = both["group_first"].fillna(both["group_second"])  # the first run's, which are the same in each of its sets
+    # Groups of the first run, which are the same in each of its data sets.
+    known = both["group_first"].fillna(both["group_second"])
     groups = known.groupby([both[name] for name in row]).first().reindex(wide.index)
-    drawn = _drawn(wide.index.to_frame(index=False).assign(group=groups.to_numpy()))
+    drawn = _sampling_design(wide.index.to_frame(index=False).assign(group=groups.to_numpy()))
     found = nested_means(differences, drawn)
     table["difference"] = found.mean
     table[["low", "high"]] = found.intervals()
@@ -147,43 +150,43 @@ def _paired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _over_trainings(scores: pd.DataFrame) -> pd.DataFrame:
-    """Each sample once, with its mean over the trainings of a network."""
+def _average_trainings(scores: pd.DataFrame) -> pd.DataFrame:
+    """Average each sample over the trainings of a network."""
     first = scores.groupby([*_KEYS, *_IMAGE], observed=True, sort=False)
     kept = {name: (name, "first") for name in ("higher_is_better", "group")}
     means: pd.DataFrame = first.agg(value=("value", "mean"), **kept)
     return means.reset_index().assign(seed=0)
 
 
-def _drawn(rows: pd.DataFrame) -> Drawn:
-    """What was drawn for each row; an image of another data set is another one, and without a group its own."""
+def _sampling_design(rows: pd.DataFrame) -> Drawn:
+    """Return data set, training and group of each row; a sample without a group is its own group."""
     images = rows[[name for name in (*_IMAGE, "sample") if name in rows]].apply(tuple, axis=1)
     named = rows["group"].notna().to_numpy()
     groups = np.where(named, rows["group"].fillna(0).to_numpy(np.int64), -1 - pd.factorize(images)[0])
     return Drawn.of(len(rows), data_sets=rows["data_seed"], trainings=rows["seed"], groups=groups)
 
 
-def _unpaired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """All scores of both."""
+def _compare_unpaired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Compare all scores of one run with all scores of the other."""
     later = dict(list(other.groupby(_KEYS, observed=True, sort=False)))
     rows = []
     for key, before in one.groupby(_KEYS, observed=True, sort=False):
         if key not in later:
             continue
         values = [run["value"].to_numpy(dtype=np.float64) for run in (before, later[key])]
-        drawn = [_drawn(run[["data_seed", "sample", "seed", "group"]]) for run in (before, later[key])]
+        drawn = [_sampling_design(run[["data_seed", "sample", "seed", "group"]]) for run in (before, later[key])]
         means = [nested_means(*run) for run in zip(values, drawn, strict=True)]
         scale = max(np.abs(run).mean() for run in values)
         row = {"first": means[0].mean[0], "second": means[1].mean[0], "n": min(map(len, values)), "scale": scale}
-        row |= _tested(unpaired_difference(*means), TOLERANCE * scale)
+        row |= _test_result(unpaired_difference(*means), TOLERANCE * scale)
         rows.append(dict(zip(_KEYS, key, strict=True)) | row | {"upwards": before["higher_is_better"].iloc[0]})
     return pd.DataFrame(rows).set_index(_KEYS).assign(paired=False) if rows else pd.DataFrame()
 
 
-def _tested(found: NestedMeans, rounding: float) -> dict[str, float]:
-    """The difference with its interval and p-value; undefined where a run has a single score."""
+def _test_result(found: NestedMeans, rounding: float) -> dict[str, float]:
+    """Return the difference with its interval and p-value; NaN if a run has a single score."""
     difference, (low, high) = float(found.mean[0]), found.intervals()[0]
     p = float(found.p_values()[0])
-    if found.variance[0] == 0:  # no run's scores differ at all
+    if found.variance[0] == 0:  # the scores of each run are all equal
         low, high, p = difference, difference, float(abs(difference) <= rounding)
     return {"difference": difference, "low": float(low), "high": float(high), "p": p}

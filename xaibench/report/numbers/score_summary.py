@@ -1,8 +1,8 @@
-"""The scores of each cell in a few numbers: quartiles, whiskers, ranks; and how many are undefined, and why.
+"""Summary statistics of the scores of each cell, and counts of undefined scores.
 
-A *cell* is one scenario, background and model. Scores are summarised over the samples that every explained model of
-the data set classifies correctly (``correct``), and over the defined ones among these; ``n`` and ``n_valid`` say how
-many that are.
+A *cell* is one scenario, background and model. Scores are summarized over the samples that every explained model of the
+data set classifies correctly (``correct``). ``n`` is their number, ``n_valid`` the number of those with a defined
+score.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
-#: Outliers drawn on each side of a box: enough to show the tail, few enough for millions of scores.
+#: Largest number of outliers drawn on each side of a box, to bound the size of the figures.
 MAX_OUTLIERS = 8
-#: What the figures need beside the columns of ``summary.csv``.
+#: Columns for the figures, in addition to those of ``summary.csv``.
 _FOR_FIGURES = ("whisker_low", "whisker_high", "outliers")
 
 
 def summarise(run: RunResults) -> pd.DataFrame:
-    """One row for each cell, explainer and metric.
+    """Return one row per cell, explainer and metric.
 
     Returns:
         Columns :data:`~xaibench.runfolder.tables.DESCRIBED`, then ``whisker_low``, ``whisker_high`` and ``outliers``
         for the figures.
 
-        - ``rank`` is within cell and metric: 1 for the best median, equal medians by the mean, what is still equal
-          shares the average rank; ``nan`` without a defined score.
-        - ``above_controls`` is True when the rank is better than that of every control of the cell, by chance or not
-          (``beats_controls`` of :func:`.inference.infer` tells that); missing for the controls themselves, and in a
-          cell without a ranked control.
+        - ``rank``: rank within cell and metric. 1 is the best median; equal medians are ordered by the mean; remaining
+          ties share the average rank. NaN without a defined score.
+        - ``above_controls``: whether the rank is better than that of every control of the cell, significant or not (for
+          significance see ``beats_controls`` of :func:`.inference.infer`). Missing for controls, and in a cell without
+          a ranked control.
     """
     rows = _describe_groups(run)
     if rows.empty:
         return rows.reindex(columns=[*DESCRIBED, *_FOR_FIGURES])
-    # What the rows of the run say counts before what parts.json says.
+    # The direction in the scores takes precedence over the one in parts.json.
     direction = run.scores.groupby("metric", observed=True)["higher_is_better"].first()
     rows["higher_is_better"] = rows["metric"].map(direction).astype(bool)
     rows["control"] = [run.explainers[name].control for name in rows["explainer"]]
@@ -59,7 +59,7 @@ def summarise(run: RunResults) -> pd.DataFrame:
 
 
 def _describe_groups(run: RunResults) -> pd.DataFrame:
-    """Every group that occurs, those without a correct sample too, in the order to show."""
+    """Describe every group that occurs, also those without a correct sample, in display order."""
     scores = run.scores
     codes = np.zeros(len(scores), dtype=np.int64)
     for key in KEYS:
@@ -74,18 +74,18 @@ def _describe_groups(run: RunResults) -> pd.DataFrame:
         place_of = left % max(len(categories), 1)
         left = left // max(len(categories), 1)
         rows[key] = pd.Categorical.from_codes(place_of, categories=categories, ordered=True)
-    for field in fields(Distribution):
+    for field in fields(ScoreDistribution):
         name = {"low": "min", "high": "max"}.get(field.name, field.name)
         rows[name] = [getattr(distribution, field.name) for distribution in described.values()]
     return rows
 
 
 def undefined(run: RunResults) -> pd.DataFrame:
-    """How many scores of correctly classified samples are undefined, and why.
+    """Count the undefined scores of correctly classified samples by reason.
 
     Returns:
-        One row for each explainer, metric and reason: ``undefined``, ``of`` (all scores of that explainer and metric
-        on correctly classified samples), ``share``; the largest share first.
+        One row per explainer, metric and reason, the largest share first: ``undefined``, ``of`` (all scores of that
+        explainer and metric on correctly classified samples), ``share``.
     """
     scores = run.scores[run.scores["correct"]]
     of = scores.groupby(["explainer", "metric"], observed=True).size().rename("of")
@@ -98,12 +98,12 @@ def undefined(run: RunResults) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Distribution:
-    """What a box plot and a table row need to know of a group of scores.
+class ScoreDistribution:
+    """Summary statistics of a group of scores.
 
     Attributes:
         n: Number of scores, undefined ones included.
-        n_valid: Number of defined scores. All that follows is over these, and ``nan`` when there are none.
+        n_valid: Number of defined scores. All statistics are over these, and NaN if there are none.
         mean: Arithmetic mean.
         std: Sample standard deviation (divided by ``n_valid - 1``); ``nan`` for fewer than two.
         low: Smallest score.
@@ -113,8 +113,8 @@ class Distribution:
         high: Largest score.
         whisker_low: Smallest score within 1.5 interquartile ranges below ``q25`` (Tukey).
         whisker_high: Largest score within 1.5 interquartile ranges above ``q75``.
-        outliers: Some of the different scores outside the whiskers: the extreme one, and others evenly spaced in
-            order, at most :data:`MAX_OUTLIERS` a side.
+        outliers: Some of the distinct scores outside the whiskers: the extreme one, and others evenly spaced in order,
+            at most :data:`MAX_OUTLIERS` per side.
     """
 
     n: int
@@ -131,11 +131,11 @@ class Distribution:
     outliers: tuple[float, ...]
 
 
-def describe(values: Floats) -> Distribution:
-    """Describe one group of scores.
+def describe(values: Floats) -> ScoreDistribution:
+    """Compute the summary statistics of a group of scores.
 
     Args:
-        values: ``[N]``; ``nan`` where undefined.
+        values: ``[N]``; NaN if undefined.
 
     Example:
         >>> d = describe(np.array([1.0, 2.0, 3.0, 4.0, 100.0, np.nan]))
@@ -146,12 +146,12 @@ def describe(values: Floats) -> Distribution:
     n_valid = len(valid)
     if n_valid == 0:
         nothing = (np.nan,) * 9
-        return Distribution(len(values), 0, *nothing, ())
+        return ScoreDistribution(len(values), 0, *nothing, ())
     q25, median, q75 = (float(q) for q in np.quantile(valid, (0.25, 0.5, 0.75)))
     reach = 1.5 * (q75 - q25)
     first = int(np.searchsorted(valid, q25 - reach, side="left"))
     last = int(np.searchsorted(valid, q75 + reach, side="right"))
-    return Distribution(
+    return ScoreDistribution(
         n=len(values),
         n_valid=n_valid,
         mean=float(valid.mean()),
@@ -161,7 +161,7 @@ def describe(values: Floats) -> Distribution:
         median=median,
         q75=q75,
         high=float(valid[-1]),
-        # Interpolated quartiles may lie beyond every score within reach; a whisker never points into its box.
+        # Interpolated quartiles can be beyond every score within reach; a whisker must not point into its box.
         whisker_low=min(float(valid[first]), q25),
         whisker_high=max(float(valid[last - 1]), q75),
         outliers=(*_thin(np.unique(valid[:first])), *_thin(np.unique(valid[last:])[::-1])),
@@ -169,14 +169,14 @@ def describe(values: Floats) -> Distribution:
 
 
 def _thin(outliers: Floats) -> list[float]:
-    """At most :data:`MAX_OUTLIERS` of them, the first (most extreme) among them."""
+    """Keep at most :data:`MAX_OUTLIERS` values, including the first (most extreme) one."""
     if len(outliers) > MAX_OUTLIERS:
         outliers = outliers[np.linspace(0, len(outliers) - 1, MAX_OUTLIERS).round().astype(int)]
     return [float(value) for value in outliers]
 
 
 def groups(codes: NDArray[np.integer[Any]], values: Floats) -> Iterator[tuple[int, Floats]]:
-    """Split ``values`` by group number, with one stable sort rather than one pass for each group.
+    """Split ``values`` by group number with one stable sort.
 
     Args:
         codes: ``[N]`` group numbers.
@@ -199,10 +199,10 @@ def groups(codes: NDArray[np.integer[Any]], values: Floats) -> Iterator[tuple[in
 
 
 def lexicographic_rank(first: Floats, second: Floats) -> Floats:
-    """Rank 1 for the largest ``first``; ties by the largest ``second``; what is still tied shares the average rank.
+    """Rank by ``first``, largest first; ties by ``second``; remaining ties share the average rank.
 
     Args:
-        first: ``[N]``; ``nan`` gets no rank.
+        first: ``[N]``; NaN gets no rank.
         second: ``[N]``.
 
     Returns:
@@ -216,7 +216,7 @@ def lexicographic_rank(first: Floats, second: Floats) -> Floats:
     known = np.flatnonzero(~np.isnan(first))
     if len(known) == 0:
         return ranks
-    # Rounded, so that the order in which a mean was summed cannot break a tie.
+    # Rounded, so that rounding errors of a mean do not break a tie.
     keys = np.round(np.stack([-first[known], -second[known]], axis=1), 12) + 0.0
     _, code, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     ranks[known] = (np.cumsum(count) - (count - 1) / 2)[code.ravel()]

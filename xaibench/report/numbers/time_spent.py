@@ -1,4 +1,4 @@
-"""Where the time of a run went, from ``jobs.csv``."""
+"""The computing time of a run, from ``jobs.csv``."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import pandas as pd
 
 from xaibench.report.read.run_results import RunResults
 
-#: The stages in the order of their work, and what they do, as shown.
+#: Labels of the stages, in the order in which they run.
 STAGES = {"data": "Data", "train": "Training", "explain": "Explaining", "score": "Scoring"}
-#: Longest jobs that are listed.
+#: Number of the longest jobs that are listed.
 LISTED = 12
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What some jobs took together.
+    """Time and memory of a set of jobs.
 
     Attributes:
-        label: Of what.
-        jobs: How many.
-        seconds: On the clock, all jobs one after the other.
-        share: Of the time of all jobs of the run.
-        waiting: Share of ``seconds`` in which the job's processor time stood still.
-        peak_mb: The largest memory of a process that ran one of them.
-        parts: Share of the time of all jobs by stage.
-        control: Whether it is an explainer that knows no model.
+        label: What the jobs are of.
+        jobs: Number of jobs.
+        seconds: Wall-clock time, summed over the jobs.
+        share: Share of the time of all jobs.
+        waiting: Share of ``seconds`` in which the process used no CPU.
+        peak_mb: Largest memory of a process that ran one of them.
+        parts: Share of the time of all jobs, by stage.
+        control: Whether the jobs are of a control.
     """
 
     label: str
@@ -43,20 +43,20 @@ class Spent:
 
 @dataclass(frozen=True)
 class Costs:
-    """Where the time went.
+    """Time and memory of a run.
 
     Attributes:
-        total: All jobs together.
-        stages: By stage.
-        explainers: Explaining and scoring by explainer, the dearest first.
-        models: By model, the dearest first; what belongs to no model is left out.
-        metrics: Scoring by metric, the dearest first.
-        longest: Rows of the dearest jobs: ``what``, ``stage``, ``seconds``, ``waiting``, ``peak_mb``.
-        planned: Results that the run needs, by stage; empty where that was not written down.
-        reused: Of these, how many no job of this folder has computed.
-        again: Jobs that were run more than once.
-        failed: Runs of jobs that failed; their time counts.
-        workers: Processes that ran a job.
+        total: All jobs.
+        stages: Jobs by stage.
+        explainers: Explaining and scoring by explainer, most expensive first.
+        models: Jobs by model, most expensive first; jobs without a model are left out.
+        metrics: Scoring by metric, most expensive first.
+        longest: Rows of the longest jobs: ``what``, ``stage``, ``seconds``, ``waiting``, ``peak_mb``.
+        planned: Number of results that the run needs, by stage; empty if not recorded.
+        reused: Number of these results that were not computed by a job of this folder.
+        again: Number of jobs that ran more than once.
+        failed: Number of failed job runs; their time is included.
+        workers: Number of processes that ran a job.
     """
 
     total: Spent
@@ -73,21 +73,21 @@ class Costs:
 
 
 def costs(run: RunResults) -> Costs | None:
-    """Where the time of a run went; None without ``jobs.csv``."""
+    """Return the time and memory of a run; None without ``jobs.csv``."""
     jobs = run.jobs
     if jobs.empty:
         return None
     total = float(jobs["seconds"].sum())
     planned = {stage: int(count) for stage, count in dict(run.environment.get("jobs") or {}).items() if stage in STAGES}
     done = jobs[~jobs["failed"]].groupby("stage")["key"].nunique()
-    stages = {stage: _spent(label, jobs[jobs["stage"] == stage], total) for stage, label in STAGES.items()}
+    stages = {stage: _sum_costs(label, jobs[jobs["stage"] == stage], total) for stage, label in STAGES.items()}
     return Costs(
-        total=_spent("All", jobs, total),
+        total=_sum_costs("All", jobs, total),
         stages={stage: spent for stage, spent in stages.items() if spent.jobs},
-        explainers=_by(jobs, "explainer", run.explainers, total),
-        models=_by(jobs, "model", run.models, total),
-        metrics=_by(jobs, "metric", run.metrics, total),
-        longest=[_row(run, job) for job in jobs.nlargest(LISTED, "seconds").to_dict("records")],
+        explainers=_group_costs(jobs, "explainer", run.explainers, total),
+        models=_group_costs(jobs, "model", run.models, total),
+        metrics=_group_costs(jobs, "metric", run.metrics, total),
+        longest=[_job_row(run, job) for job in jobs.nlargest(LISTED, "seconds").to_dict("records")],
         planned=planned,
         reused={stage: max(count - int(done.get(stage, 0)), 0) for stage, count in planned.items()},
         again=int((jobs.groupby("key").size() > 1).sum()),
@@ -96,7 +96,7 @@ def costs(run: RunResults) -> Costs | None:
     )
 
 
-def _spent(label: str, jobs: pd.DataFrame, total: float, *, control: bool = False) -> Spent:
+def _sum_costs(label: str, jobs: pd.DataFrame, total: float, *, control: bool = False) -> Spent:
     seconds = float(jobs["seconds"].sum())
     by_stage = jobs.groupby("stage")["seconds"].sum()
     return Spent(
@@ -112,20 +112,20 @@ def _spent(label: str, jobs: pd.DataFrame, total: float, *, control: bool = Fals
 
 
 def _waiting(seconds: float, processor: float) -> float:
-    """Libraries may compute with several threads in spite of all, and then nothing was waited for."""
+    """Return the share of time without CPU use; 0 if libraries computed with several threads."""
     return min(max(1 - processor / seconds, 0.0), 1.0) if seconds > 0 else 0.0
 
 
-def _by(jobs: pd.DataFrame, key: str, parts: Mapping[str, Any], total: float) -> list[Spent]:
+def _group_costs(jobs: pd.DataFrame, key: str, parts: Mapping[str, Any], total: float) -> list[Spent]:
     found = []
     for name, mine in jobs[jobs[key] != ""].groupby(key):
         part = parts.get(str(name))
         label = part.label if part else str(name)
-        found.append(_spent(label, mine, total, control=bool(part and part.control)))
+        found.append(_sum_costs(label, mine, total, control=bool(part and part.control)))
     return sorted(found, key=lambda spent: -spent.seconds)
 
 
-def _row(run: RunResults, job: Mapping[Any, Any]) -> dict[str, Any]:
+def _job_row(run: RunResults, job: Mapping[Any, Any]) -> dict[str, Any]:
     labels = [
         parts[job[key]].label if job[key] in parts else str(job[key])
         for key, parts in (("model", run.models), ("explainer", run.explainers), ("metric", run.metrics))

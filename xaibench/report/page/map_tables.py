@@ -1,4 +1,4 @@
-"""The maps of a run as tables of the page: one sample and the mean over samples, and maps over photographs."""
+"""Tables of maps: one sample, the mean over samples, and maps over photographs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from xaibench.report.draw.sample_figures import (
-    Cell,
+    CellKey,
     Floats,
     Levels,
     MapKind,
@@ -17,8 +17,8 @@ from xaibench.report.draw.sample_figures import (
     map_array,
     map_rows,
     overlay,
+    sheet_explainers,
     sheets,
-    shown,
     shrink,
     tile_kind,
     tile_uri,
@@ -28,13 +28,13 @@ from xaibench.runfolder.sample_file import SampleCell
 
 #: Side in pixels of a photograph on the page.
 PHOTOGRAPH = 96
-#: Photographs on the page at most; images beyond are in the figure alone.
+#: Largest number of tiles of photographs on the page; further images are only in the figure.
 MOST_TILES = 500
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One image of a table of maps: its address and what it shows, in words."""
+    """Image of a table of maps: its address and its text alternative."""
 
     uri: str
     alt: str
@@ -42,7 +42,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class MapRow:
-    """A model's row in the table of maps; ``tiles`` follow the explainers, None where there is no map."""
+    """Row of a model in the table of maps; ``tiles`` follow the explainers, None without a map."""
 
     model: str
     tiles: list[Tile | None]
@@ -50,7 +50,7 @@ class MapRow:
 
 @dataclass(frozen=True)
 class MapGroup:
-    """The rows of one scenario and background, which share image and mask."""
+    """Rows of one scenario and background, which share image and mask."""
 
     scenario: str
     background: str
@@ -60,34 +60,34 @@ class MapGroup:
 
 
 def map_table(run: RunResults, kind: MapKind) -> list[MapGroup]:
-    """The maps of a kind as a table, grouped by scenario and background."""
+    """Return the maps of a kind as a table, grouped by scenario and background."""
     groups: dict[tuple[str, str], MapGroup] = {}
     for row in map_rows(run, kind):
         samples, head = run.pictures[row], f"{place(row[0])} {place(row[1])}".strip()
         if row[:2] not in groups:
             image, mask = (map_array(samples, kind, name) for name in ("image", "mask"))
-            tiles = _tile(image, "image", f"Sample of {head}"), _tile(mask, "mask", f"Ground truth of {head}")
+            tiles = _make_tile(image, "image", f"Sample of {head}"), _make_tile(mask, "mask", f"Ground truth of {head}")
             groups[row[:2]] = MapGroup(place(row[0]), place(row[1]), *tiles, [])
         groups[row[:2]].rows.append(MapRow(run.models[row[2]].label, _map_tiles(run, row, kind)))
     return list(groups.values())
 
 
-def _map_tiles(run: RunResults, row: Cell, kind: MapKind) -> list[Tile | None]:
+def _map_tiles(run: RunResults, row: CellKey, kind: MapKind) -> list[Tile | None]:
     samples = run.pictures[row]
     truth = map_array(samples, kind, "mask")
     tiles = []
     for name, part in run.explainers.items():
         array = map_array(samples, kind, name)
-        tiles.append(_tile(array, name, f"{part.label}, {run.words_of(row)}{inside_share(array, truth)}"))
+        tiles.append(_make_tile(array, name, f"{part.label}, {run.words_of(row)}{inside_share(array, truth)}"))
     return tiles
 
 
-def _tile(array: Floats | None, name: str, alt: str) -> Tile | None:
+def _make_tile(array: Floats | None, name: str, alt: str) -> Tile | None:
     return None if array is None else Tile(tile_uri(colour_tile(shrink(array), tile_kind(name))), alt)
 
 
 def inside_share(array: Floats | None, mask: Floats | None) -> str:
-    """In words, how much of the map lies inside the ground truth; empty where that is not defined."""
+    """Describe the share of the map's magnitude inside the ground truth; empty if undefined."""
     if array is None or mask is None or array.shape != mask.shape:
         return ""
     magnitude = np.abs(array.astype(np.float64))
@@ -99,7 +99,7 @@ def inside_share(array: Floats | None, mask: Floats | None) -> str:
 
 @dataclass(frozen=True)
 class SheetTable:
-    """Photographs in rows, explainers in columns: for each image its tile and theirs."""
+    """Table of photographs in rows and explainers in columns."""
 
     dataset: str
     model: str
@@ -109,29 +109,29 @@ class SheetTable:
 
 
 def sheet_tables(run: RunResults) -> list[SheetTable]:
-    """The sheets as tables, cut to :data:`MOST_TILES` tiles in all, at least one image of each."""
+    """Return the sheets as tables, limited to :data:`MOST_TILES` tiles with at least one image each."""
     found = sheets(run)
-    wanted = sum(len(samples.sheet) * (1 + len(shown(run, samples))) for samples in found.values())
+    wanted = sum(len(samples.sheet) * (1 + len(sheet_explainers(run, samples))) for samples in found.values())
     share = min(1.0, MOST_TILES / wanted) if wanted else 1.0
     tables = []
     for cell, samples in found.items():
         kept = samples.sheet[: max(int(share * len(samples.sheet)), 1)]
         rows = [_sheet_row(run, samples, number) for number in kept]
         label, left_out = run.models[cell[2]].label, len(samples.sheet) - len(kept)
-        tables.append(SheetTable(place(cell[0]), label, list(shown(run, samples)), rows, left_out))
+        tables.append(SheetTable(place(cell[0]), label, list(sheet_explainers(run, samples)), rows, left_out))
     return tables
 
 
 def _sheet_row(run: RunResults, samples: SampleCell, number: int) -> tuple[str, Tile, list[Tile]]:
     label, truth = samples.labels[number], samples.masks[number].astype(np.float64)
     tiles = []
-    for name, explainer in shown(run, samples).items():
+    for name, explainer in sheet_explainers(run, samples).items():
         share = inside_share(samples.maps[number, explainer], truth)
         alt = f"{run.explainers[name].label}, {label}{share}"
-        tiles.append(Tile(_jpeg(overlay(samples, number, explainer, PHOTOGRAPH)), alt))
-    image = _jpeg(overlay(samples, number, None, PHOTOGRAPH))
+        tiles.append(Tile(_encode_jpeg(overlay(samples, number, explainer, PHOTOGRAPH)), alt))
+    image = _encode_jpeg(overlay(samples, number, None, PHOTOGRAPH))
     return label, Tile(image, f"{label}, its ground truth outlined"), tiles
 
 
-def _jpeg(colours: Levels) -> str:
+def _encode_jpeg(colours: Levels) -> str:
     return data_uri(Image.fromarray(colours), "jpeg", quality=75, optimize=True)

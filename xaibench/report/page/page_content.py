@@ -1,4 +1,4 @@
-"""What the page says and what its script works with: header, verdict, rows of tables, names, leaderboards."""
+"""Content of the page and data of its script: header, summary sentences, table rows, names, leaderboards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xaibench.runfolder.tables import ACCURACY, CELL, KEYS
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dictionaries, with None for whatever is missing."""
+    """Return the rows as dictionaries, with None for missing values."""
     plain = frame.astype(object)
     return [
         {str(key): value for key, value in row.items()} for row in plain.where(plain.notna(), None).to_dict("records")
@@ -29,13 +29,13 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def citations(run: RunResults) -> list[str]:
-    """The suite's publication, then those of the parts, each once."""
+    """Return the distinct citations of the suite and its parts."""
     parts = [*run.explainers.values(), *run.metrics.values(), *run.models.values()]
     return [text for text in dict.fromkeys([run.citation, *(part.citation for part in parts)]) if text]
 
 
 def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
-    """How much was done, for the opening paragraph."""
+    """Return the numbers of the introduction: cells, methods, trainings, scores."""
     return {
         "cells": int(summary.groupby(list(CELL), observed=True).ngroups) if len(summary) else len(run.accuracy),
         "methods": sum(not part.control for part in run.explainers.values()),
@@ -47,17 +47,17 @@ def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
     }
 
 
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
+def _iterate_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves(inner, (*path, str(key)))
+            yield from _iterate_leaves(inner, (*path, str(key)))
     else:
         yield path, value
 
 
 def facts(run: RunResults) -> dict[str, str]:
-    """The lines of the header that the environment has an entry for."""
-    leaves = list(_leaves(run.environment))
+    """Return the entries of the page's header that are recorded in the environment."""
+    leaves = list(_iterate_leaves(run.environment))
 
     def find(*names: str) -> Any:
         return next((v for name in names for p, v in leaves if p[-1] == name and v not in (None, "")), None)
@@ -67,28 +67,28 @@ def facts(run: RunResults) -> dict[str, str]:
     engine = [find("engine"), f"{find('workers')} workers" if (find("workers") or 1) > 1 else "", find("device")]
     facts = {
         "Suite": run.suite,
-        "Date": _date(find("finished", "started")),
-        "Time of the last run": _duration(find("seconds")),
+        "Date": _format_date(find("finished", "started")),
+        "Time of the last run": _format_duration(find("seconds")),
         "xaibench": find("xaibench"),
         "Commit": str(find("commit") or "")[:12],
-        "Machine": _joined(processor),
-        "Engine": _joined(engine),
+        "Machine": _join_parts(processor),
+        "Engine": _join_parts(engine),
     }
     return {term: str(value) for term, value in facts.items() if value not in (None, "")}
 
 
-def _joined(parts: Iterable[Any]) -> str:
+def _join_parts(parts: Iterable[Any]) -> str:
     return " · ".join(str(part) for part in parts if part)
 
 
-def _date(text: Any) -> str:
+def _format_date(text: Any) -> str:
     try:
         return datetime.fromisoformat(str(text)).strftime("%d %B %Y, %H:%M %Z").strip()
     except ValueError:
         return str(text or "")
 
 
-def _duration(seconds: Any) -> str:
+def _format_duration(seconds: Any) -> str:
     if not isinstance(seconds, (int, float)):
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -97,17 +97,17 @@ def _duration(seconds: Any) -> str:
     return " ".join(part for part in parts if part)
 
 
-#: Of more metrics than this the verdict has one sentence for all.
-_SPELLED_OUT = 3
+#: Largest number of metrics with a sentence each; more are summarized in one.
+_MAX_SENTENCES = 3
 
 
 def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
-    """For each metric, the best method over all cells, and which methods never beat the controls; truth by truth."""
+    """Summarize, by kind of truth and metric, which methods rank best and which never beat the controls."""
     found = []
     for truth, board in boards.items():
         leading = tuple(name for name in run.leading if name in run.truths[truth])
         settled = [name for name in leading if name not in run.unsettled]
-        sentences = _of_truth(run, settled, records(board.dropna(subset=["place"])))
+        sentences = _summarize_truth(run, settled, records(board.dropna(subset=["place"])))
         sentences += [
             f"By {run.metrics[name].label}, no method ranks first: {run.unsettled[name].sentence()}."
             for name in leading
@@ -120,21 +120,21 @@ def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def heading(truth: str) -> str:
-    """A kind of truth as a heading, ``"Human"``; ``"The map alone"`` for what asks for none."""
+    """Return the heading of a kind of truth, such as ``"Human"``; ``"The map alone"`` for metrics without one."""
     return "The map alone" if truth == NO_TRUTH else truth.capitalize()
 
 
-def _of_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, Any]]) -> list[str]:
-    best = {metric: first for metric in leading if (first := _first(placed, f"mean_rank:{metric}"))}
-    if len(leading) <= _SPELLED_OUT:
-        return [_sentence(run, metric, first, placed) for metric, first in best.items()]
+def _summarize_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, Any]]) -> list[str]:
+    best = {metric: first for metric in leading if (first := _best_rows(placed, f"mean_rank:{metric}"))}
+    if len(leading) <= _MAX_SENTENCES:
+        return [_metric_sentence(run, metric, first, placed) for metric, first in best.items()]
     if not placed:
         return []
-    ahead, rank = _first(placed, "mean_rank"), placed[0]["mean_rank"]
-    sentences = [f"{_lead(run, ahead)} over all cells and metrics (mean rank {rank:.1f})."]
+    ahead, rank = _best_rows(placed, "mean_rank"), placed[0]["mean_rank"]
+    sentences = [f"{_lead_phrase(run, ahead)} over all cells and metrics (mean rank {rank:.1f})."]
     winners: dict[str, list[str]] = {}
     for metric, first in best.items():
-        winners.setdefault(_labels(run, first), []).append(run.metrics[metric].label)
+        winners.setdefault(_join_labels(run, first), []).append(run.metrics[metric].label)
     named = "; ".join(f"{label} by {', '.join(metrics)}" for label, metrics in winners.items())
     if named:
         sentences.append(f"Metric by metric, the best are {named}.")
@@ -151,9 +151,9 @@ def _of_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, An
     return sentences
 
 
-def _sentence(run: RunResults, metric: str, first: list[dict[str, Any]], placed: list[dict[str, Any]]) -> str:
+def _metric_sentence(run: RunResults, metric: str, first: list[dict[str, Any]], placed: list[dict[str, Any]]) -> str:
     rank = first[0][f"mean_rank:{metric}"]
-    sentence = f"By {run.metrics[metric].label}, {_lead(run, first)} over all cells (mean rank {rank:.1f})"
+    sentence = f"By {run.metrics[metric].label}, {_lead_phrase(run, first)} over all cells (mean rank {rank:.1f})"
     if len(first) == 1 and first[0][f"against:{metric}"]:
         above, beats, against = (first[0][f"{what}:{metric}"] for what in ("above", "beats", "against"))
         sentence += f"; its median is above every control's in {above} of {against} cells, and it beats them in {beats}"
@@ -164,24 +164,24 @@ def _sentence(run: RunResults, metric: str, first: list[dict[str, Any]], placed:
     return sentence + "."
 
 
-def _first(placed: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
-    """The rows of the smallest mean rank: more than one where methods score the same."""
+def _best_rows(placed: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
+    """Return the rows with the smallest mean rank; several if methods tie."""
     known = [row for row in placed if row[rank] is not None]
     smallest = min((row[rank] for row in known), default=0.0)
     return [row for row in known if math.isclose(row[rank], smallest, rel_tol=1e-9)]
 
 
-def _labels(run: RunResults, rows: list[dict[str, Any]]) -> str:
+def _join_labels(run: RunResults, rows: list[dict[str, Any]]) -> str:
     *others, last = (run.explainers[row["explainer"]].label for row in rows)
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _lead(run: RunResults, first: list[dict[str, Any]]) -> str:
-    return f"{_labels(run, first)} {'ranks best' if len(first) == 1 else 'share the best rank'}"
+def _lead_phrase(run: RunResults, first: list[dict[str, Any]]) -> str:
+    return f"{_join_labels(run, first)} {'ranks best' if len(first) == 1 else 'share the best rank'}"
 
 
-def accuracy(run: RunResults) -> list[dict[str, Any]]:
-    """The accuracy table, with the single trainings of each cell and how the mean stands to the paper's."""
+def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
+    """Return the accuracy of each cell with its trainings and the comparison with the paper's accuracy."""
     rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), margins(run)
     for row in rows:
         tests = run.trainings
@@ -197,7 +197,7 @@ def accuracy(run: RunResults) -> list[dict[str, Any]]:
 
 
 def alternative(run: RunResults, name: str) -> str:
-    """Text alternative of a figure."""
+    """Return the text alternative of a figure."""
     kind, _, rest = name.partition("-")
     label = run.metrics[rest].label if rest in run.metrics else rest
     if kind == "maps":
@@ -215,7 +215,7 @@ def alternative(run: RunResults, name: str) -> str:
 
 
 def board_rows(boards: Boards) -> list[dict[str, Any]]:
-    """The rows of the leaderboard over all cells, best first; empty where nothing was ranked."""
+    """Return the rows of the leaderboard over all cells, best first; empty if nothing was ranked."""
     everything = (None, None, None)
     if everything not in boards.cells:
         return []
@@ -225,29 +225,33 @@ def board_rows(boards: Boards) -> list[dict[str, Any]]:
 
 
 def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
-    """Of each method its parameters: name, value, and whether the suite states it; empty where the folder has none."""
+    """Return name, value and whether the suite states it, for each parameter of each method.
+
+    Empty if the run folder has no parameters.
+    """
     stated = run.settings.get("explainers", {})
     found = {}
     for name, part in run.explainers.items():
         own = stated.get(name, {})
-        shown = {key: value for key, value in part.parameters.items() if key != "batch_size"}  # which moves no map
-        found[name] = [(key, _value(value), key in own) for key, value in shown.items()]
+        # The batch size does not change the maps.
+        shown = {key: value for key, value in part.parameters.items() if key != "batch_size"}
+        found[name] = [(key, _format_value(value), key in own) for key, value in shown.items()]
     return found if any(found.values()) else {}
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def summary_rows(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of the table of all numbers, with ``codes``: what each is of, as places in the run's orders."""
+    """Return the rows of the table of all numbers; ``codes`` are the indices of a row's names in the run's orders."""
     codes = [summary[key].cat.codes.astype(str) for key in KEYS] if len(summary) else []
     rows = records(summary.drop(columns=["outliers"]))
     return [row | {"codes": " ".join(of)} for row, of in zip(rows, zip(*codes, strict=True), strict=True)]
 
 
 def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
-    """Who the page looks at first: the user's own method, else the first of a leaderboard; empty without either."""
+    """Return the method in focus: the user's own, otherwise the first of a leaderboard; empty without either."""
     rows = [row for board in boards.values() for row in board_rows(board)]
     ranked = [row["explainer"] for row in rows]
     placed = [row["explainer"] for row in rows if row["place"] is not None]
@@ -255,7 +259,7 @@ def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
 
 
 def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]:
-    """What the script must know: names and labels, leaderboards, the cells that have samples, the colours of maps."""
+    """Return the data of the page's script: names and labels, leaderboards, colors of maps."""
     return {
         "scenarios": [{"name": name, "label": place(name)} for name in run.scenarios],
         "backgrounds": [{"name": name, "label": place(name)} for name in run.backgrounds],
@@ -276,13 +280,13 @@ def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]
 
 
 def board_values(found: Boards) -> dict[str, Any]:
-    """What the page's script needs of the leaderboards of a kind of truth, as JSON-ready values.
+    """Return the leaderboards of a kind of truth as JSON-ready values for the page's script.
 
-    ``own`` are its metrics, as places in the run's order; ``boards`` maps a choice (``"1..0"``: second scenario, any
-    background, first model) to the number of its ``cells``; ``over``: for all of the metrics, then for each, a row
-    ``[place, cells, of, mean rank, rank over samples]`` an explainer; and ``metrics``: for each a row ``[rank, mean,
-    low, high, median, best, above, beats, against]`` an explainer. Rows are in the order of ``ranked``; an explainer
-    without a ranked score has None.
+    ``own`` are the indices of its metrics in the run's order. ``boards`` maps a selection (``"1..0"``: second scenario,
+    any background, first model) to the number of its ``cells``; ``over``: for all metrics, then for each, one row
+    ``[place, cells, of, mean rank, rank over samples]`` per explainer; and ``metrics``: for each, one row ``[rank,
+    mean, low, high, median, best, above, beats, against]`` per explainer. Rows are in the order of ``ranked``; None for
+    an explainer without a ranked score.
     """
     some = found.standings
     scopes: list[int | None] = [None, *range(len(some.metrics))] if len(some.metrics) > 1 else [None]
@@ -292,8 +296,8 @@ def board_values(found: Boards) -> dict[str, Any]:
         scoped = [columns, *(some.columns(cells, [scope]) for scope in scopes if scope is not None)]
         chosen[".".join("" if i is None else str(i) for i in choice)] = {
             "cells": len(cells),
-            "over": [_lines(each, _OVER_METRICS) for each in scoped],
-            "metrics": [_lines(columns, [f"{name}:{metric}" for name in _OF_METRIC]) for metric in some.metrics],
+            "over": [_board_lines(each, _OVER_METRICS) for each in scoped],
+            "metrics": [_board_lines(columns, [f"{name}:{metric}" for name in _OF_METRIC]) for metric in some.metrics],
         }
     own = [list(some.run.metrics).index(metric) for metric in some.metrics]
     return {"own": own, "ranked": list(some.explainers), "boards": chosen}
@@ -303,15 +307,16 @@ _OVER_METRICS = ("place", "cells", "of", "mean_rank", "sample_rank")
 _OF_METRIC = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
 
 
-def _lines(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[list[float | None] | None]:
+def _board_lines(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[list[float | None] | None]:
     lines = zip(*(columns[name].tolist() for name in names), strict=True)
     return [
-        [short(value) for value in line] if cells else None for line, cells in zip(lines, columns["cells"], strict=True)
+        [round_for_page(value) for value in line] if cells else None
+        for line, cells in zip(lines, columns["cells"], strict=True)
     ]
 
 
-def short(value: float) -> float | None:
-    """Six digits: what the page shows, and no more."""
+def round_for_page(value: float) -> float | None:
+    """Round to the six significant digits that the page shows; None for NaN."""
     if math.isnan(value):
         return None
     return int(value) if value == int(value) else float(f"{value:.6g}")

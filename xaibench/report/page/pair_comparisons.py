@@ -1,4 +1,4 @@
-"""Is one method better than another? Every pair of them in every cell, for the page's script and for who has none."""
+"""Comparisons of two methods in every cell, for the page's script and for readers without scripts."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.page.page_content import records, short
+from xaibench.report.page.page_content import records, round_for_page
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL
 
-#: Comparisons (a pair, a cell, a metric) on the page at most; of more, only those of :attr:`Pairs.subject` are there.
-MOST = 20_000
+#: Largest number of comparisons (pair, cell, metric) on the page. If there are more, only the subject's are shown.
+MAX_COMPARISONS = 20_000
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method beside the subject in one cell, by one metric: subject minus method.
+    """Comparison of the subject with another method in one cell by one metric: subject minus method.
 
     Attributes:
-        difference: Of the means, on the samples that both have a score of.
+        difference: Difference of the means, over the samples with a score of both.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        p: After Holm's correction.
-        verdict: ``"better"``, ``"worse"``, ``"not told apart"``, of the subject, or ``"no sample in common"``.
+        p: Holm-corrected p-value.
+        verdict: ``"better"``, ``"worse"`` or ``"not told apart"`` (about the subject), or ``"no sample in common"``.
     """
 
     difference: float | None
@@ -38,14 +38,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What the page says of pairs.
+    """Comparisons shown on the page.
 
     Attributes:
-        subject: The method that all others are put beside: the user's own, or the first of the leaderboard.
-        whole: Whether the script has all pairs, and not those of the subject alone.
-        cells: Cell in words to method to metric to how they compare; for readers without scripts.
-        data: For the script: the above, the order of the methods, the cells, and ``pairs``: ``"first second"`` (places
-            in the run's order) to rows ``[cell, metric, difference, low, high, p]``, one behind the other.
+        subject: The method that all others are compared with: the user's own, or the first of the leaderboard.
+        whole: Whether the script has all pairs, rather than those of the subject only.
+        cells: Label of the cell to method to metric to comparison; for readers without scripts.
+        data: Data of the script: the fields above, the order of the methods, the cells, and ``pairs``: ``"first
+            second"`` (indices in the run's order) to concatenated rows ``[cell, metric, difference, low, high, p]``.
     """
 
     subject: str
@@ -55,29 +55,29 @@ class Pairs:
 
 
 def method_pairs(run: RunResults, pairs: pd.DataFrame, subject: str, order: Sequence[str]) -> Pairs | None:
-    """The pairs of a run.
+    """Return the comparisons of a run.
 
     Args:
         run: The run.
         pairs: From :func:`xaibench.report.numbers.inference.infer`.
-        subject: Who is put beside all others.
-        order: The methods as the leaderboard has them.
+        subject: Method that all others are compared with.
+        order: The methods in the order of the leaderboard.
 
     Returns:
-        None where the subject was compared with nobody.
+        None if the subject was not compared with any method.
     """
     mine = pairs[(pairs["first"] == subject) | (pairs["second"] == subject)]
     if mine.empty:
         return None
-    whole = len(pairs) <= MOST
-    data = {"subject": subject, "whole": whole, "order": list(order), **_plain(run, pairs if whole else mine)}
-    return Pairs(subject, whole, _beside(run, mine, subject), data)
+    whole = len(pairs) <= MAX_COMPARISONS
+    data = {"subject": subject, "whole": whole, "order": list(order), **_pairs_data(run, pairs if whole else mine)}
+    return Pairs(subject, whole, _compare_subject(run, mine, subject), data)
 
 
-def _beside(run: RunResults, mine: pd.DataFrame, subject: str) -> dict[str, dict[str, dict[str, Comparison]]]:
+def _compare_subject(run: RunResults, mine: pd.DataFrame, subject: str) -> dict[str, dict[str, dict[str, Comparison]]]:
     order = {name: place for place, name in enumerate(run.explainers)}
     found: dict[str, dict[str, dict[str, Comparison]]] = {}
-    for row, cell in _rows(run, mine):
+    for row, cell in _iterate_rows(run, mine):
         turned = row["second"] == subject
         other = row["first" if turned else "second"]
         comparison = _comparison(row, turned, higher=run.metrics[row["metric"]].higher_is_better)
@@ -98,19 +98,21 @@ def _comparison(row: Mapping[str, Any], turned: bool, *, higher: bool) -> Compar
     return Comparison(difference, low, high, row["p_holm"], verdict)
 
 
-def _plain(run: RunResults, pairs: pd.DataFrame) -> dict[str, Any]:
-    """The pairs as the script reads them."""
+def _pairs_data(run: RunResults, pairs: pd.DataFrame) -> dict[str, Any]:
+    """Return the pairs in the form that the script reads."""
     methods = {name: place for place, name in enumerate(run.explainers)}
     metrics = {name: place for place, name in enumerate(run.metrics)}
     cells: dict[tuple[str, str, str], int] = {}
     rows: dict[str, list[float | None]] = {}
-    for row, cell in _rows(run, pairs):
-        numbers = [None if row[name] is None else short(row[name]) for name in ("difference", "low", "high", "p_holm")]
+    for row, cell in _iterate_rows(run, pairs):
+        numbers = [
+            None if row[name] is None else round_for_page(row[name]) for name in ("difference", "low", "high", "p_holm")
+        ]
         key = f"{methods[row['first']]} {methods[row['second']]}"
         rows.setdefault(key, []).extend([cells.setdefault(cell, len(cells)), metrics[row["metric"]], *numbers])
     return {"level": LEVEL, "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells], "pairs": rows}
 
 
-def _rows(run: RunResults, pairs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], tuple[str, str, str]]]:
+def _iterate_rows(run: RunResults, pairs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], tuple[str, str, str]]]:
     for row in records(pairs):
         yield row, (row["scenario"], row["background"], row["model"])

@@ -1,4 +1,4 @@
-"""The browser of samples: as many of them as the page has room for, each with every method's map and all its scores."""
+"""Data of the sample browser: as many samples as fit on the page, with every method's map and scores."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from PIL import Image
 from scipy.stats import rankdata
 
 from xaibench.report.draw.sample_figures import TOP, Levels, data_uri, shrink
-from xaibench.report.page.page_content import short
+from xaibench.report.page.page_content import round_for_page
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.sample_file import SampleCell
 from xaibench.runfolder.tables import CELL
 
-#: Where at full size fewer samples of each cell than this would fit, maps are reduced to :data:`SMALL` pixels a side.
+#: If fewer samples per cell than this fit at full size, maps are reduced to :data:`SMALL` pixels per side.
 ENOUGH, SMALL = 12, 32
 #: Longest side in pixels of an image, and of a map, on the page.
 IMAGE_SIDE, MAP_SIDE = 112, 64
-#: Of maps with more pixels than this the brightest level stands for a quantile: one pixel would darken the rest.
+#: In maps with more pixels than this, the brightest level is a quantile, since one pixel could darken all others.
 MANY_PIXELS = 1024
-#: Largest side of a picture that is kept to the bit.
-EXACT = 16
+#: Largest side of an image that is encoded losslessly.
+LOSSLESS_SIDE = 16
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Browser:
-    """What the page's browser of samples shows.
+    """Data of the sample browser.
 
     Attributes:
-        cells: A JSON-ready value for each cell; see :func:`browser`.
-        shown: Samples of each cell at most.
+        cells: JSON-ready value per cell; see :func:`browser`.
+        shown: Largest number of samples per cell.
         reduced: Side in pixels to which maps were reduced for the page, or 0.
     """
 
@@ -45,54 +45,57 @@ class Browser:
 
 
 def browser(run: RunResults, room: int) -> Browser:
-    """As many samples of ``samples.safetensors`` as fit.
+    """Encode as many samples of ``samples.safetensors`` as fit on the page.
 
     Args:
         run: The run.
-        room: Bytes on the page for them.
+        room: Bytes available on the page.
 
     Returns:
-        For each cell:
+        Per cell:
 
         - ``scenario``, ``background``, ``model``; together its ``name``, and its ``label``; ``explainers``;
         - ``samples`` (their numbers), ``labels``, ``classes``, ``predicted``, ``probabilities``; ``images``, ``masks``,
-          ``maps`` (all maps of a sample side by side in one picture) as ``data:`` addresses; ``overlay``, whether maps
-          are to lie over the image;
-        - ``of``: the number of samples that count in the cell;
-        - ``scores`` and ``ranks``, each ``[metric][explainer][sample]``: rank 1 is the worst of the cell, equal ones
-          share the lowest; ``valid`` and ``worst``, each ``[metric][explainer]``: how many scores are defined, and so
-          many of the worst are all here.
+          ``maps`` (all maps of a sample side by side in one image) as ``data:`` addresses; ``overlay``, whether maps
+          are drawn over the image;
+        - ``of``: number of correctly classified samples of the cell;
+        - ``scores`` and ``ranks``, each ``[metric][explainer][sample]``: rank 1 is the worst of the cell; ties share
+          the lowest rank; ``valid`` and ``worst``, each ``[metric][explainer]``: number of defined scores, and number
+          of the worst samples that are all included here.
     """
-    tables = {cell: _scores(run, cell) for cell in run.pictures.values()}
+    tables = {cell: _network_scores(run, cell) for cell in run.pictures.values()}
     cells = [
         cell
         for cell, table in tables.items()
         if cell.browsed and np.isin(cell.samples[: cell.browsed], table.samples).all()
     ]
-    if not cells:  # or all are of another run
+    if not cells:  # also if all samples belong to another run
         return Browser([], 0, 0)
     longest = max(cell.browsed for cell in cells)
     for reduced in (0, SMALL):
-        count, pictures = _fitting(cells, reduced, room, longest)
+        count, pictures = _encode_samples(cells, reduced, room, longest)
         if count >= min(ENOUGH, longest):
             break
     small = max(max(cell.maps.shape[2:]) for cell in cells) <= SMALL
     found = [
-        _described(run, cell, kept, tables[cell].of(cell, len(kept[0])))
+        _describe_cell(run, cell, kept, tables[cell].of(cell, len(kept[0])))
         for cell, kept in zip(cells, pictures, strict=True)
         if kept[0]
     ]
     return Browser(found, count, 0 if small else reduced)
 
 
-Pictures = tuple[list[str], list[str], list[str]]
+#: Images, masks and maps of a cell's samples as ``data:`` addresses.
+EncodedImages = tuple[list[str], list[str], list[str]]
 
 
-def _fitting(cells: Sequence[SampleCell], reduced: int, room: int, longest: int) -> tuple[int, list[Pictures]]:
-    """Images, masks and maps of as many samples of each cell as fit, all cells taking turns."""
-    pictures: list[Pictures] = [([], [], []) for _ in cells]
+def _encode_samples(
+    cells: Sequence[SampleCell], reduced: int, room: int, longest: int
+) -> tuple[int, list[EncodedImages]]:
+    """Encode images, masks and maps of as many samples per cell as fit, taking the cells in turns."""
+    pictures: list[EncodedImages] = [([], [], []) for _ in cells]
     for number in range(longest):
-        turn = [_encoded(cell, number, reduced) if number < cell.browsed else None for cell in cells]
+        turn = [_encode_sample(cell, number, reduced) if number < cell.browsed else None for cell in cells]
         room -= sum(len(text) for one in turn if one for text in one) + 100 * len(cells)
         if room < 0:
             return number, pictures
@@ -102,18 +105,18 @@ def _fitting(cells: Sequence[SampleCell], reduced: int, room: int, longest: int)
     return longest, pictures
 
 
-def _encoded(cell: SampleCell, number: int, reduced: int) -> tuple[str, str, str]:
+def _encode_sample(cell: SampleCell, number: int, reduced: int) -> tuple[str, str, str]:
     maps = [levels(one) for one in cell.maps[number]]
     if reduced:
         maps = [np.rint(shrink(one.astype(np.float64), reduced)).astype(np.uint8) for one in maps]
-    mask = Image.fromarray(np.asarray(_smaller(Image.fromarray(255 * cell.masks[number]), IMAGE_SIDE)) >= 128)
-    image = np.asarray(_smaller(Image.fromarray(cell.images[number]), IMAGE_SIDE))
-    return _uri(image), data_uri(mask, "png", optimize=True), _uri(np.concatenate(maps, axis=1))
+    mask = Image.fromarray(np.asarray(_shrink_image(Image.fromarray(255 * cell.masks[number]), IMAGE_SIDE)) >= 128)
+    image = np.asarray(_shrink_image(Image.fromarray(cell.images[number]), IMAGE_SIDE))
+    return _encode_image(image), data_uri(mask, "png", optimize=True), _encode_image(np.concatenate(maps, axis=1))
 
 
 def levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
-    """``[h, w]``: from the map's smallest magnitude to its largest; a constant one is 0 everywhere."""
-    small = np.asarray(_smaller(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
+    """Return ``[h, w]`` levels from the map's smallest to its largest magnitude; 0 everywhere for a constant map."""
+    small = np.asarray(_shrink_image(Image.fromarray(magnitude.astype(np.float32)), MAP_SIDE), dtype=np.float64)
     low, top = small.min(), small.max()
     if small.size > MANY_PIXELS and (quantile := np.quantile(small, TOP)) > low:
         top = quantile
@@ -121,8 +124,8 @@ def levels(magnitude: NDArray[np.floating[Any]]) -> Levels:
     return np.asarray(np.rint(255 * np.clip(shares, 0, 1)), dtype=np.uint8)
 
 
-def _smaller(picture: Image.Image, side: int) -> Image.Image:
-    """With no side longer than this, by the means of areas."""
+def _shrink_image(picture: Image.Image, side: int) -> Image.Image:
+    """Reduce the image by area means until no side is longer than ``side``."""
     scale = side / max(picture.size)
     if scale >= 1:
         return picture
@@ -130,17 +133,17 @@ def _smaller(picture: Image.Image, side: int) -> Image.Image:
     return picture.resize((width, height), Image.Resampling.BOX)
 
 
-def _uri(levels: Levels) -> str:
-    """A picture ``[h, w]`` or ``[h, w, 3]``: to the bit when it is low, else so that it looks the same."""
+def _encode_image(levels: Levels) -> str:
+    """Encode an image ``[h, w]`` or ``[h, w, 3]``: lossless if small, lossy otherwise."""
     if levels.ndim == 3 and (levels[..., 0] == levels[..., 1]).all() and (levels[..., 1] == levels[..., 2]).all():
         levels = levels[..., 0]
     picture = Image.fromarray(levels)
-    if len(levels) <= EXACT:
+    if len(levels) <= LOSSLESS_SIDE:
         return data_uri(picture, "png", optimize=True)
     return data_uri(picture, "webp", quality=60, method=4)
 
 
-def _described(run: RunResults, cell: SampleCell, kept: Pictures, scores: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_cell(run: RunResults, cell: SampleCell, kept: EncodedImages, scores: Mapping[str, Any]) -> dict[str, Any]:
     count = len(kept[0])
     return {
         **dict(zip(CELL, cell.cell, strict=True)),
@@ -156,8 +159,8 @@ def _described(run: RunResults, cell: SampleCell, kept: Pictures, scores: Mappin
 
 
 @dataclass(frozen=True)
-class _Table:
-    """The scores of one network ``[U, K, M]``, the samples they are of, and each one's rank from below."""
+class _NetworkScores:
+    """Scores ``[U, K, M]`` of one network, their samples, and the scores oriented so that higher is better."""
 
     samples: NDArray[np.int64]
     values: Floats
@@ -171,20 +174,20 @@ class _Table:
         worst = (self.goodness[shown] <= bar).sum(axis=0)
         return {
             "of": len(self.samples),
-            "scores": _plain(self.values[shown]),
-            "ranks": _plain(ranks[shown]),
+            "scores": _nested_lists(self.values[shown]),
+            "ranks": _nested_lists(ranks[shown]),
             "valid": (~np.isnan(self.values)).sum(axis=0).tolist(),
             "worst": worst.tolist(),
         }
 
 
-def _plain(values: Floats) -> list[list[list[float | None]]]:
-    """``[n, K, M]`` as lists ``[K][M][n]``, five digits of each number, None for what is undefined."""
+def _nested_lists(values: Floats) -> list[list[list[float | None]]]:
+    """Return ``[n, K, M]`` as lists ``[K][M][n]`` of rounded numbers, None if undefined."""
     turned = values.transpose(1, 2, 0).tolist()
-    return [[[short(value) for value in row] for row in metric] for metric in turned]
+    return [[[round_for_page(value) for value in row] for row in metric] for metric in turned]
 
 
-def _scores(run: RunResults, cell: SampleCell) -> _Table:
+def _network_scores(run: RunResults, cell: SampleCell) -> _NetworkScores:
     scores = run.scores
     mine = scores["correct"].to_numpy() & (scores["dataset"] == cell.dataset).to_numpy()
     for key, name in zip(CELL, cell.cell, strict=True):
@@ -200,4 +203,4 @@ def _scores(run: RunResults, cell: SampleCell) -> _Table:
     m = rows["explainer"].astype(str).map(methods)[known].to_numpy(int)
     values[index[known], k, m] = rows["value"].to_numpy()[known]
     higher = run.scores.groupby("metric", observed=False)["higher_is_better"].first().fillna(True).to_numpy(bool)
-    return _Table(samples, values, values * np.where(higher, 1.0, -1.0)[None, :, None])
+    return _NetworkScores(samples, values, values * np.where(higher, 1.0, -1.0)[None, :, None])

@@ -1,4 +1,4 @@
-"""One sample of each cell with every method's map, for who reads the page without its script."""
+"""One sample per cell with every method's map, for readers without scripts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from xaibench.report.page.sample_browser import Browser, levels
 from xaibench.report.read.run_results import RunResults
 from xaibench.runfolder.sample_file import SampleCell
 
-#: Bytes of the page for them at most.
-ROOM = 500_000
+#: Largest size of the previews in bytes.
+PREVIEW_BYTES = 500_000
 
 
 @dataclass(frozen=True)
 class FirstSample:
-    """The sample of a cell on which a method fails most, as the browser of samples shows it first.
+    """Sample of a cell on which a method scores worst; the sample browser shows it first.
 
     Attributes:
-        cell: In words.
-        label: Which sample it is.
-        answer: What the network predicts of it, in words; empty where that is not known.
-        wrong: Whether that is not its class.
-        image: The picture.
+        cell: Label of the cell.
+        label: Label of the sample.
+        answer: The network's prediction, as text; empty if unknown.
+        wrong: Whether the prediction is wrong.
+        image: The image.
         mask: The ground truth.
         maps: Explainer to its map and its scores by metric.
     """
@@ -42,18 +42,18 @@ class FirstSample:
 
 
 def first_samples(run: RunResults, shown: Browser, leader: str) -> list[FirstSample]:
-    """The first sample of each cell, of as many cells as :data:`ROOM` holds.
+    """Return the first sample of as many cells as fit into :data:`PREVIEW_BYTES`.
 
     Args:
         run: The run.
-        shown: What the browser of samples has.
-        leader: The method whose failures come first; empty or not of a cell: its first.
+        shown: Data of the sample browser.
+        leader: Method whose worst samples come first; if it is empty or not in a cell, the cell's first method.
     """
     found: list[FirstSample] = []
-    room = ROOM
+    room = PREVIEW_BYTES
     for cell in shown.cells:
         place = (cell["scenario"], cell["background"], cell["model"])
-        one = _first(run, run.pictures[place], cell, leader)
+        one = _first_sample(run, run.pictures[place], cell, leader)
         room -= sum(len(tile.uri) for tile in (one.image, one.mask, *(tile for tile, _ in one.maps.values())))
         if found and room < 0:
             break
@@ -61,7 +61,7 @@ def first_samples(run: RunResults, shown: Browser, leader: str) -> list[FirstSam
     return found
 
 
-def _first(run: RunResults, samples: SampleCell, cell: dict[str, Any], leader: str) -> FirstSample:
+def _first_sample(run: RunResults, samples: SampleCell, cell: dict[str, Any], leader: str) -> FirstSample:
     names = list(samples.explainers)
     ranks = cell["ranks"][0][names.index(leader) if leader in names else 0]
     known = [(rank, cell["samples"][number], number) for number, rank in enumerate(ranks) if rank is not None]
@@ -69,7 +69,7 @@ def _first(run: RunResults, samples: SampleCell, cell: dict[str, Any], leader: s
     maps = {}
     for place, name in enumerate(names):
         share = inside_share(samples.maps[number, place], samples.masks[number].astype(np.float64))
-        tile = Tile(_map(samples, number, place), f"Map of {run.explainers[name].label}{share}")
+        tile = Tile(_encode_map(samples, number, place), f"Map of {run.explainers[name].label}{share}")
         maps[name] = tile, [scores[place][number] for scores in cell["scores"]]
     image, mask = samples.images[number], 255 * samples.masks[number]
     answer = samples.predicted[number] if samples.predicted else ""
@@ -78,18 +78,18 @@ def _first(run: RunResults, samples: SampleCell, cell: dict[str, Any], leader: s
         label=samples.labels[number],
         answer=f"{answer}, {samples.probabilities[number]:.1%}".replace("%", " %") if answer else "",
         wrong=bool(answer) and answer != samples.classes[number],
-        image=Tile(_picture(samples, image), "The image"),
+        image=Tile(_encode_image(samples, image), "The image"),
         mask=Tile(data_uri(Image.fromarray(mask), "png", optimize=True), "The ground truth"),
         maps=maps,
     )
 
 
-def _map(samples: SampleCell, number: int, place: int) -> str:
+def _encode_map(samples: SampleCell, number: int, place: int) -> str:
     if samples.photographs:
         return data_uri(Image.fromarray(overlay(samples, number, place, PHOTOGRAPH)), "jpeg", quality=75, optimize=True)
     return data_uri(Image.fromarray(palette()[levels(samples.maps[number, place])]), "png", optimize=True)
 
 
-def _picture(samples: SampleCell, image: Any) -> str:
+def _encode_image(samples: SampleCell, image: Any) -> str:
     picture = Image.fromarray(image)
     return data_uri(picture, "jpeg", quality=80) if samples.photographs else data_uri(picture, "png", optimize=True)

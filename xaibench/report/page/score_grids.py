@@ -1,4 +1,4 @@
-"""The scores of a run as tables of explainers: one a metric with cells in columns, or one a cell with metrics."""
+"""Tables of scores with explainers in rows: one per metric with cells in columns, or one per cell with metrics."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from xaibench.report.page.page_content import heading, records
 from xaibench.report.read.run_results import RunResults, place
 from xaibench.runfolder.tables import CELL
 
-#: What a grid shows first: medians, as the first paper compares, or means, as the second.
+#: Statistic that a grid shows first: medians (as in the XAI-TRIS paper) or means (as in Saliency-Bench).
 View: TypeAlias = Literal["median", "mean"]
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """One explainer's scores of one metric in one cell.
+    """Scores of one explainer by one metric in one cell.
 
     Attributes:
         median: Median score.
@@ -26,12 +26,12 @@ class GridCell:
         low: Lower end of the 95 % interval of the mean.
         high: Upper end.
         sample_rank: Mean rank over the samples.
-        strength: From 0 to 1 over the scores that its scale shows first; turned where lower is better.
-        best: True for the best of its cell.
-        mark: ``"loses"`` (its median is not above the best control's), ``"unproven"`` (it is, but it does not beat
-            the controls by more than chance) or empty.
-        tinted: Whether the strength is shown: for methods that are above the controls.
-        bar: True for the best control of its cell: what a method must beat.
+        strength: Intensity of the color in [0, 1], by the statistic that is shown first; reversed if lower is better.
+        best: Whether it is the best of its cell.
+        mark: ``"loses"`` (its median is not above the best control's), ``"unproven"`` (it is, but the method does not
+            beat the controls significantly) or empty.
+        tinted: Whether the color is shown: for methods above the controls.
+        bar: Whether it is the best control of its cell.
     """
 
     median: float | None
@@ -47,8 +47,8 @@ class GridCell:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column: the words of its head, outermost first, and whether lower scores are better."""
+class GridColumn:
+    """A column: its headings, outermost first, and whether lower scores are better."""
 
     head: tuple[str, ...]
     lower: bool = False
@@ -56,16 +56,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Grid:
-    """Explainers in rows, cells or metrics in columns; None where nothing was scored."""
+    """Table with explainers in rows and cells or metrics in columns; None for cells without scores."""
 
     title: str
-    columns: list[Column]
+    columns: list[GridColumn]
     rows: dict[str, list[GridCell | None]]
     first: View
 
     @property
     def levels(self) -> list[list[tuple[str, int, bool]]]:
-        """Of each line of the head: text, columns it spans, and whether the outermost word changes with it."""
+        """The lines of the head: text, columns spanned, and whether the outermost heading changes here."""
         lines = []
         depth = len(self.columns[0].head) if self.columns else 0
         for level in range(depth):
@@ -82,7 +82,7 @@ class Grid:
 
 
 def grids(run: RunResults, summary: pd.DataFrame) -> list[Grid]:
-    """The tables of a run: by cell where there are more metrics than cells, else by metric.
+    """Return the tables of a run: one per cell if there are more metrics than cells, otherwise one per metric.
 
     Args:
         run: The run.
@@ -91,46 +91,48 @@ def grids(run: RunResults, summary: pd.DataFrame) -> list[Grid]:
     rows = [row | {"cell": tuple(str(row[key]) for key in CELL)} for row in records(summary)]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     if len(run.leading) > len(cells):
-        return [_by_cell(run, [row for row in rows if row["cell"] == cell], cell) for cell in cells]
-    return [_by_metric(run, [row for row in rows if row["metric"] == metric], metric) for metric in run.metrics]
+        return [_cell_grid(run, [row for row in rows if row["cell"] == cell], cell) for cell in cells]
+    return [_metric_grid(run, [row for row in rows if row["metric"] == metric], metric) for metric in run.metrics]
 
 
-def _by_metric(run: RunResults, rows: Sequence[dict[str, Any]], metric: str) -> Grid:
+def _metric_grid(run: RunResults, rows: Sequence[dict[str, Any]], metric: str) -> Grid:
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     places = [[place(cell[0]), *([place(cell[1])] if run.has_backgrounds else [])] for cell in cells]
     heads = [(*words, run.models[cell[2]].label) for words, cell in zip(places, cells, strict=True)]
     medians = [row["median"] for row in rows]
     scales = dict.fromkeys(cells, medians)
     lines = {(row["explainer"], row["cell"]): row for row in rows}
-    table = _lines(run, lines, cells, scales, "median")
-    return Grid(run.metrics[metric].label, [Column(head) for head in heads], table, "median")
+    table = _grid_rows(run, lines, cells, scales, "median")
+    return Grid(run.metrics[metric].label, [GridColumn(head) for head in heads], table, "median")
 
 
-def _by_cell(run: RunResults, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) -> Grid:
+def _cell_grid(run: RunResults, rows: Sequence[dict[str, Any]], cell: tuple[str, ...]) -> Grid:
     scored = {row["metric"] for row in rows}
     metrics = [metric for own in run.truths.values() for metric in own if metric in scored]
     lines = {(row["explainer"], row["metric"]): row for row in rows}
     scales = {metric: [row["mean"] for row in rows if row["metric"] == metric] for metric in metrics}
     lower = {row["metric"]: not row["higher_is_better"] for row in rows}
     words = [place(cell[0]), place(cell[1]), run.models[cell[2]].label]
-    columns = [Column((*_of_truth(run, metric), run.metrics[metric].label), lower[metric]) for metric in metrics]
-    table = _lines(run, lines, metrics, scales, "mean")
+    columns = [
+        GridColumn((*_truth_heading(run, metric), run.metrics[metric].label), lower[metric]) for metric in metrics
+    ]
+    table = _grid_rows(run, lines, metrics, scales, "mean")
     return Grid(" · ".join(word for word in words if word), columns, table, "mean")
 
 
-def _of_truth(run: RunResults, metric: str) -> list[str]:
-    """Above the metrics of each kind of truth its name, where there are several."""
+def _truth_heading(run: RunResults, metric: str) -> list[str]:
+    """Return the heading for the metric's kind of truth, if there are several kinds."""
     return [heading(run.metrics[metric].truth)] if len(run.truths) > 1 else []
 
 
-def _lines(
+def _grid_rows(
     run: RunResults,
     rows: Mapping[Any, dict[str, Any]],
     columns: Sequence[Any],
     scales: Mapping[Any, list[float | None]],
     view: View,
 ) -> dict[str, list[GridCell | None]]:
-    """The body of a grid; ``rows`` by explainer and column."""
+    """Return the body of a grid; ``rows`` are by explainer and column."""
     best: dict[Any, float] = {}
     bar: dict[Any, float] = {}
     for (_, column), row in rows.items():
@@ -142,13 +144,13 @@ def _lines(
         found = [(column, rows.get((name, column))) for column in columns]
         if any(row for _, row in found):
             table[name] = [
-                None if row is None else _cell(row, scales[column], best.get(column), bar.get(column), view)
+                None if row is None else _grid_cell(row, scales[column], best.get(column), bar.get(column), view)
                 for column, row in found
             ]
     return table
 
 
-def _cell(
+def _grid_cell(
     row: dict[str, Any], scale: list[float | None], best: float | None, bar: float | None, view: View
 ) -> GridCell:
     known = [value for value in scale if value is not None]

@@ -1,4 +1,4 @@
-"""Whose doing the mass of the maps is: means of each cell and method, and tables of stacked bars of them."""
+"""Split of the maps' mass by its cause: means per cell and method, and tables of stacked bars."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from xaibench.runfolder.tables import CELL
 from xaibench.runfolder.tables import SHARES as SHARES_TABLE
 from xaibench.statistics import nested_means
 
-#: The parts of a map's mass, in the order to show.
+#: The parts of a map's mass, in display order.
 SHARES = ("on_truth", "relied_on", "not_relied_on")
-#: The same in words.
-WORDS = ("on the truth", "beside it, relied on", "beside it, not relied on")
+#: Labels of the parts.
+SHARE_LABELS = ("on the truth", "beside it, relied on", "beside it, not relied on")
 
 
 @dataclass(frozen=True)
 class ShareMeans:
-    """Of one method in one cell.
+    """Mean shares of one method in one cell.
 
     Attributes:
         cell: Scenario, background and model.
-        explainer: Name of the method, a control, or the reference itself; empty of all methods together.
-        means: Of each of :data:`SHARES`; they sum to 1. ``nan`` where no map has any.
-        intervals: Of each the ends of its 95 % interval.
+        explainer: Name of the method, a control, or the reference; empty for the mean over all methods.
+        means: Mean of each of :data:`SHARES`; they sum to 1. NaN if all maps are zero.
+        intervals: Ends of the 95 % interval of each mean.
     """
 
     cell: tuple[str, str, str]
@@ -39,50 +39,50 @@ class ShareMeans:
 
     @property
     def doing(self) -> float:
-        """Of the mass beside the truth the share that is the network's doing; ``nan`` where there is none."""
+        """Share of the mass outside the truth that the network relies on; NaN without such mass."""
         beside = self.means[1] + self.means[2]
         return self.means[1] / beside if beside > 0 else float("nan")
 
 
 def cell_shares(run: RunResults) -> list[ShareMeans]:
-    """The shares of each cell in the mean over its methods, controls and the reference left out.
+    """Return the mean shares of each cell over its methods, without controls and the reference.
 
     Args:
         run: The run.
 
     Returns:
-        One :class:`ShareMeans` a cell, its ``explainer`` empty; none where the suite has no reference.
+        One :class:`ShareMeans` per cell with an empty ``explainer``; empty if the suite has no reference.
     """
     if not len(run.shares):
         return []
     methods = {name for name, part in run.explainers.items() if not part.control}
-    rows = run.shares[(run.shares["reference"] == _first(run)) & run.shares["explainer"].isin(list(methods))]
+    rows = run.shares[(run.shares["reference"] == _first_reference(run)) & run.shares["explainer"].isin(list(methods))]
     keys = [name for name in SHARES_TABLE.columns if name not in ("explainer", "reference", *SHARES)]
     together = rows.groupby(keys, observed=True, as_index=False)[list(SHARES)].mean().assign(explainer="")
-    return list(_means(run, together, [""]))
+    return list(_mean_shares(run, together, [""]))
 
 
 def share_means(run: RunResults) -> list[ShareMeans]:
-    """The shares of a run, by cell and method in the order to show, the reference in front.
+    """Return the mean shares of a run by cell and method, in display order with the reference first.
 
     Args:
-        run: The run. Beside which reference, where a suite has several, is the first of them.
+        run: The run. If its suite has several references, the first is used.
 
     Returns:
-        As :class:`ShareMeans`; none where the suite has no reference.
+        One :class:`ShareMeans` per cell and method; empty if the suite has no reference.
     """
     if not len(run.shares):
         return []
-    first = _first(run)
-    return list(_means(run, run.shares[run.shares["reference"] == first], [first, *run.explainers]))
+    first = _first_reference(run)
+    return list(_mean_shares(run, run.shares[run.shares["reference"] == first], [first, *run.explainers]))
 
 
-def _first(run: RunResults) -> str:
+def _first_reference(run: RunResults) -> str:
     return next(iter(run.references), str(run.shares["reference"].iloc[0]))
 
 
-def _means(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Iterator[ShareMeans]:
-    for cell in cell_matrices(dataclasses.replace(run, scores=_as_scores(run, rows, shown))):
+def _mean_shares(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Iterator[ShareMeans]:
+    for cell in cell_matrices(dataclasses.replace(run, scores=_shares_as_scores(run, rows, shown))):
         found = {}
         for k in range(len(SHARES)):
             means = nested_means(cell.values[:, k], cell.drawn, alike=True)
@@ -96,8 +96,8 @@ def _means(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Iterator[Sh
             )
 
 
-def _as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]) -> pd.DataFrame:
-    """Each share as a metric, so that its mean and interval are those of scores."""
+def _shares_as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]) -> pd.DataFrame:
+    """Return the shares as metrics, so that means and intervals are computed as for scores."""
     tables = [rows.assign(metric=name, value=rows[name]) for name in SHARES]
     scores = pd.concat(tables, ignore_index=True)
     orders = dict(zip(CELL, (run.scenarios, run.backgrounds, list(run.models)), strict=True))
@@ -110,12 +110,12 @@ def _as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]) -> pd
 
 @dataclass(frozen=True)
 class ShareTable:
-    """What the page shows of one background.
+    """Stacked bars of one background.
 
     Attributes:
-        title: Of the background; empty where a run has none.
-        heads: Of each column the scenario and the model.
-        rows: Of each method the shares in each column, or None; the reference is the first.
+        title: Label of the background; empty if the run has no backgrounds.
+        heads: Scenario and model of each column.
+        rows: Shares per method and column, or None; the reference is the first.
     """
 
     title: str
@@ -125,13 +125,13 @@ class ShareTable:
 
 @dataclass(frozen=True)
 class ShareBars:
-    """All that the page says of shares.
+    """The page's tables of shares.
 
     Attributes:
-        tables: One for each background.
-        every: All of them, for the table of numbers.
-        reference: The label of what the maps are held against.
-        scored: Of each metric by its label, what the reference scores in each cell: the mean, or None.
+        tables: One table per background.
+        every: All mean shares, for the table of numbers.
+        reference: Label of the reference.
+        scored: Mean score of the reference by label of the metric and cell.
     """
 
     tables: tuple[ShareTable, ...]
@@ -141,23 +141,23 @@ class ShareBars:
 
 
 def share_bars(run: RunResults) -> ShareBars | None:
-    """The tables of a run.
+    """Return the tables of shares of a run.
 
     Args:
         run: The run.
 
     Returns:
-        As :class:`ShareBars`; None where the suite has no reference.
+        The tables; None if the suite has no reference.
     """
     found = share_means(run)
     if not found:
         return None
     first = found[0].explainer
     label = run.references[first].label if first in run.references else first
-    return ShareBars(tuple(_tables(run, found)), tuple(found), label, _reference_scores(run, first))
+    return ShareBars(tuple(_share_tables(run, found)), tuple(found), label, _reference_scores(run, first))
 
 
-def _tables(run: RunResults, found: list[ShareMeans]) -> Iterator[ShareTable]:
+def _share_tables(run: RunResults, found: list[ShareMeans]) -> Iterator[ShareTable]:
     for background in run.backgrounds:
         mine = [row for row in found if row.cell[1] == background]
         cells = list(dict.fromkeys(row.cell for row in mine))

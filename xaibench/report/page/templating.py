@@ -1,4 +1,4 @@
-"""The templates of the page, the words they use for numbers, and the page's script."""
+"""The page's templates, number formats and script."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from markupsafe import Markup
 
 from xaibench.core.truths import TRUTHS, question_of
 from xaibench.report.read.run_results import place
+from xaibench.report.tables import Table, to_csv, to_latex
 
+#: Largest file, in bytes, that a link of the page contains; links to larger ones lead to the folder.
+INLINE_BYTES = 60_000
 _TEMPLATES = Path(__file__).parent / "templates"
-#: The parts of the page's script, in the order in which they stand.
+#: The parts of the page's script, in order.
 _SCRIPTS = ("state", "theme", "table", "board", "pairs", "pictures", "samples", "page")
 
 
 def environment() -> jinja2.Environment:
-    """Templates that escape all they are given and know no undefined name."""
+    """Return the template environment, which escapes all values and raises on undefined names."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -31,22 +34,22 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"number": number, "p": p_value, "place": place, "duration": duration, "memory": memory}
-    templates.filters["question"] = question_of
+    templates.filters |= {"number": number, "p": p_value, "place": place, "duration": format_duration, "memory": memory}
+    templates.filters |= {"question": question_of, "file_links": file_links}
     templates.globals["truths"] = TRUTHS
     return templates
 
 
 @dataclass(frozen=True)
 class Script:
-    """The page's script, and the hash by which the page's policy lets it, and no other, run."""
+    """The page's script, with the hash that the page's content security policy allows."""
 
     text: Markup
     hash: str
 
 
 def script(names: Sequence[str] = _SCRIPTS) -> Script:
-    """Parts of the script as one, with no name visible to others; by default those of the report page."""
+    """Join parts of the script in one function scope; by default those of the report page."""
     parts = [(_TEMPLATES / "js" / f"{name}.js").read_text(encoding="utf-8") for name in names]
     text = '(function () {\n"use strict";\n' + "\n".join(parts) + "})();\n"
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
@@ -54,7 +57,7 @@ def script(names: Sequence[str] = _SCRIPTS) -> Script:
 
 
 def json_block(value: Any) -> Markup:
-    """A value as the content of ``<script type="application/json">``: no text in it can end the element.
+    """Return a value as content of ``<script type="application/json">``, safe against closing tags in text.
 
     Example:
         >>> "</script>" in json_block({"name": "</script>"})
@@ -64,13 +67,39 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
+@dataclass(frozen=True)
+class FileLink:
+    """A link to a file of a table.
+
+    Attributes:
+        file: Name of the file.
+        address: Its content as a ``data:`` address, or its path next to the page if it is large.
+        title: Text of the link.
+    """
+
+    file: str
+    address: str
+    title: str
+
+
+def file_links(table: Table) -> list[FileLink]:
+    """Return the links to the CSV and the LaTeX file of a table."""
+    files = (("csv", "CSV", "text/csv", to_csv(table)), ("tex", "LaTeX", "application/x-tex", to_latex(table)))
+    links = []
+    for suffix, title, media_type, text in files:
+        file, content = f"{table.name}.{suffix}", text.encode()
+        inline = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+        links.append(FileLink(file, inline if len(content) <= INLINE_BYTES else f"tables/{file}", title))
+    return links
+
+
 def p_value(p: float | None) -> str:
-    """A p-value to three decimals, and no smaller than can be said."""
+    """Format a p-value with three decimals."""
     return "–" if p is None or p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with ``digits`` decimals and a true minus; an en dash for what is missing.
+    """Format a number with ``digits`` decimals and a typographic minus; an en dash if missing.
 
     Example:
         >>> number(-0.5, 1), number(-0.0001, 2), number(None)
@@ -78,15 +107,25 @@ def number(value: Any, digits: int = 3) -> str:
     """
     if value is None or value is pd.NA or value != value:
         return "–"
-    rounded = round(float(value), digits) + 0.0  # no minus before a zero
+    rounded = round(float(value), digits) + 0.0  # no minus sign before a zero
     return f"{rounded:.{digits}f}".replace("-", "−")
 
 
-def duration(seconds: float) -> str:
-    """A time in words.
+def signed(value: float, digits: int = 3) -> str:
+    """Format a difference, with a plus sign if it is positive.
 
     Example:
-        >>> [duration(seconds) for seconds in (0.004, 0.25, 59.7, 61, 3605, 7260)]
+        >>> signed(0.25, 1), signed(-0.25, 2), signed(0.0001, 2)
+        ('+0.2', '−0.25', '0.00')
+    """
+    return f"{'+' if round(value, digits) > 0 else ''}{number(value, digits)}"
+
+
+def format_duration(seconds: float) -> str:
+    """Format a format_duration.
+
+    Example:
+        >>> [format_duration(seconds) for seconds in (0.004, 0.25, 59.7, 61, 3605, 7260)]
         ['4 ms', '0.25 s', '59.7 s', '1 min 1 s', '1 h 0 min', '2 h 1 min']
     """
     if seconds < 0.01:
@@ -101,7 +140,7 @@ def duration(seconds: float) -> str:
 
 
 def memory(megabytes: float) -> str:
-    """A size in words.
+    """Format a size in memory.
 
     Example:
         >>> memory(342), memory(2300)

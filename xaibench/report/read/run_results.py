@@ -1,4 +1,4 @@
-"""Reading a run folder: whatever the report shows, as one frozen value."""
+"""The contents of a run folder."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from xaibench.runfolder.run_places import place_of
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import KEYS, RunFolderError
 
-#: The XAI-TRIS papers' names, in their order.
+#: Names of the XAI-TRIS papers, in their order.
 _SCENARIOS = ("lin", "mult", "rigid", "xor")
 _BACKGROUNDS = ("white", "corr", "imagenet")
 
 
 def place(name: str) -> str:
-    """A scenario or background as shown: the papers' names in capitals, others as they are, ``"-"`` (none) as nothing.
+    """Return the label of a scenario or background: XAI-TRIS names in capitals, ``"-"`` (none) as empty.
 
     Example:
         >>> place("lin"), place("oxford-pet"), place("-")
@@ -49,26 +49,26 @@ def place(name: str) -> str:
 
 @dataclass(frozen=True)
 class RunResults:
-    """A run folder, read.
+    """The contents of a run folder.
 
     Attributes:
         path: The folder.
         title: Heading of the page.
         suite: Name of the suite.
-        citation: Its publication, or empty.
-        explainers: Name to words, in the order to show, controls last.
-        models: Name to words, in the order to show.
-        metrics: Name to words, in the order to show.
-        scenarios: Names in the order to show.
-        backgrounds: Names in the order to show.
-        references: Name to words of those that say what a map should show; they are among the explainers nowhere.
-        scores: :data:`~xaibench.runfolder.tables.SCORES` but for the references, a row for each sample and metric; the
-            columns of ``KEYS`` as categories in the orders above.
-        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, a row for each cell.
-        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, a row for each training.
-        failures: :data:`~xaibench.runfolder.tables.FAILURES`, a row for each failed job.
+        citation: Publication of the suite, or empty.
+        explainers: Descriptions by name, in display order, controls last.
+        models: Descriptions by name, in display order.
+        metrics: Descriptions by name, in display order.
+        scenarios: Names in display order.
+        backgrounds: Names in display order.
+        references: Descriptions of the reference explainers by name; they are not among ``explainers``.
+        scores: :data:`~xaibench.runfolder.tables.SCORES` without the references, one row per sample and metric. The
+            columns of ``KEYS`` are categories in the orders above.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, one row per cell.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, one row per training.
+        failures: :data:`~xaibench.runfolder.tables.FAILURES`, one row per failed job.
         environment: Versions, machine, times.
-        suite_toml: The suite as it was run.
+        suite_toml: The suite's configuration as it was run.
         reference_scores: The scores of the references.
     """
 
@@ -92,7 +92,7 @@ class RunResults:
 
     @cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The suite's tables, as ``settings["explaining"]["protocol"]``; empty where there is none to read."""
+        """Tables of the suite's configuration, as in ``settings["explaining"]["protocol"]``; empty if unreadable."""
         try:
             return {key: table for key, table in tomllib.loads(self.suite_toml).items() if isinstance(table, dict)}
         except tomllib.TOMLDecodeError:
@@ -100,18 +100,20 @@ class RunResults:
 
     @cached_property
     def truths(self) -> dict[str, tuple[str, ...]]:
-        """The metrics by their kind of truth: nothing is averaged over two of them. In the order to show.
+        """Metrics by their kind of truth, in display order; nothing is averaged over two kinds.
 
-        ``"none"`` are metrics that describe the map; of a folder of before, all are of ``""``.
+        ``"none"`` holds metrics that describe the map alone. In run folders without kinds of truth, all metrics are
+        under ``""``.
         """
         of = {name: part.truth for name, part in self.metrics.items()}
-        order = (*TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True))  # what is no truth comes last
+        # Names other than the known kinds come last.
+        order = (*TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True))
         found = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
         return {truth: names for truth, names in found.items() if names}
 
     @cached_property
     def cautions(self) -> dict[str, str]:
-        """Of each metric that did not pass its trials with the truth of its scores, what to mind."""
+        """Warnings about metrics that did not pass their trials with the kind of truth of their scores."""
         found = {}
         for name, part in self.metrics.items():
             tried = known_verdicts().get(name.removesuffix(f" ({part.truth})"), {}).get(part.truth)
@@ -121,9 +123,9 @@ class RunResults:
 
     @cached_property
     def leading(self) -> tuple[str, ...]:
-        """The metrics that methods are ranked by, in their order: of a score and its skill, the skill.
+        """Metrics by which methods are ranked, in display order: of a score and its skill, the skill.
 
-        Where something has the score alone, such as what was published before, all are ranked by that.
+        If some explainer has the score but not the skill (as in published results), the score is used.
         """
         pairs = self.scores[["explainer", "metric"]].drop_duplicates()
         scored = {name: set(pairs["explainer"][pairs["metric"] == name]) for name in self.metrics}
@@ -133,7 +135,7 @@ class RunResults:
 
     @cached_property
     def raw(self) -> dict[str, str]:
-        """Of each skill that leads, the score that it is of."""
+        """The score that each leading skill is derived from."""
         return {
             name: part.skill_of
             for name, part in self.metrics.items()
@@ -142,28 +144,28 @@ class RunResults:
 
     @cached_property
     def robustness(self) -> dict[str, RobustRanking]:
-        """Of the metrics of which it was asked, how far their order depends on their parameters."""
+        """Robustness of the ranking to the metric's parameters, for the metrics for which it was computed."""
         found = read_robust(self.path)
         return {name: found[name] for name in self.metrics if name in found}
 
     @property
     def unsettled(self) -> dict[str, RobustRanking]:
-        """The metrics whose own parameters decide the order of the methods: by them, none is said to be first."""
+        """Metrics whose ranking depends on their own parameters; no method is ranked first by them."""
         return {name: found for name, found in self.robustness.items() if not found.single}
 
     @property
     def has_backgrounds(self) -> bool:
-        """False for a run of annotated sets alone: its scenarios are then the sets."""
+        """Whether the data sets have backgrounds. If not, the scenarios are data sets."""
         return any(name != "-" for name in self.backgrounds)
 
     def words_of(self, cell: tuple[str, str, str]) -> str:
-        """A cell in words, ``LIN · WHITE · MLP``."""
+        """Return the label of a cell, such as ``LIN · WHITE · MLP``."""
         label = self.models[cell[2]].label if cell[2] in self.models else cell[2]
         return " · ".join(word for word in (place(cell[0]), place(cell[1]), label) if word)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.SAMPLES` of sets on disk, and of those with groups."""
+        """:data:`~xaibench.runfolder.tables.SAMPLES` of data sets on disk and of data sets with groups."""
         return tables.SAMPLES.read(self.path)
 
     @cached_property
@@ -178,12 +180,12 @@ class RunResults:
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """:data:`~xaibench.runfolder.tables.JOBS`, what each job cost that was run for this folder."""
+        """:data:`~xaibench.runfolder.tables.JOBS`, the cost of each job that was run for this folder."""
         return tables.JOBS.read(self.path)
 
     @cached_property
     def pictures(self) -> dict[tuple[str, str, str], SampleCell]:
-        """Samples to look at by scenario, background and model, in the order to show."""
+        """Samples with images and maps by scenario, background and model, in display order."""
         found = {cell.cell: cell for cell in read_samples(self.path)}
         order = itertools.product(self.scenarios, self.backgrounds, self.models)
         return {cell: found[cell] for cell in order if cell in found}
@@ -194,7 +196,7 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
 
     Args:
         run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.run_places.place_of`).
-            Only ``scores.parquet`` must be there; of the other files, a missing one counts as empty.
+            Only ``scores.parquet`` is required; other missing files count as empty.
 
     Raises:
         RunFolderError: If the folder or its scores are missing, or a file is damaged.
@@ -226,26 +228,26 @@ def assembled(
     environment: Environment,
     suite_toml: str,
 ) -> RunResults:
-    """A run from what was read of it, all names in the order to show: what is read of one folder, or of several.
+    """Combine the tables of one or several run folders, with all names in display order.
 
     Args:
-        folder: Where the tables lie that are read when they are asked for.
-        parts: What was run, in words.
-        scores: :data:`~xaibench.runfolder.tables.SCORES`, text as categories.
+        folder: Folder of the tables that are read on first access.
+        parts: Descriptions of the suite's parts.
+        scores: :data:`~xaibench.runfolder.tables.SCORES`, with text columns as categories.
         accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
         trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
         failures: :data:`~xaibench.runfolder.tables.FAILURES`.
         environment: Versions, machine, times.
-        suite_toml: The suite as it was run.
+        suite_toml: The suite's configuration as it was run.
     """
     references = {name: part for name, part in parts.explainers.items() if part.reference}
     apart = scores["explainer"].isin(list(references))
     reference_scores, scores = scores[apart], scores[~apart].reset_index(drop=True) if apart.any() else scores
-    # A cell whose explanations all failed has an accuracy but no score; its names still have a place in the order.
+    # A cell whose explanations all failed has an accuracy but no score; its names are still part of the order.
     seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
     explainers = ordered(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
-    models, metrics = ordered(parts.models, seen["model"]), _by_truth(scores, parts.metrics)
+    models, metrics = ordered(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
     scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
     for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
@@ -271,10 +273,11 @@ def assembled(
     )
 
 
-def _by_truth(scores: pd.DataFrame, parts: Mapping[str, PartWords]) -> dict[str, PartWords]:
-    """The metrics with the truth of their scores; one that is of several, as data sets differ, is as many metrics.
+def _split_by_truth(scores: pd.DataFrame, parts: Mapping[str, PartWords]) -> dict[str, PartWords]:
+    """Return the metrics with the kind of truth of their scores.
 
-    The scores of such a one get its new names, ``"iou (data)"``.
+    A metric with scores of several kinds (from different data sets) is split into one metric per kind, named ``"iou
+    (data)"``; its scores are renamed accordingly.
     """
     known = ordered(parts, scores["metric"].cat.categories)
     pairs = scores.groupby(["metric", "truth"], observed=True).size().index
@@ -296,6 +299,6 @@ def _by_truth(scores: pd.DataFrame, parts: Mapping[str, PartWords]) -> dict[str,
 
 
 def _known_first(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:
-    """The known names that occur, in the papers' order; then the others as they come."""
+    """Return the known names that occur, in their own order, followed by the others as they occur."""
     seen = list(dict.fromkeys(seen))
     return (*(name for name in known if name in seen), *(name for name in seen if name not in known))

@@ -1,1 +1,1 @@
-"""What the two papers found, held against a run."""
+"""Statements of two papers, tested on a run."""

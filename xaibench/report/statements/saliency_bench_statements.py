@@ -1,6 +1,6 @@
-"""What Saliency-Bench's paper found (Zhang et al. 2023, arXiv 2310.08537): section 6.2 and its supplement.
+"""Statements of the Saliency-Bench paper (Zhang et al. 2023, arXiv 2310.08537): section 6.2 and its supplement.
 
-About the eight explainers of that paper, on annotated sets of photographs and scans.
+They are about the eight explainers of that paper, on annotated data sets of photographs and scans.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ import numpy as np
 from xaibench.report.numbers.inference import Floats, Matrices
 from xaibench.report.numbers.ranks_and_agreement import coefficient
 from xaibench.report.read.run_results import RunResults
-from xaibench.report.statements.tested_statements import Cells, Claim, Statement, below, spread
+from xaibench.report.statements.tested_statements import Cells, Claim, Statement, below, relative_range
 from xaibench.report.statements.xai_tris_statements import SCENARIOS
 
 CAMS = ("cam", "gradcam", "gradcam++")
 EIGHT = (*CAMS, "integrated_gradients", "guided_backprop", "saliency", "input_x_gradient", "rise")
-#: Of the intervals of correlations, whose resamples cost more than those of means.
+#: Largest number of resamples of correlations, which cost more than those of means.
 _RESAMPLES = 500
 
 
-def _eight(cells: Cells) -> Iterator[dict[str, Floats]]:
-    """The paper's explainers in each cell that is none of XAI-TRIS."""
+def _paper_methods(cells: Cells) -> Iterator[dict[str, Floats]]:
+    """Yield the paper's explainers in each cell of data sets other than XAI-TRIS."""
     for cell, methods in cells.of_methods():
         if cell[0] not in SCENARIOS:
             yield {name: mean for name, mean in methods.items() if name in EIGHT}
 
 
 def _below_rise(cells: Cells) -> Iterator[Floats]:
-    for methods in _eight(cells):
+    for methods in _paper_methods(cells):
         if "rise" in methods:
             yield from (below(mean, methods["rise"]) for name, mean in methods.items() if name != "rise")
 
 
 def _cams_above(cells: Cells) -> Iterator[Floats]:
-    for methods in _eight(cells):
+    for methods in _paper_methods(cells):
         cams = [methods[name] for name in CAMS if name in methods]
         yield from (below(mean, cam) for cam in cams for name, mean in methods.items() if name not in CAMS)
 
 
 def _cams_alike(cells: Cells) -> Iterator[Floats]:
-    for methods in _eight(cells):
+    for methods in _paper_methods(cells):
         cams = [methods[name] for name in CAMS if name in methods]
         if 1 < len(cams) < len(methods):
-            yield spread(cams, list(methods.values()))
+            yield relative_range(cams, list(methods.values()))
 
 
 def _recall_above_precision(cells: Cells) -> Iterator[Floats]:
@@ -104,7 +104,7 @@ STATEMENTS = (
     ),
 )
 
-#: Statement, metrics (each turned so that higher is better), explainer, bound, whether it holds above it.
+#: Statement, metrics (oriented so that higher is better), explainer, bound, whether the statement holds above it.
 _CORRELATIONS = (
     *(
         ("Explanations that are good by insertion are bad by deletion", ("insertion", "deletion"), name, 0.0, False)
@@ -120,23 +120,23 @@ _CORRELATIONS = (
 
 
 def correlations(run: RunResults, matrices: Sequence[Matrices], resamples: int, seed: int) -> list[Claim]:
-    """The paper's statements on pairs of metrics: mean correlation over the samples of each cell.
+    """Test the paper's statements on pairs of metrics by the mean correlation over the samples of each cell.
 
     Args:
         run: The run.
         matrices: The scores of its cells.
-        resamples: How many, of groups of samples, for the intervals; no more than 500 are drawn.
-        seed: Of their draw.
+        resamples: Number of resamples of the groups of samples, at most 500.
+        seed: Seed of the resamples.
 
     Returns:
-        A claim for each statement whose metrics and explainer the run has.
+        A claim per statement whose metrics and explainer the run has.
     """
     annotated = [cell for cell in matrices if cell.cell[0] not in SCENARIOS]
     up = {name: part.higher_is_better for name, part in run.metrics.items()}
     found = []
     for statement, pair, name, bound, above in _CORRELATIONS:
         mine = [c for c in annotated if set(pair) <= set(c.metrics) and name in c.methods]
-        values = [_resampled(cell, pair, name, up, min(resamples, _RESAMPLES), seed) for cell in mine]
+        values = [_resample_correlation(cell, pair, name, up, min(resamples, _RESAMPLES), seed) for cell in mine]
         values = [each for each in values if np.isfinite(each).all()]
         if values:
             mean = np.mean(values, axis=0)
@@ -160,10 +160,10 @@ def correlations(run: RunResults, matrices: Sequence[Matrices], resamples: int, 
     return found
 
 
-def _resampled(
+def _resample_correlation(
     cell: Matrices, pair: tuple[str, str], method: str, up: dict[str, bool], resamples: int, seed: int
 ) -> Floats:
-    """``[1 + R]``: the correlation in the cell, and in resamples of its groups; nan where it is undefined."""
+    """Return ``[1 + R]``, the correlation in the cell and in resamples of its groups; NaN if undefined."""
     columns = [
         (1.0 if up[name] else -1.0) * cell.values[:, cell.metrics.index(name), cell.methods.index(method)]
         for name in pair
@@ -178,5 +178,5 @@ def _resampled(
         drawn.append(np.concatenate([members[each] for each in rng.integers(0, len(members), len(members))]))
     biserial = "hit" in pair
     found = np.array([coefficient(x[each], y[each], biserial=biserial) for each in drawn])
-    # A resample in which one metric does not vary has no correlation.
+    # A resample in which one metric is constant has no correlation.
     return np.where(np.isnan(found), found[0], found)

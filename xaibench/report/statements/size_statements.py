@@ -1,4 +1,4 @@
-"""What the XAI-TRIS paper says of its two image sizes beside each other: needs a run of each."""
+"""Statements of the XAI-TRIS paper about its two image sizes, tested on one run of each size."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ import numpy as np
 
 from xaibench.report.numbers.inference import Floats, cell_matrices, resampled_means
 from xaibench.report.read.run_results import RunResults
-from xaibench.report.statements.tested_statements import Cells, Claim, Means, Statement, cell_means, claim_of
-from xaibench.report.statements.xai_tris_statements import of_the_paper
+from xaibench.report.statements.tested_statements import Cells, Claim, Means, Statement, cell_means, evaluate_statement
+from xaibench.report.statements.xai_tris_statements import is_in_paper
 
 _PAPER = "Clark, Wilming, Haufe 2024"
 
 
 def across_sizes(small: RunResults, large: RunResults, *, resamples: int = 2000, seed: int = 0) -> list[Claim]:
-    """The statements about both sizes, worked out on the cells that both runs have.
+    """Test the statements about both image sizes on the cells that both runs have.
 
-    Scores of two sizes are compared by their skill, which reads each against what noise gets at that size: noise has an
-    EMD performance of its own at each.
+    Scores of two sizes are compared by their skill, since the score of a random map depends on the image size.
 
     Args:
-        small: Of 8×8 pixels.
-        large: Of 64×64.
-        resamples: How many, for the intervals.
-        seed: Of their draw; the two runs are drawn apart.
+        small: Run on 8×8 pixels.
+        large: Run on 64×64 pixels.
+        resamples: Number of resamples of the intervals.
+        seed: Seed of the resamples, which are independent between the two runs.
 
     Returns:
-        Claims, metric by metric; none where no cell or no skill is in both.
+        Claims, metric by metric; empty if the runs share no cell or no skill.
     """
     runs = (small, large)
-    matrices = [[each for each in cell_matrices(run) if of_the_paper(each.cell)] for run in runs]
+    matrices = [[each for each in cell_matrices(run) if is_in_paper(each.cell)] for run in runs]
     resampled = [resampled_means(cells, resamples, seed + k) for k, cells in enumerate(matrices)]
     methods = tuple(name for name, part in small.explainers.items() if not part.control and name in large.explainers)
     claims = []
@@ -41,12 +40,12 @@ def across_sizes(small: RunResults, large: RunResults, *, resamples: int = 2000,
                 for cells, draws in zip(matrices, resampled, strict=True)
             ]
             cells = Cells(means[0], methods, (), {"large": means[1]})
-            claims += [claim for each in STATEMENTS if (claim := claim_of(each, metric, cells)) is not None]
+            claims += [claim for each in STATEMENTS if (claim := evaluate_statement(each, metric, cells)) is not None]
     return claims
 
 
-def _both(cells: Cells) -> Iterator[tuple[dict[str, Floats], dict[str, Floats]]]:
-    """The methods of each cell at both sizes, those that both have."""
+def _shared_methods(cells: Cells) -> Iterator[tuple[dict[str, Floats], dict[str, Floats]]]:
+    """Yield the methods of each cell that have scores at both sizes."""
     for cell, small in cells.of_methods():
         large = cells.others["large"].get(cell, {})
         names = [name for name in small if name in large]
@@ -55,19 +54,19 @@ def _both(cells: Cells) -> Iterator[tuple[dict[str, Floats], dict[str, Floats]]]
 
 
 def _lime_gains(cells: Cells) -> Iterator[Floats]:
-    for small, large in _both(cells):
+    for small, large in _shared_methods(cells):
         if "lime" in small:
             yield small["lime"] - large["lime"]
 
 
 def _same_order(cells: Cells) -> Iterator[Floats]:
-    for small, large in _both(cells):
+    for small, large in _shared_methods(cells):
         if len(small) > 2:
             yield _kendall(np.stack(list(small.values())), np.stack(list(large.values())))
 
 
 def _kendall(first: Floats, second: Floats) -> Floats:
-    """Kendall's tau-b of the methods ``[M, 1 + R]``, for each draw."""
+    """Return Kendall's tau-b of the methods ``[M, 1 + R]`` for each resample."""
     one, other = np.triu_indices(len(first), 1)
     a, b = (np.sign(means[one] - means[other]) for means in (first, second))
     untied = np.sqrt((a != 0).sum(axis=0) * (b != 0).sum(axis=0))

@@ -1,8 +1,8 @@
-"""A paper's statement as a number of a run, with an interval and a verdict.
+"""Tests of a paper's statements: a number of a run with an interval and a verdict.
 
-A statement is a function of the mean scores of the run's cells. It is worked out on the means themselves and on those
-of resamples (over what was drawn: data sets, trainings and samples), whose middle 95 % are the interval. A statement
-whose cells the run does not have is left out.
+A statement is a function of the mean scores of the run's cells. It is evaluated on the means themselves and on their
+resamples (over data sets, trainings and samples). The middle 95 % of the resampled values are the interval. A statement
+is left out if the run has none of its cells.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import numpy as np
 from xaibench.report.numbers.inference import Floats, Matrices, resampled_means
 from xaibench.report.read.run_results import RunResults
 
-Verdict = Literal["holds", "does not hold", "undecided"]
-#: ``(scenario, background, model)`` to the means of each method there, ``[1 + R]``: of the run, and of the resamples.
+ClaimVerdict = Literal["holds", "does not hold", "undecided"]
+#: ``(scenario, background, model)`` to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
 Means: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Floats]]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper, held against the run.
+    """A paper's statement, tested on a run.
 
     Attributes:
-        statement: What the paper says.
-        source: Where.
+        statement: The statement.
+        source: Paper and section.
         metric: Name of the metric.
-        quantity: What ``value`` is.
-        cells: How many comparisons it is taken over.
-        value: In the run.
+        quantity: Definition of ``value``.
+        cells: Number of comparisons that ``value`` is the mean of.
+        value: Value in the run.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        bound: Where the statement begins to hold.
-        above: Whether it holds above the bound, or below.
+        bound: Bound beyond which the statement holds.
+        above: Whether the statement holds above the bound, or below it.
     """
 
     statement: str
@@ -52,37 +52,37 @@ class Claim:
 
     @property
     def paper(self) -> str:
-        """The authors of the source, and the year."""
-        return self.source[: _year(self.source)]
+        """Authors and year of the source."""
+        return self.source[: _end_of_year(self.source)]
 
     @property
     def place(self) -> str:
-        """Where in the paper."""
-        return self.source[_year(self.source) :].removeprefix(", ")
+        """Section or figure of the paper."""
+        return self.source[_end_of_year(self.source) :].removeprefix(", ")
 
     @property
-    def verdict(self) -> Verdict:
-        """``"holds"`` where the whole interval is on the stated side, ``"undecided"`` where the bound is inside it."""
+    def verdict(self) -> ClaimVerdict:
+        """``"holds"`` if the whole interval is on the stated side, ``"undecided"`` if the bound is inside it."""
         if self.low <= self.bound <= self.high:
             return "undecided"
         return "holds" if (self.value > self.bound) == self.above else "does not hold"
 
 
-def _year(source: str) -> int:
-    """Where the year ends, the first four digits of a source."""
+def _end_of_year(source: str) -> int:
+    """Return the index after the year, the first four digits of a source."""
     found = re.search(r"\b\d{4}\b", source)
     return found.end() if found else len(source)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What a statement is worked out from: means of one metric, turned so that larger is better.
+    """Mean scores by one metric, oriented so that larger is better, from which a statement is evaluated.
 
     Attributes:
-        means: By cell and method.
-        methods: The run's explainers that are no controls.
-        controls: Those that are.
-        others: The means of every metric of the run, by its name.
+        means: Means by cell and method.
+        methods: The run's explainers without controls.
+        controls: The controls.
+        others: Means by every metric of the run.
     """
 
     means: Means
@@ -91,27 +91,27 @@ class Cells:
     others: Mapping[str, Means]
 
     def of_methods(self) -> Iterator[tuple[tuple[str, str, str], dict[str, Floats]]]:
-        """Each cell with its methods alone, without controls."""
+        """Yield each cell with the means of its methods, without controls."""
         for cell, means in self.means.items():
             yield cell, {name: means[name] for name in self.methods if name in means}
 
     def of_controls(self, cell: tuple[str, str, str]) -> list[Floats]:
-        """The means of the controls in a cell."""
+        """Return the means of the controls in a cell."""
         return [self.means[cell][name] for name in self.controls if name in self.means[cell]]
 
 
 @dataclass(frozen=True)
 class Statement:
-    """How to work a statement out.
+    """A paper's statement, and how to evaluate it.
 
     Attributes:
-        statement: What the paper says.
-        source: Where.
-        quantity: What the number is.
-        bound: Where the statement begins to hold; where the paper gives none, ours, which ``quantity`` says.
-        above: Whether it holds above the bound, or below.
-        compare: Yields one ``[1 + R]`` for each comparison, whose mean is the number.
-        metrics: Those that the statement is about; none = each.
+        statement: The statement.
+        source: Paper and section.
+        quantity: Definition of the number.
+        bound: Bound beyond which the statement holds. If the paper states none, it is ours, and ``quantity`` says so.
+        above: Whether the statement holds above the bound, or below it.
+        compare: Yields ``[1 + R]`` per comparison; their mean is the number.
+        metrics: Metrics that the statement is about; empty = all.
     """
 
     statement: str
@@ -123,26 +123,26 @@ class Statement:
     metrics: tuple[str, ...] = ()
 
 
-def hold_against(
+def check_statements(
     run: RunResults, matrices: Sequence[Matrices], statements: Sequence[Statement], resamples: int, seed: int
 ) -> list[Claim]:
-    """The statements that the run has the cells for, metric by metric.
+    """Test the statements for which the run has the cells, metric by metric.
 
     Args:
         run: The run.
         matrices: The scores of its cells.
-        statements: To be held against it.
-        resamples: How many, for the intervals.
-        seed: Of their draw.
+        statements: The statements to test.
+        resamples: Number of resamples of the intervals.
+        seed: Seed of the resamples.
 
     Returns:
-        A claim for each metric of the run that a statement is about; none for skills.
+        A claim per statement and metric of the run that it is about; none for skills.
     """
     resampled = resampled_means(matrices, resamples, seed)
     methods, controls = (
         tuple(name for name, part in run.explainers.items() if part.control is which) for which in (False, True)
     )
-    # The papers speak of scores; their skills would say it again.
+    # The statements are about scores; skills would repeat them.
     scores = {name: part for name, part in run.metrics.items() if not part.skill_of}
     means = {name: cell_means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
     found = []
@@ -151,13 +151,13 @@ def hold_against(
         found += [
             claim
             for each in statements
-            if metric in (each.metrics or (metric,)) and (claim := claim_of(each, metric, cells)) is not None
+            if metric in (each.metrics or (metric,)) and (claim := evaluate_statement(each, metric, cells)) is not None
         ]
     return found
 
 
-def claim_of(stated: Statement, metric: str, cells: Cells) -> Claim | None:
-    """The statement as worked out on the cells; none where they have nothing to compare."""
+def evaluate_statement(stated: Statement, metric: str, cells: Cells) -> Claim | None:
+    """Evaluate a statement on the cells; None if there is nothing to compare."""
     compared = list(stated.compare(cells))
     if not compared:
         return None
@@ -180,7 +180,7 @@ def claim_of(stated: Statement, metric: str, cells: Cells) -> Claim | None:
 def cell_means(
     matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], metric: str, up: bool
 ) -> Means:
-    """By cell the ``[1 + R]`` means of each method that has a score there, larger = better."""
+    """Return the means ``[1 + R]`` by cell and method, larger = better; methods without a score are left out."""
     found = {}
     for cell in matrices:
         if metric in cell.metrics:
@@ -190,11 +190,11 @@ def cell_means(
 
 
 def below(lower: Floats, upper: Floats) -> Floats:
-    """1 where below, 0 where above, one half for a tie."""
+    """Return 1 if ``lower`` is below ``upper``, 0 if it is above, and 0.5 for a tie."""
     return (np.sign(upper - lower) + 1) / 2
 
 
-def spread(some: Sequence[Floats], every: Sequence[Floats]) -> Floats:
-    """The range of some means as a share of that of all."""
+def relative_range(some: Sequence[Floats], every: Sequence[Floats]) -> Floats:
+    """Return the range of some means divided by the range of all."""
     share: Floats = np.ptp(some, axis=0) / np.maximum(np.ptp(every, axis=0), np.finfo(float).tiny)
     return share

@@ -1,6 +1,6 @@
-"""What the XAI-TRIS paper found (Clark, Wilming, Haufe 2024): section 4, and the captions of Figures 7, 8, 13 to 15.
+"""Statements of the XAI-TRIS paper (Clark, Wilming, Haufe 2024): section 4, captions of Figures 7, 8, 13 to 15.
 
-Left out is what scores cannot tell (what maps look like) and what needs runs of both sizes.
+Statements about the appearance of maps and about both image sizes are left out.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Callable, Iterator, Set
 import numpy as np
 
 from xaibench.report.numbers.inference import Floats
-from xaibench.report.statements.tested_statements import Cells, Statement, below, spread
+from xaibench.report.statements.tested_statements import Cells, Statement, below, relative_range
 
 SCENARIOS = ("lin", "mult", "rigid", "xor")
-#: The paper's networks: what it says is held against no others.
+#: The paper's networks; its statements are tested on these only.
 NETWORKS = ("llr", "mlp", "cnn")
 SHAP = ("shapley_sampling", "gradient_shap", "deep_shap")
 PATTERNS = ("pattern_net", "pattern_attribution")
 _Compare = Callable[[Cells], Iterator[Floats]]
 
 
-def of_the_paper(cell: tuple[str, str, str]) -> bool:
-    """Whether the paper speaks of a cell: of its scenarios it had three networks.
+def is_in_paper(cell: tuple[str, str, str]) -> bool:
+    """Check whether the paper's statements apply to a cell.
 
     Args:
         cell: Scenario, background and model.
 
     Returns:
-        False for another network on one of its scenarios; True for what is no XAI-TRIS at all.
+        False for another network on one of the paper's scenarios; True for data sets other than XAI-TRIS.
 
     Example:
-        >>> [of_the_paper(cell) for cell in (("lin", "white", "mlp"), ("lin", "white", "vit"), ("pet", "-", "vit"))]
+        >>> [is_in_paper(cell) for cell in (("lin", "white", "mlp"), ("lin", "white", "vit"), ("pet", "-", "vit"))]
         [True, False, True]
     """
     scenario, _, model = cell
@@ -58,7 +58,7 @@ def _shap_alike(cells: Cells) -> Iterator[Floats]:
     for (scenario, _, _), methods in cells.of_methods():
         shap = [methods[name] for name in SHAP if name in methods]
         if scenario in SCENARIOS and 1 < len(shap) < len(methods):
-            yield spread(shap, list(methods.values()))
+            yield relative_range(shap, list(methods.values()))
 
 
 def _first_above_second(first: str, second: str, scenarios: Set[str], backgrounds: Set[str] = frozenset()) -> _Compare:
@@ -82,7 +82,7 @@ def _controls_alike(cells: Cells) -> Iterator[Floats]:
     for cell, methods in cells.of_methods():
         controls = cells.of_controls(cell)
         if cell[0] in SCENARIOS and len(controls) > 1 and methods:
-            yield spread(controls, [*controls, *methods.values()])
+            yield relative_range(controls, [*controls, *methods.values()])
 
 
 def _above_controls(*models: str) -> _Compare:
@@ -120,7 +120,7 @@ def _best_most_often(cells: Cells) -> Iterator[Floats]:
 
 
 def _patterns(well: bool) -> _Compare:
-    """Other methods below PatternNet and PatternAttribution: in LIN and XOR on white noise, or elsewhere."""
+    """Compare other methods with PatternNet and PatternAttribution, on LIN and XOR with white noise or elsewhere."""
 
     def compare(cells: Cells) -> Iterator[Floats]:
         for (scenario, background, _), methods in cells.of_methods():

@@ -1,0 +1,105 @@
+import base64
+import csv
+import io
+
+import pandas as pd
+import pytest
+from report.reader import Reader
+
+from xaibench.report.page.templating import environment, file_links
+from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell, to_csv, to_latex
+
+
+@pytest.fixture
+def table():
+    groups = (ColumnGroup("LIN", direction="↓"),)
+    number = {"format": lambda value: f"{value:.3f}".replace("-", "−"), "is_number": True}
+    columns = [
+        Column("Method", is_row_head=True),
+        Column("Mean", unit=", 95 % interval", groups=groups, is_exact=True, has_interval=True, **number),
+        Column("Kept", groups=groups, format=str, is_number=True),
+        Column("Rank", is_hidden=True),
+        Column("", is_page_only=True),
+    ]
+    rows = [
+        Row(["Of the network"], is_group=True),
+        Row(
+            [
+                "Saliency & co",
+                TableCell(-0.51234, interval=(-0.6, -0.4), is_best=True),
+                TableCell(5, suffix=" / 18", flag="†"),
+                1,
+                TableCell(detail="drawn"),
+            ]
+        ),
+        Row(["Sobel", None, float("nan"), 2, None], css="is-control"),
+    ]
+    return Table("scores", "50 % of A_1", columns, rows, notes=["dagger: not proven"])
+
+
+def test_csv_has_exact_values_and_columns_for_the_ends_of_intervals(table):
+    assert list(csv.reader(io.StringIO(to_csv(table)))) == [
+        ["Method", "LIN Mean", "LIN Mean low", "LIN Mean high", "LIN Kept"],
+        ["Of the network", "", "", "", ""],
+        ["Saliency & co", "-0.51234", "-0.600", "-0.400", "5 / 18"],
+        ["Sobel", "", "", "", ""],
+    ]
+
+
+def test_latex_has_values_as_they_are_shown(table):
+    assert to_latex(table).splitlines() == [
+        r"% \usepackage{booktabs}",
+        "% 50 % of A_1",
+        "% dagger: not proven",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r" & \multicolumn{2}{c}{LIN$\downarrow$} \\",
+        r"Method & Mean, 95 \% interval & Kept \\",
+        r"\midrule",
+        r"Of the network & \multicolumn{2}{l}{} \\",
+        r"Saliency \& co & \textbf{$-$0.512} {\scriptsize [$-$0.600, $-$0.400]} & 5 / 18$^\dagger$ \\",
+        r"Sobel & -- & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_html_shows_every_column_and_links_the_files(table):
+    macros = environment().get_template("tables.html.j2").module
+    page = str(macros.with_files(table))
+    reader = Reader(page)
+    assert reader.all("table") == [{"data-file": "scores"}]
+    assert [head.get("colspan") for head in reader.all("th") if head["scope"] == "colgroup"] == ["2"]
+    assert '<td data-v="-0.51234">−0.512<small>−0.600 – −0.400</small></td>' in page
+    assert "Saliency &amp; co" in page
+    first, second = reader.all("a")
+    assert (first["download"], second["download"]) == ("scores.csv", "scores.tex")
+    head, _, content = second["href"].partition(",")
+    assert head == "data:application/x-tex;base64"
+    assert base64.b64decode(content).decode() == to_latex(table)
+
+
+def test_a_large_file_is_linked_in_the_folder():
+    table = Table("long", "Long", [Column("Text")], [Row(["x" * 60_000])])
+    assert [link.address for link in file_links(table)] == ["tables/long.csv", "tables/long.tex"]
+
+
+def test_each_table_of_the_page_has_its_files(shared_run, shared_page):
+    reader = Reader(shared_page)
+    named = {table["data-file"] for table in reader.all("table") if "data-file" in table}
+    unnamed = [table for table in reader.all("table") if "data-file" not in table]
+    # All but those of images, and the one that the script fills.
+    assert {table.get("class", table.get("id")) for table in unnamed} == {"maps", "pairs-table"}
+    linked = {link["download"] for link in reader.all("a") if "download" in link}
+    assert linked == {f"{name}.{kind}" for name in named for kind in ("csv", "tex")}
+    assert {path.name for path in (shared_run / "tables").iterdir()} == linked
+    board = pd.read_csv(shared_run / "tables" / "leaderboard.csv")
+    assert len(board) == 17
+    assert board["Mean rank"].is_monotonic_increasing
+    accuracy = pd.read_csv(shared_run / "tables" / "accuracy.csv")
+    assert list(accuracy)[3:7] == ["Mean ± std", "Paper", "Difference", "Best"]  # the drawing is not a column
+    summary = pd.read_csv(shared_run / "summary.csv")
+    grid = pd.read_csv(shared_run / "tables" / "scores-1.csv").set_index("Method")
+    cell = (summary["scenario"] == "xor") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    lrp = summary[cell & (summary["explainer"] == "lrp") & (summary["metric"] == "emd_perf")]
+    assert grid.loc["LRP", "XOR CORR CNN"] == pytest.approx(lrp["median"].item(), abs=0.005)

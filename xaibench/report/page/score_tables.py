@@ -1,0 +1,320 @@
+"""The tables of scores: leaderboards, scores per cell, all numbers, accuracies, shares and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from xaibench.report.draw.budget_figures import BudgetScore, BudgetScores
+from xaibench.report.page.score_grids import Grid, GridCell
+from xaibench.report.page.share_tables import SHARE_LABELS, ShareBars, ShareMeans
+from xaibench.report.page.table_columns import (
+    LOSES,
+    UNPROVEN,
+    flag_notes,
+    head_column,
+    method_cell,
+    method_css,
+    method_kind,
+    metric_group,
+    model_label,
+    number_column,
+    place_columns,
+    place_labels,
+)
+from xaibench.report.page.templating import number, p_value, signed
+from xaibench.report.read.run_results import RunResults
+from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell
+
+
+def leaderboard_table(run: RunResults, truth: str, board: Sequence[Mapping[str, Any]], suffix: str) -> Table:
+    """Return the leaderboard of one kind of truth; of many metrics, most columns are hidden until one is chosen."""
+    metrics, shown = list(run.metrics), run.truths[truth]
+    is_wide = len([name for name in shown if name in run.leading]) <= 2
+    columns = [
+        _board_column("Place", "place", 0, css="n place"),
+        head_column("Method", kind="board_method", head_attributes={"data-key": "method"}),
+        _board_column("Mean rank", "rank", 2, css="n strong"),
+        _board_column("Over samples", "sample_rank", 2),
+    ]
+    for name in shown:
+        columns += _metric_columns(run, name, metrics.index(name), is_wide=is_wide)
+    rows = [_board_row(run, row, shown, is_wide=is_wide) for row in board]
+    tail = f": {truth}" if suffix else ""
+    return Table(
+        name=f"leaderboard{suffix}",
+        caption=f"Methods by mean rank{tail}",
+        columns=columns,
+        rows=rows,
+        notes=flag_notes(rows),
+        label=f"Table of the leaderboard{tail}",
+        id=f"board{suffix}",
+        css="board details" if is_wide else "board",
+        attributes={"data-sortable": "sort"},
+    )
+
+
+def _board_column(label: str, key: str, digits: int, **changes: Any) -> Column:
+    usual: dict[str, Any] = {"kind": "board_value", "is_exact": True}
+    usual |= {"head_attributes": {"data-key": key}, "attributes": {"data-k": key}}
+    return number_column(label, digits, **(usual | changes))
+
+
+def _metric_columns(run: RunResults, name: str, index: int, *, is_wide: bool) -> list[Column]:
+    metric = run.metrics[name]
+    groups = (metric_group(metric, str(index), run.cautions.get(name, "")),)
+    best_first = {"data-first": "down"} if metric.higher_is_better else {}
+    median = f"{run.metrics[run.raw[name]].label}, median" if name in run.raw else "Median"
+
+    def column(label: str, key: str, digits: int, css: str, first: Mapping[str, str], **changes: Any) -> Column:
+        head_key = {"mean_rank": "rank"}.get(key, key)
+        usual: dict[str, Any] = {"groups": groups, "css": css, "head_css": css, "is_hidden": not is_wide}
+        usual["head_attributes"] = {"data-key": f"{head_key}:{name}", "data-m": index, **first}
+        usual["attributes"] = {"data-k": key, "data-m": index}
+        return _board_column(label, key, digits, **(usual | changes))
+
+    interval = {"unit": ", 95 % interval", "has_interval": True, "kind": "board_interval"}
+    rank_kind = "board_value" if is_wide else "board_rank"
+    raw, down = " raw" if name in run.raw else "", {"data-first": "down"}
+    share = {"head_css": "n detail", "kind": "board_share"}
+    return [
+        column("Mean", "mean", 3, "first detail interval", best_first, **interval),
+        column("Mean rank", "mean_rank", 2, "n first-of-many", {}, kind=rank_kind, is_hidden=False),
+        column(median, "median", 3, "n detail", best_first, head_css=f"n detail{raw}"),
+        column("Best in", "best", 0, "n detail", down),
+        column("Above controls", "above", 0, "n bar detail", down, **share),
+        column("Beats controls", "beats", 0, "n bar detail", down, **share),
+    ]
+
+
+def _board_row(run: RunResults, row: Mapping[str, Any], shown: Sequence[str], *, is_wide: bool) -> Row:
+    method = run.explainers[row["explainer"]]
+    about = {"kind": method_kind(method), "own": method.own, "cells": row["cells"], "of": row["of"]}
+    cells: list[Any] = [row["place"], TableCell(method.label, detail=about), row["mean_rank"], row["sample_rank"]]
+    for name in shown:
+        against, beats = row[f"against:{name}"], row[f"beats:{name}"]
+        flag = UNPROVEN if not is_wide and against and not beats else ""
+        cells += [
+            TableCell(row[f"mean:{name}"], interval=(row[f"low:{name}"], row[f"high:{name}"])),
+            TableCell(row[f"mean_rank:{name}"], flag=flag),
+            row[f"median:{run.raw.get(name, name)}"],
+            row[f"best:{name}"],
+            _share_cell(row[f"above:{name}"], against),
+            _share_cell(beats, against),
+        ]
+    css = "is-control" if row["control"] else " ".join(["is-first"] * (row["place"] == 1) + ["is-own"] * method.own)
+    return Row(cells, css=css, attributes={"data-e": row["explainer"]})
+
+
+def _share_cell(part: int | None, whole: int | None) -> TableCell:
+    share = round((part or 0) / whole, 3) if whole else 0
+    return TableCell(part if whole else None, suffix=f" / {whole}" if whole else "", style=f"--share:{share}")
+
+
+def grid_table(run: RunResults, grid: Grid, index: int) -> Table:
+    """Return the scores of every method, with one column per cell or metric."""
+    digits = {"median": 2, "mean": 3}[grid.first]
+    columns = [head_column("Method", kind="method", head_css="left")]
+    for i, column in enumerate(grid.columns):
+        *outer, label = column.head
+        edge = "edge" if i == 0 or column.head[0] != grid.columns[i - 1].head[0] else ""
+        columns.append(
+            number_column(
+                label,
+                digits,
+                **{"unit": " ↓" if column.lower else "", "groups": tuple(map(ColumnGroup, outer)), "kind": "grid"},
+                **{"missing": "·", "css": edge, "head_css": edge, "has_interval": grid.first == "mean"},
+            )
+        )
+    rows = [
+        Row([method_cell(run, name), *(_grid_cell(cell, grid.first) for cell in line)], css=method_css(run, name))
+        for name, line in grid.rows.items()
+    ]
+    name, notes = f"scores-{index}", flag_notes(rows)
+    return Table(name, grid.title, columns, rows, notes, css="heat")
+
+
+def _grid_cell(cell: GridCell | None, view: str) -> TableCell:
+    if cell is None or cell.median is None:
+        return TableCell(None, css="none")
+    classes = {"best": cell.best, "loses": cell.mark == "loses", "is-bar": cell.bar}
+    return TableCell(
+        cell.mean if view == "mean" else cell.median,
+        interval=(cell.low, cell.high) if view == "mean" else None,
+        flag={"loses": LOSES, "unproven": UNPROVEN}.get(cell.mark, ""),
+        is_best=cell.best,
+        css=" ".join(name for name, applies in classes.items() if applies),
+        style=f"--v:{cell.strength}" if cell.tinted else "",
+        detail=cell,
+    )
+
+
+def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the test accuracy of each cell, next to the paper's if it states one."""
+    is_compared = any(row["paper"] is not None for row in rows)
+    has_alpha = any(row["alpha"] is not None for row in rows)
+    columns = [*place_columns(run), head_column("Model")]
+    columns.append(number_column("Mean ± std", 1, is_exact=True, css="n strong"))
+    if is_compared:
+        difference = number_column("Difference", is_exact=True, format=partial(signed, digits=1))
+        columns += [number_column("Paper", 1), difference]
+    columns += [Column("", kind="strip", is_page_only=True), number_column("Best", 1)]
+    columns += [number_column("Learned"), number_column("Trainings")]
+    columns += [number_column("Alpha", format=str)] if has_alpha else []
+    lines = []
+    for row in rows:
+        cells: list[Any] = [*place_labels(run, row["scenario"], row["background"]), model_label(run, row["model"])]
+        cells.append(TableCell(row["mean"], suffix=_plus_minus(row["std"])))
+        if is_compared:
+            difference_cell = TableCell(row["difference"], badge=row["standing"], suffix=_plus_minus(row["margin"]))
+            cells += [row["paper"], difference_cell]
+        cells += [TableCell(detail=row), row["best"], row["learned"], row["trainings"]]
+        lines.append(Row([*cells, row["alpha"]] if has_alpha else cells))
+    caption, attributes = "Test accuracy of each cell in percent", {"data-sortable": "sort.accuracy"}
+    return Table("accuracy", caption, columns, lines, label="Accuracy", css="accuracy", attributes=attributes)
+
+
+def _plus_minus(spread: float | None) -> str:
+    return "" if spread is None else f" ± {number(spread, 1)}"
+
+
+def numbers_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the summary of every cell, method and metric."""
+    plain: dict[str, Any] = {"css": "", "head_css": ""}
+    columns = [*place_columns(run), Column("Model"), head_column("Method", kind="method"), Column("Metric")]
+    columns += [number_column("Rank", **plain, format="{:g}".format)]
+    columns += [number_column("Median", 3, css="strong", head_css="")]
+    columns += [number_column(label, 3, **plain) for label in ("25 %", "75 %", "Mean", "Interval from", "to", "Std")]
+    columns += [number_column(label, **plain) for label in ("n", "Valid")]
+    columns += [number_column("Rank over samples", 2, **plain)]
+    columns += [number_column(label, **plain) for label in ("Better than", "Worse than")]
+    columns += [Column("Above controls"), number_column("p", **plain, format=p_value, is_exact=True)]
+    names = ["rank", "median", "q25", "q75", "mean", "low", "high", "std", "n", "n_valid"]
+    names += ["sample_rank", "better_than", "worse_than"]
+    lines = []
+    for row in rows:
+        cells: list[Any] = [*place_labels(run, row["scenario"], row["background"]), run.models[row["model"]].label]
+        cells += [method_cell(run, row["explainer"]), run.metrics[row["metric"]].label]
+        cells += [*(row[name] for name in names), _above_controls(row), row["p_controls"]]
+        css = "is-control" if row["control"] else "loses" if row["above_controls"] == False else ""  # noqa: E712
+        lines.append(Row(cells, css=css, attributes={"data-is": row["codes"]}))
+    return Table(
+        name="numbers",
+        caption="Summary of every cell, method and metric",
+        columns=columns,
+        rows=lines,
+        notes=flag_notes(lines),
+        label="Table of all numbers",
+        id="summary",
+        css="summary",
+        region_css="tall screen-only",
+        attributes={"data-sortable": "sort.table", "data-filtered": ""},
+    )
+
+
+def _above_controls(row: Mapping[str, Any]) -> TableCell:
+    if row["control"]:
+        return TableCell("control")
+    if row["above_controls"] is None:
+        return TableCell()
+    if not row["above_controls"]:
+        return TableCell("no", flag=LOSES)
+    return TableCell("yes", flag=UNPROVEN if row["beats_controls"] == False else "")  # noqa: E712
+
+
+def shares_table(run: RunResults, bars: ShareBars) -> Table:
+    """Return the shares of the maps' mass with their intervals."""
+    columns = [*place_columns(run), Column("Model"), head_column("Method", kind="method")]
+    exact = {"is_exact": True, "has_interval": True}
+    columns += [number_column(label.capitalize(), 3, **exact) for label in SHARE_LABELS]
+    rows = []
+    for found in bars.every:
+        if found.means[0] != found.means[0]:
+            continue
+        cells: list[Any] = [*place_labels(run, *found.cell[:2]), run.models[found.cell[2]].label]
+        cells.append(_method_or_reference(run, bars, found))
+        pairs = zip(found.means, found.intervals, strict=True)
+        rows.append(Row([*cells, *(TableCell(mean, interval=ends) for mean, ends in pairs)]))
+    return Table(
+        name="shares",
+        caption="Shares of each map’s mass with their 95 % intervals",
+        columns=columns,
+        rows=rows,
+        label="Shares with their intervals",
+        region_css="tall",
+        attributes={"data-sortable": "sort.shares"},
+    )
+
+
+def _method_or_reference(run: RunResults, bars: ShareBars, found: ShareMeans) -> TableCell:
+    if found.explainer in run.explainers:
+        return method_cell(run, found.explainer)
+    return TableCell(bars.reference, detail={"kind": "reference", "own": False})
+
+
+def reference_table(run: RunResults, bars: ShareBars) -> Table:
+    """Return the mean scores of the reference, as if it were a method."""
+    columns = [*place_columns(run), head_column("Model"), *(number_column(label, 2) for label in bars.scored)]
+    rows = []
+    for found in bars.every:
+        if found.explainer == bars.every[0].explainer:
+            cells: list[Any] = [*place_labels(run, *found.cell[:2]), run.models[found.cell[2]].label]
+            rows.append(Row([*cells, *(means.get(found.cell) for means in bars.scored.values())]))
+    caption, label = f"Mean scores of {bars.reference}", f"Scores of {bars.reference}"
+    attributes = {"data-sortable": "sort.reference"}
+    return Table("reference", caption, columns, rows, label=label, attributes=attributes)
+
+
+def budget_tables(run: RunResults, found: Mapping[str, BudgetScores]) -> Iterator[Table]:
+    """Yield, metric by metric, the scores at each budget and the scores of the methods with a fixed cost."""
+    for index, (name, scores) in enumerate(found.items(), 1):
+        label = run.metrics[name].label
+        columns = [head_column("Method", head_css="left")]
+        for budget in scores.budgets:
+            columns += _budget_columns(f"{budget:,} passes", f"Place at {budget:,}")
+        rows = []
+        for method, line in scores.methods.items():
+            rows.append(Row([method, *(cell for b in scores.budgets for cell in _budget_cells(line.get(b)))]))
+        caption = (
+            f"{label} at each budget of passes for an image: the mean over {scores.cells} cells, its 95 % interval"
+        )
+        yield Table(
+            name=f"budgets-{index}",
+            caption=f"{caption} and the place",
+            columns=columns,
+            rows=rows,
+            label=f"{label} at each budget",
+            attributes={"data-sortable": f"sort.budgets-{index}"},
+        )
+        if scores.fixed:
+            yield _fixed_budget_table(scores, label, index)
+
+
+def _fixed_budget_table(scores: BudgetScores, label: str, index: int) -> Table:
+    columns = [head_column("Cost no choice", head_css="left"), number_column("Passes")]
+    columns += _budget_columns(label, f"Place at {scores.budgets[-1]:,}")
+    rows = [
+        Row([method, "" if passes is None else passes, *_budget_cells(score)])
+        for method, (passes, score) in scores.fixed.items()
+    ]
+    rows += [Row([name, 0, *_budget_cells(one)], css="is-control") for name, one in scores.controls.items()]
+    return Table(
+        name=f"fixed-{index}",
+        caption=f"{label} of the methods whose cost is no choice, and of the controls",
+        columns=columns,
+        rows=rows,
+        label=f"{label} of methods whose cost is no choice",
+        attributes={"data-sortable": f"sort.fixed-{index}"},
+    )
+
+
+def _budget_columns(score: str, rank: str) -> list[Column]:
+    return [number_column(score, 3, is_exact=True, has_interval=True), number_column(rank)]
+
+
+def _budget_cells(score: BudgetScore | None) -> list[TableCell]:
+    if score is None:
+        return [TableCell(""), TableCell("")]
+    rank = TableCell(score.place, note=f"of {score.of}") if score.place else TableCell("")
+    return [TableCell(score.mean, interval=(score.low, score.high)), rank]

@@ -1,0 +1,309 @@
+"""The model of a table, from which the page's HTML, CSV and LaTeX are rendered.
+
+A table holds values; a column says how they are shown. The HTML is rendered by the macro ``table`` of
+``page/templates/tables.html.j2``, CSV by :func:`to_csv` and LaTeX by :func:`to_latex`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Shown in place of a missing value.
+MISSING = ("–", "·")
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """A heading above several columns.
+
+    Attributes:
+        label: Text.
+        direction: Arrow behind it: ``"↑"`` where higher is better, ``"↓"`` where lower is, or empty.
+        flag: Footnote mark behind it.
+        flag_title: Explanation of the mark, shown as a tooltip.
+        key: Value of ``data-m`` on the page; groups with different keys are never merged.
+    """
+
+    label: str
+    direction: str = ""
+    flag: str = ""
+    flag_title: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column and how its values are shown.
+
+    Attributes:
+        label: Heading.
+        unit: Rest of the heading, which the CSV file leaves out: ``", 95 % interval"``.
+        groups: Headings above, outermost first.
+        format: Turns a value (neither text nor missing) into text.
+        missing: Text of a missing value.
+        is_number: Whether the values are numbers, which LaTeX aligns to the right.
+        is_exact: Whether sorting and the CSV file use the exact value instead of the formatted one.
+        has_interval: Whether the cells have a confidence interval, whose ends are columns of the CSV file.
+        is_row_head: Whether the cells are headings of their rows.
+        is_page_only: Whether the column is a drawing, left out of the files.
+        is_hidden: Whether the column is hidden until the page's script shows it; it is left out of the files.
+        kind: Name of the cells' layout in ``tables.html.j2``; empty for text.
+        css: Classes of its cells on the page.
+        head_css: Classes of its heading.
+        head_attributes: Further HTML attributes of its heading.
+        attributes: Further HTML attributes of its cells.
+    """
+
+    label: str
+    unit: str = ""
+    groups: tuple[ColumnGroup, ...] = ()
+    format: Callable[[Any], str] = str
+    missing: str = "–"
+    is_number: bool = False
+    is_exact: bool = False
+    has_interval: bool = False
+    is_row_head: bool = False
+    is_page_only: bool = False
+    is_hidden: bool = False
+    kind: str = ""
+    css: str = ""
+    head_css: str = ""
+    head_attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, value: Any) -> str:
+        """Return a value as it is shown; text is returned unchanged."""
+        return value if isinstance(value, str) else self.missing if _is_missing(value) else self.format(value)
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """A value and the marks displayed with it.
+
+    Attributes:
+        value: Number, text or truth value; None if it is missing.
+        badge: Word in front of the value, shown as a badge: ``"below"``.
+        suffix: Text behind the value: ``" / 18"``.
+        interval: Ends of the confidence interval.
+        flag: Footnote mark behind the value.
+        note: Remark that only the page shows.
+        is_best: Whether the value is the best of its column; bold in LaTeX.
+        css: Classes of the cell on the page.
+        style: Inline style of the cell on the page.
+        detail: Whatever the column's ``kind`` shows beyond the value.
+    """
+
+    value: Any = None
+    badge: str = ""
+    suffix: str = ""
+    interval: tuple[Any, Any] | None = None
+    flag: str = ""
+    note: str = ""
+    is_best: bool = False
+    css: str = ""
+    style: str = ""
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        cells: One cell or plain value per column; a single one if ``is_group``.
+        is_group: Whether the row is the heading of those below it.
+        css: Classes of the row on the page.
+        attributes: Further HTML attributes of the row.
+    """
+
+    cells: Sequence[Any]
+    is_group: bool = False
+    css: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the report.
+
+    Attributes:
+        name: Name of its files, without suffix.
+        caption: Caption.
+        columns: Its columns.
+        rows: Its rows.
+        notes: Explanations of footnote marks, written into the LaTeX file as comments.
+        label: Accessible name of the scrollable region on the page; the caption if empty.
+        id: Identifier on the page.
+        css: Classes on the page.
+        region_css: Classes of the scrollable region.
+        attributes: Further HTML attributes.
+    """
+
+    name: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    label: str = ""
+    id: str = ""
+    css: str = ""
+    region_css: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def cells(self, row: Row) -> list[tuple[Column, TableCell, str]]:
+        """Return each cell of a row with its column and the value's text."""
+        cells = [cell if isinstance(cell, TableCell) else TableCell(cell) for cell in row.cells]
+        columns = self.columns[:1] if row.is_group else self.columns
+        return [(column, cell, column.text(cell.value)) for column, cell in zip(columns, cells, strict=True)]
+
+    def head_lines(self, columns: Sequence[Column] | None = None) -> list[list[tuple[ColumnGroup | None, int]]]:
+        """Return the lines of the head above the columns' own headings.
+
+        Args:
+            columns: Columns to include; by default all that are not hidden.
+
+        Returns:
+            Groups of each line and the number of columns that each spans; None above columns without a group.
+        """
+        shown = [column for column in self.columns if not column.is_hidden] if columns is None else columns
+        lines = []
+        for level in range(max((len(column.groups) for column in shown), default=0)):
+            line: list[tuple[ColumnGroup | None, int]] = []
+            before: tuple[ColumnGroup, ...] | None = None
+            for column in shown:
+                path = column.groups[: level + 1]
+                if path == before:
+                    line[-1] = line[-1][0], line[-1][1] + 1
+                else:
+                    line.append((path[level] if len(path) > level else None, 1))
+                before = path
+            lines.append(line)
+        return lines
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _plain_number(text: str) -> str:
+    """Return a formatted number as programs write it, other text unchanged, and a missing value as empty."""
+    words = _normalize(text)
+    number = words.replace("−", "-").removeprefix("+")
+    return "" if words in MISSING else number if re.fullmatch(r"-?\d+(\.\d+)?", number) else words
+
+
+def _file_columns(table: Table) -> list[int]:
+    return [i for i, column in enumerate(table.columns) if not (column.is_page_only or column.is_hidden)]
+
+
+def _shown(cell: TableCell, text: str) -> str:
+    return _normalize(f"{cell.badge} {text}{cell.suffix}")
+
+
+def to_csv(table: Table) -> str:
+    r"""Render a table as CSV.
+
+    Args:
+        table: The table.
+
+    Returns:
+        One line of headings, then one line per row; the ends of confidence intervals are columns of their own, and
+        missing values are empty.
+
+    Example:
+        >>> columns = [Column("Method"), Column("IoU", is_number=True, is_exact=True, format="{:.2f}".format)]
+        >>> to_csv(Table("scores", "Scores", columns, [Row(["LRP", 0.1234]), Row(["LIME", None])]))
+        'Method,IoU\nLRP,0.1234\nLIME,\n'
+    """
+    chosen = _file_columns(table)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    heads: list[str] = []
+    for column in (table.columns[i] for i in chosen):
+        head = _normalize(" ".join([*(group.label for group in column.groups), column.label]))
+        heads += [head, f"{head} low", f"{head} high"] if column.has_interval else [head]
+    writer.writerow(heads)
+    for row in table.rows:
+        cells = table.cells(row)
+        line: list[str] = []
+        for i in chosen:
+            line += _csv_values(*cells[i]) if i < len(cells) else [""] * (1 + 2 * table.columns[i].has_interval)
+        writer.writerow(line)
+    return out.getvalue()
+
+
+def _csv_values(column: Column, cell: TableCell, text: str) -> list[str]:
+    is_exact = column.is_exact and not _is_missing(cell.value)
+    values = [str(cell.value) if is_exact else _plain_number(_shown(cell, text))]
+    if column.has_interval:
+        values += [_plain_number(column.text(end)) for end in cell.interval or ("", "")]
+    return values
+
+
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
+_LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_LATEX |= {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$^\dagger$", "▾": r"$^\ddagger$", "×": r"$\times$"}
+_LATEX |= {"±": r"$\pm$", "<": "$<$", ">": "$>$", "·": r"$\cdot$", "≤": r"$\leq$", "’": "'", "∞": r"$\infty$"}
+
+
+def _escape_latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in _normalize(text))
+
+
+def to_latex(table: Table) -> str:
+    """Render a table as a LaTeX ``tabular``, with values as they are shown and the best ones bold.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The environment, for the package booktabs, with the caption and the notes as comments above it.
+    """
+    chosen = _file_columns(table)
+    columns = [table.columns[i] for i in chosen]
+    lines = ["% \\usepackage{booktabs}", f"% {_normalize(table.caption)}", *(f"% {note}" for note in table.notes)]
+    align = "".join("r" if column.is_number else "l" for column in columns)
+    lines += [f"\\begin{{tabular}}{{{align}}}", "\\toprule"]
+    for line in table.head_lines(columns):
+        lines.append(_latex_line([_multicolumn(_group_latex(group), span, "c") for group, span in line]))
+    lines.append(_latex_line([_escape_latex(column.label + column.unit) for column in columns]))
+    lines.append("\\midrule")
+    for row in table.rows:
+        cells = table.cells(row)
+        texts = [_cell_latex(*cells[i]) for i in chosen if i < len(cells)]
+        if row.is_group:
+            texts.append(_multicolumn("", len(columns) - 1, "l"))
+        lines.append(_latex_line(texts))
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_line(texts: Sequence[str]) -> str:
+    return " & ".join(texts) + r" \\"
+
+
+def _multicolumn(text: str, span: int, align: str) -> str:
+    return f"\\multicolumn{{{span}}}{{{align}}}{{{text}}}" if span > 1 else text
+
+
+def _group_latex(group: ColumnGroup | None) -> str:
+    return _escape_latex(group.label + group.direction + group.flag) if group else ""
+
+
+def _cell_latex(column: Column, cell: TableCell, text: str) -> str:
+    shown = _escape_latex(_shown(cell, text))
+    shown = f"\\textbf{{{shown}}}" if cell.is_best else shown
+    shown += _escape_latex(cell.flag)
+    if cell.interval is not None:
+        low, high = (_escape_latex(column.text(end)) for end in cell.interval)
+        shown += f" {{\\scriptsize [{low}, {high}]}}"
+    return shown
