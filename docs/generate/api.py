@@ -80,6 +80,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
         "studies": ("Studies", (Section("xaibench.studies"),)),
+        "leaderboard": ("Leaderboard", (Section("xaibench.leaderboard"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),
         "types": (
             "Types and registry",
