@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.hub.results.result_manifest import Code, Manifest, Method, SuiteVersion
+from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteVersion
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
 from xaibench.runfolder.tables import IMAGES, JOBS, SCORES
 
@@ -43,11 +43,13 @@ def simulate(repository: Path, methods: int, samples: int, *, cells: list[tuple[
     pictures = _pictures(cells, rng)
     for number in range(methods):
         name = f"control-{number}" if number >= methods - CONTROLS else f"method-{number:03d}"
-        method = Method(
+        method = MethodInfo(
             name, name.replace("-", " ").title(), "saliency", "A simulated method.", f"{name} (2026).", "mit",
             passes=int(rng.integers(1, 2000)), control=name.startswith("control"),
         )  # fmt: skip
-        manifest = Manifest(method, SuiteVersion("simulated", "Simulated suite", "00c0ffee"), "2026-01-01", {}, Code())
+        manifest = Manifest(
+            method, SuiteVersion("simulated", "Simulated suite", "00c0ffee"), "2026-01-01", {}, CodeInfo()
+        )
         folder = repository / manifest.folder
         folder.mkdir(parents=True)
         (folder / "result.json").write_bytes(manifest.to_json())
@@ -71,7 +73,7 @@ def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd
     return table.astype(dict.fromkeys(SCORES.text, "category"))
 
 
-def _words(folder: Path, method: Method, cells: list, samples: int) -> None:
+def _words(folder: Path, method: MethodInfo, cells: list, samples: int) -> None:
     metrics = {name: {"label": label, "range": [0, 1], "truth": truth} for name, (label, truth) in METRICS.items()}
     models = {name: {"label": name.upper()} for name in MODELS}
     words = {"suite": "simulated", "title": "Simulated suite", "explainers": {}, "models": models, "metrics": metrics}

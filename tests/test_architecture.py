@@ -30,12 +30,19 @@ MAY_IMPORT = {
     "runner": FOUNDATION | PARTS | {"statistics", "evaluation", "runfolder"},
     "report": FOUNDATION | {"statistics", "runfolder"},
     "hub": FOUNDATION | PARTS | {"evaluation", "runner", "report", "runfolder", "statistics"},
+    "leaderboard": FOUNDATION | PARTS | {"evaluation", "runner", "report", "runfolder", "statistics", "hub"},
     "compat": FOUNDATION | PARTS | {"evaluation"},
-    "cli": FOUNDATION | PARTS | {"statistics", "evaluation", "runner", "report", "hub"},
+    "cli": FOUNDATION | PARTS | {"statistics", "evaluation", "runner", "report", "hub", "leaderboard"},
     "__main__": {"cli"},
     "__init__": FOUNDATION
     | PARTS
-    | {"runner", "report", "evaluation", "hub"},  # the public names, loaded when they are asked for
+    | {
+        "runner",
+        "report",
+        "evaluation",
+        "hub",
+        "leaderboard",
+    },  # public names, loaded on first use
 }
 
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.

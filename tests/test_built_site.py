@@ -21,7 +21,7 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the site; its API pages, which take long, are left out."""
+    """The folder of the site; its API pages and the example leaderboard, which take long, are left out."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
@@ -32,6 +32,7 @@ def site(tmp_path_factory):
         (folder / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "api", types.SimpleNamespace(pages=dict, linked=lambda *_: None))
+        patch.setitem(sys.modules, "example_leaderboard", types.SimpleNamespace(write_example=lambda out: None))
         patch.setenv("GITHUB_REPOSITORY", "someone/xaibench")
         patch.setenv("NO_MKDOCS_2_WARNING", "1")
         nav = [{"Start": "index.md"}, {"Other": "other.md"}]

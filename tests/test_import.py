@@ -61,9 +61,7 @@ def test_opening_a_set_loads_what_it_needs():
 
 
 def test_a_sandboxed_method_does_not_wait_for_what_draws_pages():
-    assert loaded_by("import xaibench.hub.results.sandboxing.sandbox_worker")[1].isdisjoint(
-        {"pandas", "scipy", "matplotlib"}
-    )
+    assert loaded_by("import xaibench.leaderboard.sandbox.worker")[1].isdisjoint({"pandas", "scipy", "matplotlib"})
 
 
 def test_every_metric_is_a_public_name():

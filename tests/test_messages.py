@@ -29,9 +29,9 @@ REASONS = {
     "data/xai_tris/plain_unpickling.py",
     "data/exchange/parquet_columns.py",
     "data/exchange/parquet_format.py",
-    "hub/results/sandboxing/sandbox.py",
-    "hub/results/sandboxing/sandbox_worker.py",
-    "hub/results/sandboxing/sandboxed_method.py",
+    "leaderboard/sandbox/sandbox.py",
+    "leaderboard/sandbox/worker.py",
+    "leaderboard/sandbox/method.py",
     "runner/store/sealed_tables.py",
     "runner/store/sealed_tensors.py",
 }

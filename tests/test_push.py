@@ -32,7 +32,7 @@ from xaibench.hub import (
     set_datasheet,
     uploading,
 )
-from xaibench.hub.card_text import without_folders
+from xaibench.hub.card_text import strip_folders
 from xaibench.report.numbers.run_comparison import compare_runs
 
 SET = "xai-tris/rigid-corr-8x8"
@@ -471,7 +471,7 @@ def test_a_damaged_run(run, tmp_path):
     ],
 )
 def test_folders_of_this_machine_are_left_out(text, shown):
-    assert without_folders(text) == (text if shown is None else shown)
+    assert strip_folders(text) == (text if shown is None else shown)
 
 
 def test_names_from_outside_cannot_break_out_of_the_card(tmp_path):
@@ -512,7 +512,7 @@ def test_a_token_that_the_server_echoes_is_not_repeated(monkeypatch):
 
 
 def test_the_name_of_a_set_does_not_leave_its_block_of_code(monkeypatch):
-    monkeypatch.setattr(set_datasheet, "is_generated", lambda info: True)
+    monkeypatch.setattr(set_datasheet, "is_generated_set", lambda info: True)
     hostile = small(0)
     hostile = replace(hostile, info=replace(hostile.info, name='x")\n```\n# a heading'))
     text = set_datasheet._collection(hostile)

@@ -14,7 +14,7 @@ from xaibench.core.public_names import public_name as _public_name
 from xaibench.metrics.metric_table import METRICS as _METRICS
 
 if TYPE_CHECKING:
-    from xaibench import data, explainers, hub, metrics, models, report, runner
+    from xaibench import data, explainers, hub, leaderboard, metrics, models, report, runner
     from xaibench.data import load, loading
     from xaibench.evaluation import evaluate, meta_evaluate
     from xaibench.explainers import explain, reliance
@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "explainers",
     "hub",
+    "leaderboard",
     "load",
     "loading",
     "meta_evaluate",

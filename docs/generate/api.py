@@ -79,6 +79,7 @@ def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
         ),
         "runner": ("Runner", (Section("xaibench.runner"),)),
         "report": ("Report", (Section("xaibench.report"),)),
+        "leaderboard": ("Leaderboard", (Section("xaibench.leaderboard"),)),
         "hub": ("Hub", (Section("xaibench.hub"),)),
         "types": (
             "Types and registry",

@@ -11,14 +11,14 @@ Exit codes: 0 all went well; 1 jobs failed, or data are missing; 2 bad arguments
 
 #: Command to what one does with it, in the order of a beginner; each line is checked against the program by the tests.
 EXAMPLES = {
-    "board": """
-xaibench board results --out site          # the leaderboard of a results repository, as a static site
-xaibench board hf://ann/results            # of one that lies on the Hub
-xaibench board results --strict            # stops at a result that cannot be shown
-""",
     "compare": """
 xaibench compare runs/before runs/after                 # what moved, and whether it is more than chance
 xaibench compare runs/a runs/b runs/c --out moved.csv    # each beside the first; all rows in a file
+""",
+    "leaderboard": """
+xaibench leaderboard results --out site    # write the static site of a results repository
+xaibench leaderboard hf://ann/results      # of a repository on the Hub
+xaibench leaderboard results --strict      # stop at a result that cannot be shown
 """,
     "list": """
 xaibench list explainers                   # names for suites, calls and options

@@ -1,4 +1,4 @@
-"""What MkDocs calls when it builds the site: formulas are read; the API reference, its font and the board are made."""
+"""MkDocs hooks: read formulas; add the API reference, the math font and the example leaderboard to the site."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import example_leaderboard
 import math_font
 from api import pages
 from formulas import Formulas, block
@@ -47,15 +48,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-#: The results that come with the library, and where their site lies below that of the documentation.
-RESULTS, BOARD = Path(__file__).parents[2] / "examples" / "leaderboard" / "results", "board"
+#: The folder of the example leaderboard below the site of the documentation; docs/leaderboard.md links to it.
+EXAMPLE = "example-leaderboard"
 
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:
-    """Put the site of the results beside the pages, which link to it."""
-    from xaibench.hub import write_board
-
-    write_board(RESULTS, Path(config.site_dir) / BOARD, first="xai-tris-8x8")
+    """Add the example leaderboard to the built site."""
+    example_leaderboard.write_example(Path(config.site_dir) / EXAMPLE)
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -4,7 +4,14 @@ import importlib
 
 import pytest
 
-PACKAGES = ("xaibench", "xaibench.data", "xaibench.explainers", "xaibench.hub", "xaibench.metrics")
+PACKAGES = (
+    "xaibench",
+    "xaibench.data",
+    "xaibench.explainers",
+    "xaibench.hub",
+    "xaibench.leaderboard",
+    "xaibench.metrics",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -22,7 +29,8 @@ def test_every_public_name_is_there(package):
         ("xaibench", "exlain", "explain"),
         ("xaibench.data", "checkerbord", "checkerboard"),
         ("xaibench.explainers", "Salincy", "Saliency"),
-        ("xaibench.hub", "check_reslt", "check_result"),
+        ("xaibench.hub", "push_datset", "push_dataset"),
+        ("xaibench.leaderboard", "verfy", "verify"),
         ("xaibench.metrics", "preciison", "precision"),
     ],
 )

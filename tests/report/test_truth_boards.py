@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from xaibench.cli import app
 from xaibench.core.truths import TRUTHS, question_of
-from xaibench.hub.run_scorecard import scorecard
+from xaibench.hub.run_scorecard import render_run_card
 from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
@@ -131,7 +131,7 @@ def test_tables_and_prints_are_each_of_one_truth(mixed_run, printed):
 
 
 def test_the_card_of_results_has_a_leaderboard_for_each_truth(mixed_run):
-    text = scorecard(read_run(mixed_run), {}, None, "ann/scores")
+    text = render_run_card(read_run(mixed_run), {}, None, "ann/scores")
     for truth in ("human", "intervention"):
         _, _, behind = text.partition(f"### {question_of(truth)}\n\n")
         head = behind.splitlines()[0]

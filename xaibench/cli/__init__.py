@@ -7,8 +7,8 @@ import contextlib
 import os
 import sys
 
-from xaibench.cli import board_command as leaderboard
 from xaibench.cli import data_commands as annotated
+from xaibench.cli import leaderboard_command as leaderboard
 from xaibench.cli import list_command as listing
 from xaibench.cli import push_command as hub
 from xaibench.cli import results_commands as results

@@ -17,7 +17,7 @@ from xaibench.cli.terminal import Root
 from xaibench.core.part_info import DatasetInfo, MetricInfo
 
 
-class Kind(enum.StrEnum):
+class PartKind(enum.StrEnum):
     """What can be listed."""
 
     datasets = enum.auto()
@@ -29,7 +29,7 @@ class Kind(enum.StrEnum):
 
 @app.command(name="list")
 def list_parts(
-    kind: Annotated[Kind | None, typer.Argument(help="What to list; all when left out.")] = None,
+    kind: Annotated[PartKind | None, typer.Argument(help="What to list; all when left out.")] = None,
     root: Root = None,
 ) -> None:
     """List the data sets, models, explainers, metrics and suites that a suite or a call can name.
@@ -38,8 +38,8 @@ def list_parts(
     """
     from xaibench.runner import SUITES, load_suite
 
-    for part in Kind if kind is None else [kind]:
-        if part is Kind.suites:
+    for part in PartKind if kind is None else [kind]:
+        if part is PartKind.suites:
             rows = [(name, load_suite(name)[0].title) for name in SUITES]
         else:
             registry = getattr(importlib.import_module(f"xaibench.{_PACKAGE[part]}"), part.value.upper())
@@ -50,7 +50,12 @@ def list_parts(
             typer.echo(f"  {name:<{width}}  {label}".rstrip())
 
 
-_PACKAGE = {Kind.datasets: "data", Kind.models: "models", Kind.explainers: "explainers", Kind.metrics: "metrics"}
+_PACKAGE = {
+    PartKind.datasets: "data",
+    PartKind.models: "models",
+    PartKind.explainers: "explainers",
+    PartKind.metrics: "metrics",
+}
 
 
 def _label(part: object, root: Path | None) -> str:

@@ -70,7 +70,7 @@ def push(
         if not is_run:
             _check_licence(source, licence)
         folder = _empty(out) if out else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xaibench-push-")))
-        remote = None if dry_run else hub.look(target)
+        remote = None if dry_run else hub.inspect_remote(target)
         if is_run:
             hub.prepare_run(source, folder, licence=licence, repo=target.repo)
         else:
@@ -115,11 +115,11 @@ def _is_run(source: str) -> bool:
 def _check_licence(name: str, licence: str | None) -> None:
     """Refuse before anything is generated or read, where that can be told."""
     from xaibench.data import DATASETS
-    from xaibench.hub.licence import licence_of
+    from xaibench.hub.licence import choose_licence
 
     info = getattr(DATASETS.resolve(name), "info", None)
     if info is not None:
-        licence_of(info, licence)
+        choose_licence(info, licence)
 
 
 def _dataset(name: str, seed: int, given: list[str] | tuple[str, ...]) -> Dataset:
@@ -147,9 +147,9 @@ def _empty(folder: Path) -> Path:
 
 
 def _say_plan(folder: Path, target: Target, remote: Remote | None) -> None:
-    from xaibench.hub.uploading import files_of
+    from xaibench.hub.uploading import list_files
 
-    names = files_of(folder)
+    names = list_files(folder)
     sizes = [(folder / name).stat().st_size for name in names]
     for name, size in zip(names, sizes, strict=True):
         typer.echo(f"{size:>15,} bytes  {name}")

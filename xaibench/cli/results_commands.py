@@ -47,15 +47,15 @@ def check(
 ) -> None:
     """See without running anything whether results are whole, unchanged, and could be what they say they are."""
     with clear_errors():
-        from xaibench.hub.results.checking import check_result
-        from xaibench.hub.results.result_manifest import find_results
-        from xaibench.hub.results.results_address import results_at
+        from xaibench.leaderboard.checks import check
+        from xaibench.leaderboard.manifest import find_results
+        from xaibench.leaderboard.repository import open_repository
 
         bad = 0
-        with results_at(folder) as repository:
+        with open_repository(folder) as repository:
             for place in find_results(repository):
-                faults = check_result(place)
-                earlier = bool(faults) and not check_result(place, earlier=True)
+                faults = check(place)
+                earlier = bool(faults) and not check(place, earlier=True)
                 bad += bool(faults) and not earlier
                 said = "earlier" if earlier else alarm("refused") if faults else "ok"
                 typer.echo(f"{said:7}  {str(place).replace(str(repository), folder.rstrip('/'), 1)}")
@@ -89,11 +89,11 @@ def verify(
 ) -> None:
     """Run methods again, each in a sandbox without network, and compare the scores; writes verification.json."""
     with clear_errors(goes_on=work is not None):
-        from xaibench.hub.results.result_manifest import find_results, read_verification
-        from xaibench.hub.results.sandboxing.sandbox import kind_of_sandbox
-        from xaibench.hub.results.verifying_all import verify_all
+        from xaibench.leaderboard.manifest import find_results, read_verification
+        from xaibench.leaderboard.sandbox.sandbox import sandbox_kind
+        from xaibench.leaderboard.verification_runs import verify_all
 
-        if kind_of_sandbox() != "bubblewrap":
+        if sandbox_kind() != "bubblewrap":
             typer.echo(
                 hint("Without bubblewrap (bwrap) the sandbox stops accidents, not adversaries: apt install bubblewrap.")
             )
@@ -144,18 +144,18 @@ def add(
 ) -> None:
     """Write a result for each explainer of a run."""
     with clear_errors():
-        from xaibench.hub.results.run_splitting import results_of_run
+        from xaibench.leaderboard.run_splitting import split_run
 
-        for folder in results_of_run(run, out, methods=names(methods)):
+        for folder in split_run(run, out, methods=names(methods)):
             typer.echo(folder)
 
 
 @results.command()
-def schema() -> None:
+def manifest_schema() -> None:
     """Print the JSON Schema of result.json."""
-    from xaibench.hub.results.result_manifest import schema
+    from xaibench.leaderboard.manifest import manifest_schema
 
-    typer.echo(json.dumps(schema(), indent=2))
+    typer.echo(json.dumps(manifest_schema(), indent=2))
 
 
 @results.command()
@@ -168,7 +168,7 @@ def commit(
 ) -> None:
     """Promise fresh seeds by their hash: nobody can tune a method on data that nobody has seen."""
     with clear_errors():
-        from xaibench.hub.results.hidden_rounds import commit_round
+        from xaibench.leaderboard.rounds import commit_round
 
         made = commit_round(folder, name, suite, deadline.date(), secret)
         typer.echo(f"{made.commitment}  round {made.name} of {made.suite}, until {made.deadline}")
@@ -182,7 +182,7 @@ def reveal(
 ) -> None:
     """Show the seed of a round once its deadline is over."""
     with clear_errors():
-        from xaibench.hub.results.hidden_rounds import reveal_round
+        from xaibench.leaderboard.rounds import reveal_round
 
         shown = reveal_round(folder, secret)
         typer.echo(
@@ -203,7 +203,7 @@ def fresh(
 ) -> None:
     """Run every method on the fresh data of a round, each in its sandbox."""
     with clear_errors(goes_on=work is not None):
-        from xaibench.hub.results.fresh_runs import run_round
+        from xaibench.leaderboard.fresh_runs import run_round
 
         limits = {"seconds": seconds, "memory_gb": memory}
         run_round(

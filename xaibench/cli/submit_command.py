@@ -13,7 +13,7 @@ from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Images, Root, clear_errors, hint, progress_bars
 
 if TYPE_CHECKING:
-    from xaibench.hub.results.submitting import Trial
+    from xaibench.leaderboard.submission import Trial
 
 
 @app.command()
@@ -58,9 +58,9 @@ def submit(
     Nothing leaves this machine, unless you say --publish OWNER/NAME --no-dry-run: that opens a pull request there.
     """
     with clear_errors(goes_on=True):
-        from xaibench.hub.results.submitting import Words, submit
+        from xaibench.leaderboard.submission import SubmissionInfo, submit
 
-        words = Words(name, label, tuple(author or ()), _text(citation), licence, homepage, repository, commit)
+        words = SubmissionInfo(name, label, tuple(author or ()), _text(citation), licence, homepage, repository, commit)
         given = dict(_parameter(text) for text in parameters or ())
         with progress_bars() as progress:
             folder = submit(
@@ -112,7 +112,7 @@ def _say_next(out: Path, folder: Path) -> None:
         f"  xaibench results verify {folder}\n"
         f"then add the folder {place} to a results repository by a pull request\n"
         f"(on the Hub: the same command with --publish OWNER/NAME --no-dry-run), and see it with\n"
-        f"  xaibench board {out} --out site"
+        f"  xaibench leaderboard {out} --out site"
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from xaibench._version import __version__
 from xaibench.core.truths import question_of
-from xaibench.hub.card_text import card, escape, fenced, table, without_folders
+from xaibench.hub.card_text import code_block, escape_markdown, markdown_table, readme, strip_folders
 from xaibench.report.numbers.leaderboards import leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.read.run_results import RunResults, place
@@ -19,7 +19,7 @@ from xaibench.runfolder.tables import CELL, TABLES
 _WHAT = {table.stem: table.what for table in TABLES}
 
 
-def scorecard(run: RunResults, rows: Mapping[str, int], licence: str | None, repo: str) -> str:
+def render_run_card(run: RunResults, rows: Mapping[str, int], licence: str | None, repo: str) -> str:
     """The card.
 
     Args:
@@ -40,7 +40,7 @@ def scorecard(run: RunResults, rows: Mapping[str, int], licence: str | None, rep
         ],
         "model-index": model_index(run, summary),
     }
-    return without_folders(card(head, _body(run, summary, rows, repo)))
+    return strip_folders(readme(head, _body(run, summary, rows, repo)))
 
 
 def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
@@ -96,14 +96,18 @@ def _body(run: RunResults, summary: pd.DataFrame, rows: Mapping[str, int], repo:
         counted = "all samples"
     held = [(name, count, _WHAT[name]) for name, count in rows.items()]
     parts = [
-        "\n\n".join(filter(None, [f"# {escape(run.title)}", about, escape(run.citation), _notes(run.environment)])),
+        "\n\n".join(
+            filter(
+                None, [f"# {escape_markdown(run.title)}", about, escape_markdown(run.citation), _notes(run.environment)]
+            )
+        ),
         f"## Leaderboard\n\n{_leaderboards(run, summary)}\n\nRanks and medians are over {counted}. "
         "Mean rank: over all pairs and metrics of one kind of truth, 1 is best. Above controls: in how many pairs the "
         "method's median is better than that of every control. A method without a place was not scored in every pair, "
         "or is a control.",
-        f"## Tables\n\n{table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
-        f"## Settings\n\n{fenced(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
-        f"## Versions\n\n{table(['what', 'version'], _versions(run.environment))}",
+        f"## Tables\n\n{markdown_table(['table', 'rows', 'what it holds'], held)}\n\n{_USE.format(repo=repo)}",
+        f"## Settings\n\n{code_block(run.suite_toml, 'toml') if run.suite_toml else 'The suite was not kept.'}",
+        f"## Versions\n\n{markdown_table(['what', 'version'], _versions(run.environment))}",
     ]
     return "\n\n".join(parts)
 
@@ -121,7 +125,7 @@ def _notes(environment: Mapping[str, Any]) -> str:
     """What is to be known of the sets before their scores are read, as that few photographs lie under many samples."""
     notes = environment.get("notes")
     found = notes.items() if isinstance(notes, Mapping) else ()
-    return "\n".join(f"- {escape(name)}: {escape(str(said))}" for name, said in found)
+    return "\n".join(f"- {escape_markdown(name)}: {escape_markdown(str(said))}" for name, said in found)
 
 
 def _leaderboards(run: RunResults, summary: pd.DataFrame) -> str:
@@ -134,7 +138,7 @@ def _leaderboard(run: RunResults, truth: str, board: pd.DataFrame) -> str:
     columns, metrics = ["place", "method", "mean rank"], run.truths[truth]
     for part in (run.metrics[name] for name in metrics):
         columns += [f"{part.label} {'↑' if part.higher_is_better else '↓'}", "above controls"]
-    return table(columns, [list(_line(run, metrics, row)) for _, row in board.iterrows()])
+    return markdown_table(columns, [list(_line(run, metrics, row)) for _, row in board.iterrows()])
 
 
 def _line(run: RunResults, metrics: Sequence[str], row: pd.Series) -> Iterator[object]:

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from xaibench.core.atomic_files import whole_file
 from xaibench.data import DATASETS
-from xaibench.hub.card_text import without_folders
-from xaibench.hub.licence import check_name
-from xaibench.hub.run_scorecard import scorecard
+from xaibench.hub.card_text import strip_folders
+from xaibench.hub.licence import check_licence_name
+from xaibench.hub.run_scorecard import render_run_card
 from xaibench.report.read.run_results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import TABLES, RunFolderError, Table
@@ -56,7 +56,7 @@ def prepare_run(
         LicenceError: If that is no licence's name.
         OSError: If the folder cannot be written.
     """
-    check_name(licence)
+    check_licence_name(licence)
     source, target = Path(run), Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     read = read_run(source)
@@ -68,11 +68,11 @@ def prepare_run(
             rows[table.stem] = count
     for name in TEXTS:
         if (source / name).exists():
-            text = without_folders((source / name).read_text(encoding="utf-8"))
+            text = strip_folders((source / name).read_text(encoding="utf-8"))
             with whole_file(target / name) as stream:
                 stream.write(text.encode())
     with whole_file(target / "README.md") as stream:
-        stream.write(scorecard(read, rows, licence, repo).encode())
+        stream.write(render_run_card(read, rows, licence, repo).encode())
     return target
 
 
@@ -142,7 +142,7 @@ def _public(table: pa.Table, open_sets: Collection[str]) -> pa.Table:
 
 def _without_folders(column: pa.ChunkedArray) -> pa.ChunkedArray:
     texts = column.unique().to_pylist()
-    changed = {text: without_folders(text) for text in texts if text is not None}
+    changed = {text: strip_folders(text) for text in texts if text is not None}
     if all(before == after for before, after in changed.items()):
         return column
     return pa.chunked_array([pa.array([changed.get(text) for text in column.to_pylist()], column.type)])

@@ -16,8 +16,8 @@ from xaibench._version import __version__
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
 from xaibench.data.exchange.parquet_format import SPLITS
-from xaibench.hub.card_text import escape, fenced, table
-from xaibench.hub.licence import is_generated
+from xaibench.hub.card_text import code_block, escape_markdown, markdown_table
+from xaibench.hub.licence import is_generated_set
 
 _BATCH = 256
 
@@ -45,7 +45,7 @@ _MIXTURES = {
 
 
 @dataclass(frozen=True)
-class Facts:
+class DatasetFacts:
     """What was counted in the samples.
 
     Attributes:
@@ -69,7 +69,7 @@ class Facts:
     unmarked: int
 
 
-def measure(dataset: Dataset) -> Facts:
+def measure_dataset(dataset: Dataset) -> DatasetFacts:
     """Count; splits on disk are read a part at a time."""
     lowest, highest, total, squares, pixels = math.inf, -math.inf, 0.0, 0.0, 0
     shares: list[float] = []
@@ -86,7 +86,7 @@ def measure(dataset: Dataset) -> Facts:
             )
             shares += masks.double().mean(dim=(1, 2)).tolist()
     mean = total / pixels if pixels else math.nan
-    return Facts(
+    return DatasetFacts(
         samples={theirs: len(getattr(dataset, name)) for name, theirs in SPLITS.items()},
         classes={theirs: _counts(getattr(dataset, name), len(dataset.classes)) for name, theirs in SPLITS.items()},
         lowest=lowest,
@@ -102,7 +102,7 @@ def _counts(split: Split, classes: int) -> tuple[int, ...]:
     return tuple(torch.bincount(split.targets, minlength=classes).tolist())
 
 
-def datasheet(dataset: Dataset, facts: Facts, licence: str, repo: str) -> str:
+def render_datasheet(dataset: Dataset, facts: DatasetFacts, licence: str, repo: str) -> str:
     """The body of the card.
 
     Args:
@@ -113,13 +113,13 @@ def datasheet(dataset: Dataset, facts: Facts, licence: str, repo: str) -> str:
     """
     info = dataset.info
     parts = (
-        f"# {escape(info.name)}\n\n{_what(info)}\n\n{_USE.format(repo=repo)}",
+        f"# {escape_markdown(info.name)}\n\n{_what(info)}\n\n{_USE.format(repo=repo)}",
         f"## Motivation\n\n{_motivation(info)}",
         f"## Composition\n\n{_composition(dataset, facts)}",
         f"## Collection process\n\n{_collection(dataset)}",
         f"## Preprocessing\n\n{_preprocessing(info, facts)}",
         f"## Uses\n\n{_uses(info)}",
-        f"## Distribution\n\nLicence: `{licence}`. Source to cite: {escape(info.citation or 'none was given')}",
+        f"## Distribution\n\nLicence: `{licence}`. Source to cite: {escape_markdown(info.citation or 'none was given')}",
         f"## Maintenance\n\n{_MAINTENANCE.format(version=__version__, revision=info.revision, repo=repo)}",
     )
     return "\n\n".join(parts)
@@ -145,7 +145,7 @@ _MAINTENANCE = (
 
 
 def _what(info: DatasetInfo) -> str:
-    if not is_generated(info):
+    if not is_generated_set(info):
         return "Images, their classes, and for each image a mask of the pixels that are important for its class."
     return (
         "Images whose important pixels are known by construction, to score saliency maps against. "
@@ -154,7 +154,7 @@ def _what(info: DatasetInfo) -> str:
 
 
 def _motivation(info: DatasetInfo) -> str:
-    if not is_generated(info):
+    if not is_generated_set(info):
         return "To score saliency maps against the masks. Why the images were collected, and by whom, was not stated."
     return (
         "To tell whether a saliency map marks the pixels that decide the class. In photographs nobody knows these "
@@ -163,7 +163,7 @@ def _motivation(info: DatasetInfo) -> str:
     )
 
 
-def _composition(dataset: Dataset, facts: Facts) -> str:
+def _composition(dataset: Dataset, facts: DatasetFacts) -> str:
     info = dataset.info
     shape = "×".join(map(str, info.image_shape))
     rows = [(theirs, facts.samples[theirs], *facts.classes[theirs]) for theirs in SPLITS.values()]
@@ -171,13 +171,13 @@ def _composition(dataset: Dataset, facts: Facts) -> str:
     missing = (
         "Nothing is missing. The samples of a set share its norms and its largest value, and are independent "
         "otherwise. No people, nothing confidential."
-        if is_generated(info) and info.background != "imagenet"
+        if is_generated_set(info) and info.background != "imagenet"
         else "xaibench does not know whether the images show people, or anything confidential or offensive; ask the "
         "owner of this repository."
     )
     return (
         f"Each sample is an image ({shape}: channels, height, width), a mask and a class.\n\n"
-        f"{table(['split', 'samples', *info.classes], rows)}\n\n"
+        f"{markdown_table(['split', 'samples', *info.classes], rows)}\n\n"
         f"- Pixel values: {facts.lowest:.6g} to {facts.highest:.6g}, mean {facts.mean:.6g}, standard deviation "
         f"{facts.std:.6g}.\n"
         f"- Share of an image that its mask marks: {low} to {high}, {mean} on average; {facts.unmarked:,} masks mark "
@@ -188,21 +188,21 @@ def _composition(dataset: Dataset, facts: Facts) -> str:
 
 def _collection(dataset: Dataset) -> str:
     info = dataset.info
-    given = table(["parameter", "value"], [(name, repr(value)) for name, value in dataset.parameters.items()])
-    if not is_generated(info):
+    given = markdown_table(["parameter", "value"], [(name, repr(value)) for name, value in dataset.parameters.items()])
+    if not is_generated_set(info):
         return f"Collected by the owner of this repository and read by xaibench with these parameters:\n\n{given}"
     arguments = "".join(f", {name}={value!r}" for name, value in dataset.parameters.items())
     images = " and the same folder of images" if info.background == "imagenet" else ""
     return (
         f"Generated, with these parameters:\n\n{given}\n\nThe same bits are generated anew by xaibench (revision "
         f"{info.revision} of this set) with this call{images}:\n\n"
-        + fenced(f"xb.load({json.dumps(info.name)}{arguments})", "python")
+        + code_block(f"xb.load({json.dumps(info.name)}{arguments})", "python")
     )
 
 
-def _preprocessing(info: DatasetInfo, facts: Facts) -> str:
+def _preprocessing(info: DatasetInfo, facts: DatasetFacts) -> str:
     mask = "A mask is a PNG: 255 = important, 0 = not."
-    if not is_generated(info):
+    if not is_generated_set(info):
         return (
             f"Images were scaled to {info.image_shape[1]}×{info.image_shape[2]} pixels, bilinearly and antialiased, "
             f"masks by the nearest pixel. {mask}"
@@ -220,7 +220,7 @@ def _preprocessing(info: DatasetInfo, facts: Facts) -> str:
 
 
 def _uses(info: DatasetInfo) -> str:
-    if not is_generated(info):
+    if not is_generated_set(info):
         return (
             "Training image classifiers and scoring saliency maps of them, within the licence. A mask says what people "
             "find important, which need not be what a network uses."

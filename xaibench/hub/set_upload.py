@@ -12,9 +12,9 @@ from xaibench.core.atomic_files import whole_file
 from xaibench.data import Dataset
 from xaibench.data.exchange.parquet_format import SPLITS
 from xaibench.data.exchange.parquet_writing import features, layout_of, write_parquet
-from xaibench.hub.card_text import card, public
-from xaibench.hub.licence import is_generated, licence_of
-from xaibench.hub.set_datasheet import Facts, datasheet, measure
+from xaibench.hub.card_text import readme, strip_folders_nested
+from xaibench.hub.licence import choose_licence, is_generated_set
+from xaibench.hub.set_datasheet import DatasetFacts, measure_dataset, render_datasheet
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
@@ -44,24 +44,24 @@ def prepare_dataset(
         TypeError: If a parameter of the set is no plain value.
         OSError: If the folder cannot be written.
     """
-    chosen = licence_of(dataset.info, licence)
-    info = dataclasses.replace(dataset.info, name=public(dataset.info.name))
+    chosen = choose_licence(dataset.info, licence)
+    info = dataclasses.replace(dataset.info, name=strip_folders_nested(dataset.info.name))
     if licence is not None:
         info = dataclasses.replace(info, licence=licence)
-    shown = dataclasses.replace(dataset, info=info, parameters=public(dict(dataset.parameters)))
+    shown = dataclasses.replace(dataset, info=info, parameters=strip_folders_nested(dict(dataset.parameters)))
     files = write_parquet(shown, folder)
-    facts = measure(shown)
-    text = card(_head(shown, facts, files, chosen), datasheet(shown, facts, chosen, repo))
+    facts = measure_dataset(shown)
+    text = readme(_head(shown, facts, files, chosen), render_datasheet(shown, facts, chosen, repo))
     with whole_file(Path(folder) / "README.md") as stream:
         stream.write(text.encode())
     return Path(folder)
 
 
-def _head(dataset: Dataset, facts: Facts, files: Sequence[Path], licence: str) -> dict[str, Any]:
+def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], licence: str) -> dict[str, Any]:
     """What the Hub and its viewer read of the card."""
     total = sum(facts.samples.values())
     size = next((name for limit, name in _SIZES if total < limit), "n>1M")
-    generated = is_generated(dataset.info)
+    generated = is_generated_set(dataset.info)
     layout = layout_of(files)
     stored = {theirs: [file for file in files if file.name.startswith(f"{theirs}-")] for theirs in SPLITS.values()}
     present = [theirs for theirs in SPLITS.values() if facts.samples[theirs]]

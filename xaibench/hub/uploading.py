@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from xaibench._version import __version__
 from xaibench.data.exchange.hub_sets import HubAddress, is_network_error, kinds, status_of
-from xaibench.hub.card_text import without_folders
-from xaibench.hub.licence import licence_of
+from xaibench.hub.card_text import strip_folders
+from xaibench.hub.licence import choose_licence
 from xaibench.hub.run_upload import prepare_run
 from xaibench.hub.set_upload import prepare_dataset
 from xaibench.runfolder.tables import TABLES
@@ -106,11 +106,11 @@ def push_dataset(
         LicenceError: If the set may not be uploaded, or its licence must be said first.
         HubError: If nobody is logged in, the repository may not be written, or the Hub cannot be reached.
     """
-    licence_of(dataset.info, licence)
+    choose_licence(dataset.info, licence)
     target = Target(repo, private, revision, create_pr)
     return _push(
         target,
-        f"Upload {without_folders(dataset.info.name)}",
+        f"Upload {strip_folders(dataset.info.name)}",
         lambda folder: prepare_dataset(dataset, folder, licence=licence, repo=repo),
     )
 
@@ -146,12 +146,12 @@ def push_run(
 
 
 def _push(target: Target, message: str, prepare: Callable[[str], Path]) -> str:
-    remote = look(target)
+    remote = inspect_remote(target)
     with tempfile.TemporaryDirectory(prefix="xaibench-push-") as folder:
         return upload(prepare(folder), target, remote, message=message)
 
 
-def look(target: Target) -> Remote:
+def inspect_remote(target: Target) -> Remote:
     """Who is logged in, and what the repository holds; changes nothing.
 
     Args:
@@ -194,7 +194,7 @@ def upload(folder: Path, target: Target, remote: Remote, *, message: str) -> str
     Args:
         folder: What :func:`~xaibench.hub.prepare_dataset` or :func:`~xaibench.hub.prepare_run` wrote.
         target: Where it goes.
-        remote: What :func:`look` found there.
+        remote: What :func:`inspect_remote` found there.
         message: Title of the commit.
 
     Returns:
@@ -205,7 +205,7 @@ def upload(folder: Path, target: Target, remote: Remote, *, message: str) -> str
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-    names = files_of(folder)
+    names = list_files(folder)
     _refuse_token([folder / name for name in names])
     is_set = any(name.startswith("data/") for name in names)
     if any(name.startswith("data/") != is_set for name in remote.replaced):
@@ -234,7 +234,7 @@ def upload(folder: Path, target: Target, remote: Remote, *, message: str) -> str
     return page if target.revision in (None, "main") else f"{page}/tree/{target.revision}"
 
 
-def files_of(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     """The files below a folder, as a repository names them; hidden ones are none of ours."""
     found = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
     return sorted(file.as_posix() for file in found if not any(part.startswith(".") for part in file.parts))

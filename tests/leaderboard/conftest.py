@@ -1,0 +1,85 @@
+"""A tiny suite, a method that is not the library's, and its result."""
+
+import functools
+import shutil
+
+import pytest
+from generators.hub import hub  # noqa: F401
+from typer.testing import CliRunner
+
+from xaibench.cli import app
+from xaibench.leaderboard import submission
+from xaibench.leaderboard.submission import SubmissionInfo, submit
+from xaibench.runner.running import run
+
+SUITE = """
+name = "tiny"
+title = "Tiny"
+
+[data]
+seeds = [0]
+parameters = { n_samples = 200 }
+
+[training]
+seeds = [0]
+epochs = 2
+batch_size = 64
+
+[explaining]
+samples = 6
+
+[[cells]]
+datasets = ["xai-tris/lin-white-8x8"]
+models = ["llr", "mlp"]
+
+[explainers]
+saliency = {}
+uniform = {}
+
+[metrics]
+topk_precision = {}
+"""
+
+METHOD = '''
+"""Methods of somebody."""
+
+
+def gxi(model, images, targets, power=1.0):
+    """Gradient times input. Written for a test."""
+    images = images.clone().requires_grad_()
+    model(images).gather(1, targets[:, None]).sum().backward()
+    return (images.grad * images).sum(1).detach().abs() ** power
+'''
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    file = tmp_path_factory.mktemp("suite") / "tiny.toml"
+    file.write_text(SUITE)
+    return file
+
+
+@pytest.fixture(scope="session")
+def submitted(tiny, tmp_path_factory):
+    """A results repository with one result, and where it was made."""
+    place = tmp_path_factory.mktemp("submitted")
+    (place / "mine.py").write_text(METHOD)
+    words = SubmissionInfo(label="Gradient × input", authors=("Ann Other",), licence="mit", citation="Other: It. 2026.")
+    where = {"words": words, "work": place / "work", "engine": "serial"}
+    return submit(f"{place / 'mine.py'}:gxi", tiny, place / "results", **where)
+
+
+@pytest.fixture
+def result(submitted, tmp_path):
+    """A copy of the result, to be spoilt."""
+    repository = submitted.parent.parent
+    shutil.copytree(repository, tmp_path / "results")
+    return tmp_path / "results" / submitted.relative_to(repository)
+
+
+@pytest.fixture
+def typed(monkeypatch, tmp_path):
+    """Types a command in an empty folder; its output and exit code."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(submission, "run", functools.partial(run, engine="serial"))
+    return functools.partial(CliRunner().invoke, app)

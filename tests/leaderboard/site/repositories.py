@@ -1,0 +1,79 @@
+"""Results repositories of made-up scores, small enough to be written in a test."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pandas as pd
+from report.conftest import FEW_CELLS, make_parts, make_scores
+from report.pictures import make_jobs, make_samples
+
+from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteVersion
+from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.tables import IMAGES, SCORES
+
+METHODS = ("integrated_gradients", "lime", "saliency", "lrp", "guided_gradcam", "uniform", "sobel")
+TRUTHS = {"emd_perf": "data", "topk_precision": "intervention"}
+
+
+def write_repository(
+    folder: Path,
+    *,
+    methods=METHODS,
+    cells=FEW_CELLS,
+    samples=12,
+    suite="tiny",
+    version="00c0ffee",
+    round_name="",
+    seed=0,
+    about=None,
+    drop=0.0,
+    pictures=True,
+    codes=None,
+) -> Path:
+    """A result of each method on one suite, its metrics of two kinds of truth; ``drop`` is taken from every score."""
+    scores = make_scores(samples, cells, seed=seed).assign(truth=lambda rows: rows["metric"].map(TRUTHS))
+    scores["value"] = (scores["value"] - drop).clip(0, 1)
+    scores["data_seed"] = seed
+    parts = make_parts()
+    for name, metric in parts["metrics"].items():
+        metric |= {"truth": TRUTHS[name], "range": [0, 1]}
+    drawn = {cell.cell: cell for cell in make_samples(scores[scores["explainer"] == "saliency"])} if pictures else {}
+    for name in methods:
+        words = parts["explainers"][name]
+        known = {"citation": words["citation"], "licence": "mit", "control": words["control"], "passes": 20}
+        method = MethodInfo(
+            **{"name": name, "label": words["label"], "entry": name, **known, **(about or {}).get(name, {})}
+        )
+        of = SuiteVersion(suite, "Tiny suite", version)
+        manifest = Manifest(
+            method, of, f"2026-0{1 + bool(round_name)}-01", {}, (codes or {}).get(name, CodeInfo()), round_name
+        )
+        mine = scores[scores["explainer"] == name].assign(explainer=method.name)
+        cells_of = [dataclasses.replace(cell, explainers=(method.name,)) for cell in drawn.values()]
+        write_result(folder, manifest, mine, parts, cells_of)
+    return folder
+
+
+def write_result(folder, manifest, scores, parts, cells=()):
+    """One of them; gives its folder."""
+    place = folder / manifest.folder
+    place.mkdir(parents=True)
+    (place / "result.json").write_bytes(manifest.to_json())
+    scores.astype(dict.fromkeys(SCORES.text, "category")).to_parquet(place / SCORES.name)
+    name = manifest.method.name
+    words = {"label": manifest.method.label, "control": manifest.method.control}
+    (place / "parts.json").write_text(json.dumps(parts | {"explainers": {name: words}}))
+    (place / "environment.json").write_text(json.dumps({"xaibench": "0.1.0", "machine": {"processor": "Example CPU"}}))
+    (place / "suite.toml").write_text('name = "tiny"\n')
+    images = scores[["dataset", "data_seed", "sample"]].drop_duplicates()
+    images.assign(image=images["sample"]).to_parquet(place / IMAGES.name)
+    make_jobs(scores).to_csv(place / "jobs.csv", index=False)
+    if cells:
+        (place / PICTURES).write_bytes(to_safetensors(cells))
+    return place
+
+
+def change_scores(place, change):
+    """Write the scores of a result anew, with what ``change`` makes of them."""
+    change(pd.read_parquet(place / SCORES.name)).to_parquet(place / SCORES.name)

@@ -1,0 +1,173 @@
+"""The site in a real browser, opened from the file system: what is loaded when, what it shows, and for whom."""
+
+import pytest
+from leaderboard.site.repositories import METHODS, write_repository
+from report.browser import HOSTILE, axe, state, visiting
+from report.conftest import FEW_CELLS
+
+import xaibench as xb
+from xaibench.leaderboard.site.read import by_suite, read_results
+from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
+
+#: As long as the label of a method may be.
+SHORT = "</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp;"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """Two suites' worth of results; one method's words would run if they could."""
+    folder = tmp_path_factory.mktemp("browser") / "results"
+    hostile = {"label": SHORT, "summary": HOSTILE, "citation": HOSTILE, "authors": (HOSTILE,)}
+    about = {"lime": hostile}
+    write_repository(folder, about=about)
+    return write_repository(folder, version="01d01d00", methods=METHODS[:3], about=about, pictures=False)
+
+
+@pytest.fixture(scope="module")
+def site(repository, tmp_path_factory):
+    out = tmp_path_factory.mktemp("browser") / "site"
+    return xb.leaderboard.write_site(repository, out, title=HOSTILE).page.parent
+
+
+@pytest.fixture
+def visit(tab, site):
+    yield from visiting(tab, f"{site.as_uri()}/", "index.html")
+
+
+def newest(repository):
+    """What the first page shows."""
+    results, _ = read_results(repository)
+    return next(
+        build_leaderboards(key, mine)[0] for key, mine in by_suite(results).items() if key.version == "00c0ffee"
+    )
+
+
+def loaded(tab):
+    """The files of numbers that were asked for."""
+    return [url.rpartition("/")[2] for url in tab.requests if "/data/" in url and url.endswith(".js")]
+
+
+def board(tab, key="rank", truth="data"):
+    """The visible rows of a leaderboard from the top: method to what stands in a column."""
+    script = "(rows, key) => rows.map(row => [row.dataset.e, row.querySelector(`[data-k=${key}]`).innerText])"
+    return dict(tab.eval_on_selector_all(f"#board-{truth} tbody tr:not([hidden])", script, key))
+
+
+def said(tab, section="leaderboard"):
+    return tab.inner_text(f'section[aria-labelledby="{section}"] output')
+
+
+FORM = 'section[aria-labelledby="leaderboard"] form[data-filters]'
+
+
+def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, repository):
+    tab = visit()
+    assert (loaded(tab), said(tab)) == ([], "7 methods in 4 of 4 cells")
+    tab.select_option(f"{FORM} [name=scenario]", "lin")
+    tab.wait_for_function("() => document.querySelector('output').textContent.includes('3 of 4')")
+    run = newest(repository).run
+    values = run.scores[
+        run.scores["correct"] & (run.scores["metric"] == "emd_perf") & (run.scores["scenario"] == "lin")
+    ]
+    cells = values.groupby(["explainer", "background", "model"], observed=True)["value"].mean()
+    shown = board(tab, "mean")
+    for name in METHODS:
+        assert shown[name].split()[0] == f"{cells[name].mean():.3f}"
+    assert not tab.is_visible("#board-data th.whole")  # what is known of all cells alone
+    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    tab.click(f"{FORM} [type=reset]")
+    assert said(tab) == "7 methods in 4 of 4 cells"
+    tab.select_option(f"{FORM} [name=scenario]", "lin")
+    assert loaded(tab) == ["cells-0...js"]
+
+
+def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
+    tab = visit("index.html#leaderboard?scenario=lin")
+    tab.focus("a.skip")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "main"
+    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    assert axe(tab, preload=False, runOnly=["skip-link"]) == []
+
+
+def test_controls_can_be_left_out_and_the_count_is_told(visit):
+    tab = visit()
+    tab.uncheck(f"{FORM} [name=controls]")
+    assert set(board(tab)) == set(METHODS) - {"uniform", "sobel"}
+    assert said(tab) == "5 methods in 4 of 4 cells"
+    assert tab.get_attribute(f"{FORM} output", "aria-live") == "polite"
+    assert not tab.is_checked(f"{FORM} [name=controls]")
+    tab.click(f"{FORM} [type=reset]")
+    assert set(board(tab)) == set(METHODS)
+
+
+def test_a_metric_shows_its_kind_of_truth_alone(visit):
+    tab = visit("index.html#leaderboard?metric=topk_precision")
+    visible = tab.eval_on_selector_all(
+        "[data-truth]", "all => all.filter(one => one.checkVisibility()).map(one => one.dataset.truth)"
+    )
+    assert visible == ["intervention"]
+
+
+def test_columns_are_sorted_from_the_keyboard(visit):
+    tab = visit()
+    head = tab.locator('#board-data th[data-key="mean:emd_perf"]')
+    head.get_by_role("button").focus()
+    tab.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    means = [float(text.split()[0]) for text in board(tab, "mean").values()]
+    assert means == sorted(means, reverse=True)
+
+
+def test_another_suite_is_a_page_of_its_own(visit):
+    tab = visit()
+    tab.select_option("#suite-form select", label="Tiny suite · 01d01d00")
+    tab.click("#suite-form button")
+    tab.wait_for_url("**/suites/tiny.01d01d00.html")
+    assert set(board(tab)) == set(METHODS[:3])
+
+
+def test_two_methods_are_put_beside_each_other_with_their_maps(visit, repository):
+    tab = visit("pairs/tiny.00c0ffee.html#pairs?first=saliency&second=integrated_gradients&metric=emd_perf")
+    tab.wait_for_selector("#pairs-table tbody tr")
+    pairs = newest(repository).pairs
+    both = pairs[(pairs["metric"] == "emd_perf") & pairs["first"].eq("integrated_gradients")]
+    differences = -both[both["second"] == "saliency"]["difference"]  # turned: Saliency was asked for first
+    texts = tab.eval_on_selector_all("#pairs-table tbody .n .strong", "all => all.map(one => one.innerText)")
+    assert [float(text.replace("\u2212", "-")) for text in texts] == pytest.approx(differences.tolist(), abs=6e-4)
+    assert len(loaded(tab)) == 1
+    tiles = tab.eval_on_selector_all(
+        "#pairs-maps [data-of]", "all => all.map(one => [one.ariaLabel, one.style.backgroundImage])"
+    )
+    assert "Maps of Saliency" in tiles[0][0]
+    assert "maps-saliency.webp" in tiles[0][1]
+    rows = tab.locator("#pairs-maps tbody tr")
+    assert rows.count() == len(FEW_CELLS)
+    tab.select_option("form[data-filters] select[name=model]", FEW_CELLS[0][2])
+    shown = rows.filter(visible=True)
+    assert shown.count() == sum(model == FEW_CELLS[0][2] for _, _, model in FEW_CELLS) < rows.count()
+    assert tab.evaluate("Array.from(document.images).every(one => one.complete)")
+    with_maps = [url for url in tab.requests if url.endswith(".webp")]
+    assert len(set(with_maps)) == 3  # the samples, and the two methods alone
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("page", ["index.html", "methods/lime.html", "pairs/tiny.00c0ffee.html", "downloads.html"])
+def test_pages_are_accessible_and_fit_in_both_colours(visit, tab, page, width):
+    try:
+        tab.set_viewport_size({"width": width, "height": 900})
+        tab.emulate_media(color_scheme="dark" if width == 390 else "light")
+        visit(page)
+        assert axe(tab, preload=False) == []
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        names = tab.eval_on_selector_all("table", "all => all.filter(one => !one.caption).length")
+        assert names == 0
+    finally:
+        tab.set_viewport_size({"width": 1440, "height": 1000})
+        tab.emulate_media(color_scheme="light")
+
+
+def test_words_of_a_result_are_words(visit):
+    tab = visit("methods/lime.html")
+    assert tab.inner_text("h1") == SHORT
+    assert tab.eval_on_selector_all("a", "all => all.filter(one => one.protocol === 'javascript:').length") == 0

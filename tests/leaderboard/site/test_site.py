@@ -1,0 +1,349 @@
+"""The site of a results repository: what stands on its pages and in its files, and what it leaves out."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from leaderboard.site.repositories import METHODS, change_scores, write_repository
+from typer.testing import CliRunner
+
+import xaibench as xb
+from xaibench.cli import app
+from xaibench.leaderboard import SiteError
+from xaibench.leaderboard.manifest import CodeInfo, ResultError, manifest_checksum
+from xaibench.leaderboard.site.read import by_suite, read_results
+from xaibench.leaderboard.site.suite_leaderboard import build_leaderboards
+from xaibench.leaderboard.site.write import _entries
+from xaibench.report.numbers.suite_tests import pairs_over_cells
+
+VERIFIED = {"schema": 1, "date": "2026-02-02", "verdict": "bit-equal", "rows": 96, "sandbox": "bubblewrap"}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """Two versions of a suite, and fresh seeds of the second, on which every score is lower."""
+    codes = {"lime": CodeInfo("0" * 64, "https://example.org/lime", "0123456", ("limes==1.0",))}
+    folder = write_repository(tmp_path_factory.mktemp("repository") / "results", codes=codes)
+    write_repository(folder, version="01d01d00", methods=METHODS[:3], pictures=False)
+    write_repository(folder, round_name="spring", seed=1, drop=0.2, pictures=False, codes=codes)
+    for name, newest in (("lime", True), ("saliency", False)):  # the second verdict is of another state of the result
+        place = folder / name / "tiny@00c0ffee"
+        words = VERIFIED | {"result": manifest_checksum(place) if newest else "0" * 64}
+        (place / "verification.json").write_text(json.dumps(words))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(repository, tmp_path_factory):
+    out = tmp_path_factory.mktemp("site") / "site"
+    xb.leaderboard.write_site(repository, out)
+    return out
+
+
+@pytest.fixture
+def one(repository, tmp_path):
+    """A single suite of few methods, to damage."""
+    folder = tmp_path / "one"
+    for name in ("saliency", "lime", "sobel"):
+        shutil.copytree(repository / name / "tiny@00c0ffee", folder / name / "tiny@00c0ffee")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def board(repository):
+    results, _ = read_results(repository)
+    key, mine = next((key, mine) for key, mine in by_suite(results).items() if key.words == "tiny@00c0ffee")
+    return build_leaderboards(key, mine)[0]
+
+
+def text(page):
+    return page.read_text(encoding="utf-8")
+
+
+def rows_of(page, truth):
+    """Method to the texts of its cells, of one leaderboard of a page."""
+    table = re.search(rf'<table class="board[^>]*id="board-{truth}".*?</table>', text(page), re.S)[0]
+    found = {}
+    for name, row in re.findall(r'<tr data-e="(.*?)"[^>]*>(.*?)</tr>', table, re.S):
+        cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.S)
+        found[name] = [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in cells]
+    return found
+
+
+def test_the_first_page_has_a_leaderboard_of_each_kind_of_truth_and_none_over_all(site, board):
+    page = text(site / "index.html")
+    assert re.findall(r'data-truth="(\w+)"', page) == ["data", "intervention"]
+    for truth, metric in (("data", "emd_perf"), ("intervention", "topk_precision")):
+        rows = rows_of(site / "index.html", truth)
+        assert set(rows) == set(METHODS)
+        values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == metric)]
+        means = values.groupby(["explainer", "scenario", "background", "model"], observed=True)["value"].mean()
+        for name in METHODS:
+            assert rows[name][3].split()[0] == f"{means[name].mean():.3f}"  # the mean of the cells' means
+            assert re.fullmatch(r"0\.\d+ 0\.\d+ – 0\.\d+", rows[name][3])  # and its interval
+    assert "guided_gradcam" in rows_of(site / "index.html", "data")
+    assert rows_of(site / "index.html", "data")["guided_gradcam"][0] == "–"  # it was not scored in every cell
+
+
+def test_who_is_told_apart_from_whom_are_the_ranks_between_which_no_test_sees_a_difference(site, board):
+    rows, ranking = rows_of(site / "index.html", "data"), board.ranks["emd_perf"]
+    names, tests = list(ranking.ranks), pairs_over_cells(board.pairs, "emd_perf")
+    p = {frozenset((one, other)): p for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False)}
+    assert min(p.values()) < 0.05 <= max(p.values())
+    for name in names:
+        near = [i for i, other in enumerate(names, 1) if other == name or p[frozenset((name, other))] >= 0.05]
+        said = rows[name][-2]
+        assert said == (f"{near[0]} – {near[-1]}" if len(near) > 1 else str(near[0]))
+    assert rows["guided_gradcam"][-2] == "–"
+
+
+def test_verified_results_have_a_badge_and_others_say_that_they_have_none(site):
+    rows = rows_of(site / "index.html", "data")
+    assert rows["lime"][1].startswith("LIME bit-equal")
+    assert rows["saliency"][1].startswith("Saliency not verified")
+    card = text(site / "methods" / "lime.html")
+    assert "bit-equal, 2026-02-02, 96 scores made again, in bubblewrap" in card
+    assert re.search(r"<dt>Verified</dt><dd>1 of 7</dd>", text(site / "index.html"))
+
+
+def test_the_page_of_a_method_says_where_its_code_is_and_what_it_needs(site):
+    card = text(site / "methods" / "lime.html").partition('id="card"')[2]
+    assert "<dt>Source</dt><dd><code>https://example.org/lime</code> at <code>0123456</code></dd>" in card
+    assert "<dt>Needs</dt><dd><code>limes==1.0</code></dd>" in card
+    assert "<dt>Needs</dt>" not in text(site / "methods" / "saliency.html")
+    results = pd.read_parquet(site / "downloads" / "results.parquet")
+    assert set(results[results["method"] == "lime"]["requires"]) == {"limes==1.0", ""}
+
+
+def test_cost_is_said_in_passes_and_seconds(site, repository):
+    jobs = pd.read_csv(repository / "lime" / "tiny@00c0ffee" / "jobs.csv")
+    seconds = jobs[jobs["stage"] == "explain"]["seconds"].sum()
+    maps = len(pd.read_parquet(repository / "lime" / "tiny@00c0ffee" / "scores.parquet")) // 2  # of two metrics
+    said = f"20 passes an image; {seconds:.2f} s for {maps} maps ({1000 * seconds / maps:.2f} ms each), on Example CPU"
+    assert said in text(site / "methods" / "lime.html")
+
+
+def test_fresh_seeds_stand_beside_the_public_ones_with_the_gap(site, repository):
+    rows = rows_of(site / "index.html", "data")
+    found = {}
+    for place in ("tiny@00c0ffee", "tiny@00c0ffee+spring"):
+        scores = pd.read_parquet(repository / "saliency" / place / "scores.parquet")
+        counted = scores[scores["correct"] & (scores["metric"] == "emd_perf")]
+        cells = counted.groupby(["scenario", "background", "model"], observed=True)["value"].mean()
+        found[place] = cells.mean()
+    fresh, gap = rows["saliency"][4], rows["saliency"][5].replace("−", "-").split()
+    assert fresh == f"{found['tiny@00c0ffee+spring']:.3f}"
+    assert float(gap[0]) == pytest.approx(found["tiny@00c0ffee+spring"] - found["tiny@00c0ffee"], abs=6e-4)
+    assert float(gap[1]) < float(gap[0]) < float(gap[3]) < 0
+    assert "Gap" not in text(site / "suites" / "tiny.00c0ffee+spring.html").split("reading")[0]
+
+
+def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, board):
+    page = json.loads(re.search(r'id="page-data">(.*?)</script>', text(site / "index.html"), re.S)[1])
+    assert {key for truth in page["truths"].values() for key in truth["boards"]} == {".."}
+    key = "0.."  # the first scenario
+    assert key in page["choices"]
+    name, value = re.fullmatch(
+        r"xaibenchData\((.*?),(.*)\);\n", text(site / "data" / "tiny.00c0ffee" / f"cells-{key}.js")
+    ).groups()
+    assert json.loads(name) == f"tiny.00c0ffee/cells-{key}"
+    values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == "emd_perf")]
+    mine = values[values["scenario"] == board.run.scenarios[0]]
+    means = mine.groupby(["explainer", "background", "model"], observed=True)["value"].mean()
+    line = json.loads(value)["data"]["metrics"][0][page["truths"]["data"]["ranked"].index("lime")]
+    assert line[1] == pytest.approx(means["lime"].mean(), abs=1e-5)
+
+
+def test_history_shows_every_version_in_the_order_of_its_results(site):
+    page = text(site / "methods" / "lime.html")
+    standings = page[page.index('id="standings"') : page.index('id="cells"')]
+    assert re.findall(r"<code>(\w{8})</code>", standings) == ["00c0ffee", "01d01d00", "00c0ffee"]
+    assert standings.count("2026-01-01") == 2
+    assert "fresh seeds: spring" in standings
+
+
+def test_everything_is_there_as_parquet_and_as_csv(site, board):
+    down = site / "downloads"
+    for name in ("results", "tiny.00c0ffee/leaderboard", "tiny.00c0ffee/cells", "tiny.00c0ffee/methods/lime"):
+        one, other = pd.read_parquet(down / f"{name}.parquet"), pd.read_csv(down / f"{name}.csv")
+        assert list(one) == list(other)
+        assert len(one) == len(other) > 0
+    cells = pd.read_parquet(down / "tiny.00c0ffee" / "cells.parquet")
+    assert cells["mean"].to_numpy() == pytest.approx(board.summary["mean"].to_numpy(), nan_ok=True)
+    pairs = [pd.read_parquet(down / "tiny.00c0ffee/pairs.parquet"), pd.read_csv(down / "tiny.00c0ffee/pairs.csv.gz")]
+    for table in pairs:
+        assert len(table) == len(board.pairs)
+        assert table["p_holm"].to_numpy() == pytest.approx(board.pairs["p_holm"].to_numpy(), nan_ok=True)
+    assert text(down / "citations.bib").count("@misc{") == len(METHODS)
+    assert "Shapley" not in text(down / "citations.bib")
+
+
+def test_the_first_view_of_two_hundred_methods_is_below_a_megabyte(site):
+    page = text(site / "index.html")
+    rows = sum(len(row.encode()) for row in re.findall(r"<tr data-e=.*?</tr>", page, re.S))
+    page_data = len(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])
+    assets = sum(path.stat().st_size for path in (site / "assets").iterdir())
+    assert len(page.encode()) + assets + (rows + page_data) * 200 / len(METHODS) < 1e6
+
+
+def test_every_link_of_the_site_leads_somewhere(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > len(METHODS)
+    for page in pages:
+        for link in re.findall(r'(?:href|src)="([^"#]+)', text(page)):
+            if not link.startswith(("data:", "http")):
+                assert (page.parent / link).is_file(), (page.name, link)
+
+
+def test_the_same_results_make_the_same_bytes(repository, site, tmp_path):
+    again = tmp_path / "again"
+    xb.leaderboard.write_site(repository, again)
+    files = sorted(path.relative_to(site) for path in site.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    assert [name for name in files if (site / name).read_bytes() != (again / name).read_bytes()] == []
+
+
+def test_what_is_no_result_is_said_with_what_is_expected(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ResultError, match=r"holds no results: no METHOD/SUITE@VERSION/result.json"):
+        xb.leaderboard.write_site(tmp_path / "empty", tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def damage(name, one):
+    place = one / "lime" / "tiny@00c0ffee"
+    if name == "scores":
+        (place / "scores.parquet").write_bytes(b"PAR1 and no more")
+    elif name == "manifest":
+        (place / "result.json").write_text("{")
+    elif name == "place":
+        place.rename(place.with_name("tiny@11111111"))
+    elif name == "method":
+        change_scores(place, lambda rows: rows.assign(explainer="somebody"))
+    elif name == "images":
+        images = pd.read_parquet(place / "images.parquet")
+        images.assign(image=images["image"] + 1).to_parquet(place / "images.parquet")
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("scores", "cannot be read"),
+        ("manifest", "cannot be read"),
+        ("place", "expected it to lie there"),
+        ("method", "expected those of lime alone"),
+        ("images", "explained other images of xai-tris/lin-corr-8x8 of seed 0 than the other results"),
+    ],
+)
+def test_a_damaged_result_is_left_out_with_its_reason(one, what, reason):
+    damage(what, one)
+    results, left_out = read_results(one)
+    ((key, mine),) = by_suite(results).items()
+    board, later = build_leaderboards(key, mine)
+    (found,) = [*left_out, *later]
+    assert found.name.startswith("lime/")
+    assert reason in found.reason
+    assert set(board.results) == set(board.run.explainers) == {"saliency", "sobel"}
+
+
+def test_an_empty_file_of_images_is_damaged_also_beside_a_missing_one(one):
+    (one / "lime" / "tiny@00c0ffee" / "images.parquet").unlink()
+    (one / "saliency" / "tiny@00c0ffee" / "images.parquet").write_bytes(b"")
+    ((name, reason),) = [(found.name, found.reason) for found in read_results(one)[1]]
+    assert (name, "cannot be read" in reason) == ("saliency/tiny@00c0ffee", True)
+
+
+def test_a_site_that_is_not_built_to_its_end_leaves_the_earlier_one(one, tmp_path):
+    xb.leaderboard.write_site(one, tmp_path / "site")
+    before = text(tmp_path / "site" / "index.html")
+    damage("method", one)
+    with pytest.raises(SiteError, match=r"lime/tiny@00c0ffee cannot be shown: .* expected those of lime alone"):
+        xb.leaderboard.write_site(one, tmp_path / "site", strict=True)
+    assert text(tmp_path / "site" / "index.html") == before
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+    built = xb.leaderboard.write_site(one, tmp_path / "site")  # replaces it
+    page = text(tmp_path / "site" / "index.html")
+    assert set(rows_of(built.page, "data")) == {"saliency", "sobel"}
+    assert "1 result is not shown:</strong> lime/tiny@00c0ffee: " in page
+
+
+def test_a_single_result_cannot_rename_what_is_measured(one, tmp_path):
+    file = one / "lime" / "tiny@00c0ffee" / "parts.json"
+    parts = json.loads(file.read_text())
+    parts["metrics"]["emd_perf"] |= {"label": "Mine", "higher_is_better": False}
+    file.write_text(json.dumps(parts))
+    change_scores(file.parent, lambda rows: rows.assign(higher_is_better=False))
+    xb.leaderboard.write_site(one, tmp_path / "site")
+    page = text(tmp_path / "site" / "index.html")
+    assert "EMD_perf" in page
+    assert "Mine" not in page
+    assert "lower is better" not in page
+
+
+def test_a_single_result_makes_a_site_without_pairs(one, tmp_path):
+    built = xb.leaderboard.write_site(one / "lime" / "tiny@00c0ffee", tmp_path / "site")
+    assert (built.methods, built.suites, built.left_out) == (1, 1, ())
+    assert set(rows_of(built.page, "data")) == {"lime"}
+    assert pd.read_csv(tmp_path / "site" / "downloads" / "tiny.00c0ffee" / "pairs.csv.gz").empty
+
+
+def test_the_first_page_is_of_most_methods_or_of_the_suite_that_is_named(tmp_path):
+    for suite, methods in (("tiny", METHODS[:1]), ("many", METHODS[:2])):
+        write_repository(tmp_path / "results", methods=methods, suite=suite, pictures=False)
+    results, _ = read_results(tmp_path / "results")
+    pages = [{one.key.name: one.page for one in _entries(results, first)} for first in ("", "tiny")]
+    assert [page["many"] for page in pages] == ["index.html", "suites/many.00c0ffee.html"]
+    assert [page["tiny"] for page in pages] == ["suites/tiny.00c0ffee.html", "index.html"]
+    with pytest.raises(SiteError, match="no results of the suite 'tinny'; did you mean 'tiny'"):
+        xb.leaderboard.write_site(tmp_path / "results", tmp_path / "site", first="tinny")
+
+
+def test_a_method_without_a_defined_score_has_a_page_and_no_place(one, tmp_path):
+    change_scores(one / "lime" / "tiny@00c0ffee", lambda rows: rows.assign(value=np.nan))
+    built = xb.leaderboard.write_site(one, tmp_path / "site")
+    assert set(rows_of(built.page, "data")) == {"saliency", "sobel"}
+    assert "LIME" in text(tmp_path / "site" / "methods" / "lime.html")
+
+
+def test_only_a_site_or_an_empty_folder_is_written_over(one, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("years")
+    with pytest.raises(SiteError, match=r"is not a site of `xaibench leaderboard`; expected a new folder"):
+        xb.leaderboard.write_site(one, mine)
+    assert (mine / "thesis.tex").read_text() == "years"
+
+
+def test_the_command_says_what_it_built_and_what_it_left_out(one, tmp_path):
+    damage("method", one)
+    result = CliRunner().invoke(app, ["leaderboard", str(one), "--out", str(tmp_path / "site")])
+    assert result.exit_code == 0, result.output
+    assert f"2 methods on 1 suite: {tmp_path / 'site' / 'index.html'}" in result.output
+    assert "Left out: lime/tiny@00c0ffee." in result.output
+    result = CliRunner().invoke(app, ["leaderboard", str(one), "--out", str(tmp_path / "site"), "--strict"])
+    assert result.exit_code == 2
+    assert "expected those of lime alone" in result.output
+
+
+def test_pairs_in_files_are_the_paired_tests(site, board):
+    import base64
+
+    pairs = json.loads(
+        re.search(r'id="pairs-data">(.*?)</script>', text(site / "pairs" / "tiny.00c0ffee.html"), re.S)[1]
+    )
+    names = list(board.run.explainers)
+    first, second = names.index("integrated_gradients"), names.index("lime")
+    low, high = sorted((first, second))
+    content = text(site / "data" / "tiny.00c0ffee" / f"pairs-{low}.js")
+    numbers = np.frombuffer(base64.b64decode(json.loads(content.partition(",")[2][:-3])), "<f4")
+    table = numbers.reshape(len(names) - low - 1, len(pairs["combinations"]), 4)[high - low - 1]
+    mine = board.pairs[(board.pairs["first"] == names[low]) & (board.pairs["second"] == names[high])]
+    assert np.isfinite(table).all(axis=1).sum() == len(mine)
+    metrics = list(board.run.metrics)
+    for row in mine.to_dict("records"):
+        cell = pairs["cells"].index({name: row[name] for name in ("scenario", "background", "model")})
+        found = table[pairs["combinations"].index([cell, metrics.index(row["metric"])])]
+        assert found == pytest.approx([row[name] for name in ("difference", "low", "high", "p_holm")], rel=1e-6)

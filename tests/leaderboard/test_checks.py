@@ -1,0 +1,167 @@
+"""What is seen without running anything: each way to spoil a result is refused, with its reason."""
+
+import dataclasses
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from leaderboard.forging import rewritten
+from typer.testing import CliRunner
+
+from xaibench.cli import app
+from xaibench.leaderboard.checks import check
+from xaibench.leaderboard.manifest import (
+    MANIFEST,
+    VERIFICATION,
+    SuiteVersion,
+    manifest_checksum,
+    read_manifest,
+)
+
+
+def _change_scores(folder, change):
+    file = folder / "scores.parquet"
+    table = pq.read_table(file)
+    pq.write_table(change(table), file)
+
+
+def _value(table, number, value):
+    values = table["value"].to_pylist()
+    values[number] = value
+    return table.set_column(table.column_names.index("value"), "value", pa.array(values))
+
+
+def _later(table):
+    place = table.column_names.index("sample")
+    return table.set_column(place, "sample", pc.add(table["sample"], 6))
+
+
+def test_a_whole_result_is_taken(result):
+    assert check(result) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda at: _change_scores(at, lambda t: _value(t, 0, 0.99)),
+            "scores.parquet was changed after it was written",
+        ),
+        (lambda at: (at / "method" / "mine.py").write_text("x = 1\n"), "method/mine.py was changed"),
+        (lambda at: (at / "images.parquet").unlink(), "images.parquet is missing"),
+        (lambda at: (at / "more.txt").write_text("x"), "more.txt is not among the files"),
+        (lambda at: (at / "link").symlink_to("/etc/passwd"), "link are links"),
+        (lambda at: (at / MANIFEST).write_text("{}"), "lacks 'method'"),
+    ],
+)
+def test_what_was_changed_is_seen_by_its_sum(spoil, said, result):
+    spoil(result)
+    assert said in "\n".join(check(result))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda at: _change_scores(at, lambda t: _value(t, 0, 1.5)), "such as 1.5, lie outside its range [0, 1]"),
+        (lambda at: _change_scores(at, lambda t: pa.concat_tables([t, t[:2]])), "has 2 rows twice"),
+        (lambda at: _change_scores(at, lambda t: _value(t, 0, None)), "1 undefined scores without a reason"),
+        (
+            lambda at: _change_scores(at, lambda t: t.filter(pc.not_equal(t["model"], "mlp"))),
+            "",  # a network left out whole is what a method that refuses it leaves
+        ),
+        (
+            lambda at: _change_scores(at, _later),
+            "the suite explains the first 6",
+        ),
+        (lambda at: (at / "notes.md").write_text("hf_" + "a" * 34), "holds what looks like a token"),
+        (lambda at: (at / "method" / "mine.py").write_text("def gxi(:\n"), "is no Python"),
+        (lambda at: shutil.rmtree(at / "method"), "there is no method/mine.py"),
+        (
+            lambda at: (at / "suite.toml").write_text(
+                (at / "suite.toml").read_text().replace("epochs = 2", "epochs = 3")
+            ),
+            "its data, networks or metrics are others now",
+        ),
+        (
+            lambda at: (at / "suite.toml").write_text((at / "suite.toml").read_text().replace("gxi =", "other =")),
+            "has the explainers other; expected gxi alone",
+        ),
+    ],
+)
+def test_what_a_careful_forger_writes_is_seen_by_what_it_says(spoil, said, result):
+    spoil(result)
+    found = "\n".join(check(rewritten(result)))
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"xai-tris/lin-white-8x8"', '"imported_by_a_check:data"'),
+        ('"llr"', '"imported_by_a_check:Network"'),
+        ("topk_precision = {}", 'topk_precision = { use = "imported_by_a_check:metric" }'),
+    ],
+)
+def test_a_check_imports_nothing_that_came_along(old, new, result, monkeypatch):
+    (result / "imported_by_a_check.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(result)
+    text = (result / "suite.toml").read_text()
+    (result / "suite.toml").write_text(text.replace(old, new))
+    (fault,) = check(rewritten(result))
+    assert "names imported_by_a_check:" in fault
+    # Nor the method itself.
+    (result / "suite.toml").write_text(text.replace("mine:gxi", "imported_by_a_check:gxi"))
+    entry = dataclasses.replace(read_manifest(result).method, entry="imported_by_a_check:gxi")
+    assert "there is no method/imported_by_a_check.py" in "\n".join(check(rewritten(result, method=entry)))
+
+
+@pytest.mark.parametrize("name", ["folder:/etc", "parquet:/srv/sets", "photographs:$HOME", "mosaic:photographs"])
+def test_images_of_one_machine_are_refused_and_not_opened(name, result):
+    text = (result / "suite.toml").read_text()
+    (result / "suite.toml").write_text(text.replace("xai-tris/lin-white-8x8", name))
+    (fault,) = check(rewritten(result))
+    assert f"tiny is about images of one's own ({name})" in fault
+    (result / "suite.toml").write_text(text.replace('["xai-tris/lin-white-8x8"]', "3"))
+    (fault,) = check(rewritten(result))
+    assert "suite.toml cannot be run" in fault
+
+
+def test_a_result_lies_where_it_says(result, tmp_path):
+    moved = tmp_path / "results" / "other" / result.name
+    moved.parent.mkdir()
+    result.rename(moved)
+    (fault,) = check(moved)
+    assert f"it lies at other/{result.name}, but says that it is gxi/{result.name}" in fault
+    assert check(moved, in_repository=False) == []
+
+
+def test_another_version_is_another_suite(result):
+    manifest = read_manifest(result)
+    content = json.loads((result / MANIFEST).read_text())
+    content["suite"]["version"] = "0" * 8
+    (result / MANIFEST).write_text(json.dumps(content))
+    place = result.with_name("tiny@00000000")
+    result.rename(place)
+    (fault,) = check(place)
+    assert f"is version {manifest.suite.version} of tiny with this xaibench, not 00000000" in fault
+    assert isinstance(manifest.suite, SuiteVersion)
+    assert check(place, earlier=True) == [fault], "nobody has verified it"
+
+    # As it was verified when that was the version: it stays, for the history of its method.
+    known = {"schema": 1, "result": manifest_checksum(place), "verdict": "within bounds"}
+    (place / VERIFICATION).write_text(json.dumps(known))
+    assert check(place) == [fault]
+    assert check(place, earlier=True) == []
+    said = CliRunner().invoke(app, ["results", "check", str(place.parent.parent)])
+    assert (said.exit_code, said.output.split()[0]) == (0, "earlier")
+    assert fault in said.output
+
+    (place / VERIFICATION).write_text(json.dumps(known | {"verdict": "differs"}))
+    assert check(place, earlier=True) == [fault]
+    (place / VERIFICATION).write_text(json.dumps(known))
+    (place / "README.md").write_text("changed")
+    assert "README.md was changed" in check(place, earlier=True)[0]

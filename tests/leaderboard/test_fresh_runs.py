@@ -1,0 +1,58 @@
+"""Methods that were handed in are run on seeds that were hidden, and their results pass the check."""
+
+import tomllib
+from datetime import date
+
+import pytest
+from leaderboard.forging import rewritten
+
+from xaibench.leaderboard import rounds as rounds_module
+from xaibench.leaderboard.checks import check
+from xaibench.leaderboard.fresh_runs import run_round
+from xaibench.leaderboard.manifest import ResultError, find_results, read_manifest
+from xaibench.leaderboard.rounds import commit_round, reveal_round
+from xaibench.runfolder.tables import SCORES
+from xaibench.runner.suites.suite_files import SUITES, load_suite
+
+
+@pytest.fixture
+def named(tiny, monkeypatch):
+    """The tiny suite under its name, as one that comes with the library."""
+    known = SUITES.canonical
+    monkeypatch.setattr(type(SUITES), "canonical", lambda self, name: name if name == "tiny" else known(name))
+    monkeypatch.setattr(rounds_module, "load_suite", lambda name: load_suite(tiny if name == "tiny" else name))
+
+
+def test_a_round_runs_what_was_handed_in_on_time(named, result, tmp_path):
+    repository = result.parent.parent
+    today = date.fromisoformat(read_manifest(result).submitted)
+    commit_round(repository, "winter", "tiny", today, tmp_path / "seed.json")
+    with pytest.raises(ResultError, match="The seed of round winter is not shown"):
+        run_round(repository, "winter", engine="serial")
+    shown = reveal_round(repository, tmp_path / "seed.json", today=date.max)
+    said = []
+    (fresh,) = run_round(repository, "winter", engine="serial", said=said.append)
+    assert said == ["gxi: done"]
+    assert fresh.name == f"{result.name}+winter"
+    assert check(fresh) == []
+    manifest = read_manifest(fresh)
+    assert (manifest.method, manifest.code) == (read_manifest(result).method, read_manifest(result).code)
+    suite = tomllib.loads((fresh / "suite.toml").read_text())
+    assert suite["data"]["seeds"] == shown.seeds(1)
+    assert suite["explainers"] == {"gxi": {"use": "mine:gxi"}}
+    assert set(SCORES.read(fresh)["data_seed"]) == {*shown.seeds(1)}
+    assert len(find_results(repository)) == 2
+    # Scores of other seeds than the round's are refused.
+    text = (fresh / "suite.toml").read_text().replace(str(shown.seeds(1)[0]), "5")
+    (fresh / "suite.toml").write_text(text)
+    assert "Its seeds are 5; round winter has" in "\n".join(check(rewritten(fresh)))
+
+
+def test_what_came_too_late_is_not_run(named, result, tmp_path):
+    repository = result.parent.parent
+    commit_round(repository, "winter", "tiny", date(2020, 1, 1), tmp_path / "seed.json")
+    reveal_round(repository, tmp_path / "seed.json")
+    said = []
+    with pytest.raises(ResultError, match="has no result of tiny for round winter"):
+        run_round(repository, "winter", engine="serial", said=said.append)
+    assert "after the deadline 2020-01-01" in said[0]

@@ -1,0 +1,105 @@
+"""``xaibench submit`` and ``xaibench results``, as one types them."""
+
+import json
+
+import pytest
+from leaderboard.forging import rewritten
+
+from xaibench.leaderboard import verification_runs
+from xaibench.leaderboard.manifest import VERIFICATION, find_results, manifest_checksum, read_manifest
+from xaibench.leaderboard.verification import Verification
+
+METHOD = "def mine(model, images, targets, power=1.0):\n    return images.abs().sum(1) ** power\n"
+
+
+def test_a_method_is_submitted_checked_and_would_be_sent(typed, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", token := "hf_" + "x" * 34)
+    (tmp_path / "mine.py").write_text(METHOD)
+    told = ["--label", "Mine", "--author", "Ann", "--set", "power=2.0"]
+    said = typed(["submit", "mine.py", "--suite", str(tiny), *told, "--publish", "ann/results"])
+    assert said.exit_code == 0, said.output
+    assert "Trial: " in said.output
+    assert "# Mine on Tiny" in said.output
+    assert "Not said: --citation, --license." in said.output
+    assert "Would open a pull request on ann/results with mine/tiny@" in said.output
+    assert "Nothing was sent (--dry-run)." in said.output
+    (folder,) = find_results(tmp_path / "results")
+    assert read_manifest(folder).method.authors == ("Ann",)
+    assert "power = 2.0" in (folder / "suite.toml").read_text()
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert found == []
+    assert token not in said.output
+
+    assert typed(["results", "check", "results"]).output.startswith("ok")
+    (folder / "scores.parquet").write_bytes(b"other")
+    refused = typed(["results", "check", "results"])
+    assert refused.exit_code == 1
+    assert "scores.parquet was changed after it was written" in refused.output
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("bit-equal", 0), ("within bounds", 0), ("differs", 1)])
+def test_verify_says_what_came_of_each_result(typed, submitted, monkeypatch, verdict, code):
+    asked = []
+
+    def verified(folder, **settings):
+        asked.append(settings)
+        return Verification("", verdict, 1200, 1100, 0.25, "lin-white mlp", 0.02, "process", "0.1", "2026-12-31")
+
+    monkeypatch.setattr(verification_runs, "verify", verified)
+    said = typed(["results", "verify", str(submitted), "--workers", "1", "--work", "again"])
+    assert said.exit_code == code, said.output
+    assert f"{verdict}  {find_results(submitted)[0]}" in said.output
+    assert "1,100 of 1,200 scores equal to the bit; largest difference of a cell's mean 0.25 (lin-white mlp)" in (
+        " ".join(said.output.split())
+    )
+    typed(["results", "verify", str(submitted)])
+    assert [one.get("engine", one.get("workers")) for one in asked] == ["serial", None]
+    assert str(asked[0]["store"]) == "again/store"
+    assert [run.name for one in asked for run in one["hidden"]] == ["gxi", "gxi"]
+    assert asked[1]["store"].parent == asked[1]["hidden"][0].parent != asked[0]["store"].parent
+
+
+def test_only_what_has_no_verdict_is_verified_when_asked_so(typed, result, monkeypatch):
+    def verified(folder, **settings):
+        (folder / VERIFICATION).write_text(json.dumps({"result": manifest_checksum(folder)}))
+        return Verification("", "bit-equal", 9, 9, 0.0, "", 0.02, "process", "0.1", "2026-12-31")
+
+    monkeypatch.setattr(verification_runs, "verify", verified)
+    new = ["results", "verify", str(result), "--new", "--workers", "1"]
+    assert "bit-equal" in typed(new).output
+    again = typed(new)
+    assert (again.exit_code, "Every result in" in again.output, "bit-equal" in again.output) == (0, True, False)
+    assert "bit-equal" in typed(new[:3] + new[4:]).output, "else all are"
+    rewritten(result, submitted="2026-12-30")
+    assert "bit-equal" in typed(new).output, "a verdict of another state is none"
+
+
+def test_what_is_wrong_is_said_in_a_line(typed, tmp_path):
+    for command, what in (
+        (["results", "check", "nowhere"], "nowhere holds no results: no such folder"),
+        (["submit", "none.py"], "there is no file none.py"),
+        (["submit", "saliency", "--set", "x"], "--set 'x': expected NAME=VALUE"),
+        (["results", "add", "nowhere"], "nowhere is no run folder"),
+        (["results", "fresh", ".", "winter"], ". has no round 'winter'"),
+    ):
+        said = typed(command)
+        assert said.exit_code == 2, command
+        assert said.output.startswith("Error: ")
+        assert what in said.output
+
+
+def test_a_round_is_promised_and_not_shown_too_early(typed, tmp_path):
+    asked = ["winter", "--suite", "xai-tris-8x8", "--deadline", "2999-12-31", "--secret", "seed.json"]
+    said = typed(["results", "commit", "results", *asked])
+    assert said.exit_code == 0, said.output
+    assert json.loads((tmp_path / "results" / "rounds.json").read_text())[0]["commitment"] in said.output
+    early = typed(["results", "reveal", "results", "seed.json"])
+    assert early.exit_code == 2
+    assert "Round winter is open until 2999-12-31" in early.output
+
+
+def test_the_schema_is_printed(typed):
+    assert json.loads(typed(["results", "schema"]).output)["properties"]["schema"] == {
+        "description": "The version of this schema.",
+        "const": 1,
+    }

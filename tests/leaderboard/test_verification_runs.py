@@ -1,0 +1,135 @@
+"""Results that are verified side by side get the verdicts that each would get alone."""
+
+import shutil
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from leaderboard.forging import rewritten
+
+from xaibench.leaderboard import verification_runs as module
+from xaibench.leaderboard.manifest import find_results, read_verification
+from xaibench.leaderboard.run_splitting import split_run
+from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
+from xaibench.runfolder.tables import JOBS
+from xaibench.runner.running import run
+
+
+@pytest.fixture(scope="module")
+def repository(submitted, tiny, tmp_path_factory):
+    """The result that was handed in, and those of a run of the library's own, one of them forged."""
+    place = tmp_path_factory.mktemp("side-by-side")
+    shutil.copytree(submitted.parent.parent, place / "results")
+    run(tiny, place / "run", engine="serial")
+    split_run(place / "run", place / "results")
+    (forged,) = place.glob("results/uniform/*")
+    table = pq.read_table(forged / "scores.parquet")
+    better = pa.array(np.minimum(1.0, table["value"].to_numpy() + 0.1))
+    column = table.column_names.index("value")
+    pq.write_table(table.set_column(column, "value", better), forged / "scores.parquet")
+    rewritten(forged)
+    return place
+
+
+def test_each_has_its_own_verdict_and_networks_are_trained_once(repository):
+    folders = find_results(repository / "results")
+    found = {one.folder: one for one in verify_all(folders, work=repository / "work", workers=2)}
+    assert not [one.refused for one in found.values() if one.refused]
+    verdicts = {folder.parent.name: one.verification.verdict for folder, one in found.items()}
+    assert verdicts == {"gxi": "bit-equal", "saliency": "bit-equal", "uniform": "differs"}
+    for folder in folders:
+        assert read_verification(folder)["verdict"] == verdicts[folder.parent.name]
+    trained = {
+        folder.parent.name: int(
+            (JOBS.read(repository / "work" / folder.parent.name / folder.name / "run")["stage"] == "train").sum()
+        )
+        for folder in folders
+    }
+    assert trained == {"gxi": 2, "saliency": 0, "uniform": 0}
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Who was verified how, in place of verifying; a folder with `bad` in its name is refused."""
+    calls = []
+
+    def verified(folder, clone, settings):
+        calls.append((folder.name, settings.get("engine", settings.get("workers", "all"))))
+        return VerifiedResult(folder, None, "bad") if "bad" in folder.name else VerifiedResult(folder, object())
+
+    def side_by_side(runs, workers, clone, shared):
+        calls.extend((folder.name, "beside") for folder in runs)
+        yield from (VerifiedResult(folder, object()) for folder in runs)
+
+    monkeypatch.setattr(module, "_verified", verified)
+    monkeypatch.setattr(module, "_side_by_side", side_by_side)
+    monkeypatch.setattr(module, "_by_suite", lambda folders: [list(folders)])
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("names", "workers", "how"),
+    [
+        ("a b c", 1, ["serial", "serial", "serial"]),
+        ("a b c", 2, [2, "beside", "beside"]),
+        ("a b c", 3, [3, 3, 3]),  # two would leave one of three workers idle
+        ("bad a b c", 2, [2, 2, "beside", "beside"]),  # the first may have trained nothing
+    ],
+)
+def test_the_first_of_a_suite_takes_all_workers_and_the_others_one_each(called, tmp_path, names, workers, how):
+    folders = [tmp_path / name / name for name in names.split()]
+    assert [one.folder for one in verify_all(folders, workers=workers, bars=nullcontext)] == folders
+    assert called == list(zip(names.split(), how, strict=True))
+
+
+def test_suites_do_not_wait_for_the_networks_of_each_other(repository, result):
+    (result / "result.json").write_text("damaged")
+    folders = [*find_results(repository / "results"), result]
+    groups = module._by_suite(folders)
+    assert [len(group) for group in groups] == [3, 1]
+    (one,) = verify_all([result], workers=1)
+    assert one.verification is None
+    assert "is refused before it is run" in one.refused
+
+
+def test_one_that_fails_does_not_take_the_others_down(monkeypatch, tmp_path):
+    def verify(folder, **_):
+        if folder.name == "full":
+            raise OSError(28, "No space left on device")
+        return "verdict"
+
+    monkeypatch.setattr(module, "verify", verify)
+    found = list(verify_all([tmp_path / name for name in ("full", "fine")], workers=1))
+    assert [(one.refused, one.failed) for one in found] == [
+        ("", "OSError: [Errno 28] No space left on device"),
+        ("", ""),
+    ]
+    assert found[1].verification == "verdict"
+    with pytest.raises(ValueError, match="There is no device 'abacus' here"):
+        next(verify_all([tmp_path], device="abacus"))
+
+
+def test_who_was_taken_along_by_a_process_that_died_is_verified_again(monkeypatch, tmp_path):
+    class Broken:
+        def __init__(self, *_):
+            self._processes = {}
+
+        def submit(self, *_):
+            future = Future()
+            future.set_exception(BrokenProcessPool("killed"))
+            return future
+
+        def shutdown(self, **_):
+            pass
+
+    monkeypatch.setattr(module, "ProcessPoolExecutor", Broken)
+    monkeypatch.setattr(
+        module, "_verified", lambda folder, clone, settings: VerifiedResult(folder, None, str(settings))
+    )
+    runs = {tmp_path / name: tmp_path / f"run-{name}" for name in "ab"}
+    found = {one.folder: one.refused for one in module._side_by_side(runs, 2, False, {"store": "s"})}
+    assert found == {folder: str({"store": "s", "workers": 2, "work": run}) for folder, run in runs.items()}

@@ -1,0 +1,157 @@
+"""The workflows of a results repository do what they say: their scripts are run, on pull requests of a small one."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+WORKFLOWS = Path(__file__).parents[2] / "examples" / "leaderboard" / ".github" / "workflows"
+CHECK = yaml.safe_load((WORKFLOWS / "check.yml").read_text())["jobs"]["results"]["steps"]
+SITE = yaml.safe_load((WORKFLOWS / "site.yml").read_text())["jobs"]
+
+
+def script(steps, name):
+    """A step as GitHub runs it: by bash, which stops at the first command that fails."""
+    (text,) = [step["run"] for step in steps if step.get("name") == name]
+    return ["bash", "-e", "-c", text]
+
+
+def git(folder, *words):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def write(folder, *files):
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(file)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    git(tmp_path, "init", "--quiet")
+    write(tmp_path, "README.md", "results/rounds.json", "results/lime/tiny@1/result.json")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "-m", "base")
+    return tmp_path
+
+
+@pytest.fixture
+def xaibench(tmp_path_factory, monkeypatch):
+    """A command of that name, which writes down what it is asked, and refuses a folder with `bad` in its name."""
+    folder = tmp_path_factory.mktemp("bin")
+    said = folder / "said"
+    (folder / "xaibench").write_text(f'#!/bin/sh\necho "$@" >> {said}\ncase "$*" in *bad*) exit 1;; esac\n')
+    (folder / "xaibench").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("RUNNER_TEMP", "/temporary")
+    return lambda: said.read_text().splitlines() if said.exists() else []
+
+
+def pull_request(repository, step):
+    """What the step says of what was changed, and whether it passes."""
+    base = git(repository, "rev-parse", "HEAD")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "-m", "change")
+    done = subprocess.run(
+        script(CHECK, step), cwd=repository, env=os.environ | {"BASE": base}, capture_output=True, text=True
+    )
+    return done.returncode == 0, done.stdout
+
+
+NEW = "See which results are new, and that nothing else was touched"
+
+
+def test_results_of_one_method_are_found_and_checked(repository, xaibench):
+    write(repository, "results/rise/tiny@1/result.json", "results/rise/tiny@1/scores.parquet", "results/rise/big@2/a")
+    assert pull_request(repository, NEW)[0]
+    assert (repository / "folders.txt").read_text() == "results/rise/big@2\nresults/rise/tiny@1\n"
+    subprocess.run(script(CHECK, "Check and verify"), cwd=repository, check=True)
+    assert xaibench() == [
+        f"results {said}"
+        for place in ("results/rise/big@2", "results/rise/tiny@1")
+        for said in (f"check {place}", f"verify {place} --install --work /temporary/again")
+    ]
+
+
+def test_a_result_that_is_refused_stops_it(repository, xaibench):
+    write(repository, "results/bad/tiny@1/result.json")
+    assert pull_request(repository, NEW)[0]
+    assert subprocess.run(script(CHECK, "Check and verify"), cwd=repository).returncode != 0
+    assert xaibench() == ["results check results/bad/tiny@1"]  # nothing of it is run
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (["results/rise/tiny@1/result.json", "README.md"], "below results/METHOD/SUITE@VERSION alone"),
+        ([".github/workflows/check.yml"], "below results/METHOD/SUITE@VERSION alone"),
+        (["results/rise/tiny@1/verification.json"], "does not verify it"),
+        (["results/rise/tiny@1/result.json", "results/rise2/tiny@1/result.json"], "One method"),
+        (["results/rise/tiny@1/result.json", "results/rounds.json"], "below results/METHOD/SUITE@VERSION alone"),
+        (["results/pip/__init__.py"], "below results/METHOD/SUITE@VERSION alone"),
+    ],
+)
+def test_a_pull_request_with_more_is_refused(repository, files, reason):
+    for file in files:
+        (repository / file).unlink(missing_ok=True)
+        write(repository, file)
+        (repository / file).write_text("changed")
+    passed, said = pull_request(repository, NEW)
+    assert not passed
+    assert reason in said
+
+
+def test_nobody_takes_the_result_of_another_away(repository):
+    (repository / "results/lime/tiny@1/result.json").unlink()
+    write(repository, "results/rise/tiny@1/result.json")
+    passed, said = pull_request(repository, NEW)
+    assert not passed
+    assert "One method" in said
+
+
+def test_what_nobody_has_verified_is_verified_and_kept(repository, xaibench):
+    write(repository, "results/rise/tiny@1/result.json", "results/lime/tiny@1/verification.json")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "-m", "merged")
+    steps = SITE["verify"]["steps"]
+    # The command that stands in for ours writes no verdict; this is the one that it would have written.
+    write(repository, "results/rise/tiny@1/verification.json")
+    (repository / "results/rise/tiny@1/verification.json").rename(repository / "later")
+    subprocess.run(script(steps, "Verify what nobody has verified"), cwd=repository, check=True)
+    (repository / "later").rename(repository / "results/rise/tiny@1/verification.json")
+    subprocess.run(script(steps, "Hand on the verdicts"), cwd=repository, check=True)
+    assert xaibench() == ["results verify results --new --install --work /temporary/again"]
+    kept = [path.relative_to(repository / "verdicts") for path in (repository / "verdicts").rglob("*.json")]
+    assert [str(path) for path in kept] == ["results/rise/tiny@1/verification.json"]
+
+
+def test_what_runs_code_of_others_may_not_write():
+    checks = yaml.safe_load((WORKFLOWS / "check.yml").read_text())
+    assert checks["permissions"] == SITE["verify"]["permissions"] == {"contents": "read"}
+    for steps in (CHECK, SITE["verify"]["steps"]):
+        (checkout,) = [step for step in steps if step.get("uses", "").startswith("actions/checkout")]
+        assert checkout["with"]["persist-credentials"] is False
+        assert "secrets." not in yaml.safe_dump(steps)
+    on = checks.get("on", checks.get(True))  # YAML 1.1 reads `on` as true
+    assert list(on) == ["pull_request"]  # and not pull_request_target, which has secrets
+
+
+def test_trained_networks_are_kept_by_the_main_branch_and_serve_pull_requests():
+    (saved,) = [step["with"] for step in SITE["verify"]["steps"] if step.get("uses") == "actions/cache/save@v4"]
+    for steps in (SITE["verify"]["steps"], CHECK):
+        (taken,) = [step["with"] for step in steps if step.get("uses") == "actions/cache/restore@v4"]
+        assert taken["path"] == saved["path"] == "${{ runner.temp }}/again/store/train"
+        assert taken["key"] == taken["restore-keys"]
+        assert saved["key"].startswith(taken["key"])
+    assert not [step for step in CHECK if step.get("uses", "").startswith(("actions/cache@", "actions/cache/save"))]
+
+
+def test_what_was_verified_in_time_is_kept_where_there_is_too_much():
+    steps = SITE["verify"]["steps"]
+    (verify,) = [step for step in steps if step.get("id") == "verify"]
+    assert verify["continue-on-error"]
+    assert verify["timeout-minutes"] < SITE["verify"]["timeout-minutes"]
+    assert steps[steps.index(verify) + 1]["name"] == "Hand on the verdicts"

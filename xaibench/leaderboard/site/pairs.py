@@ -1,0 +1,110 @@
+"""Every two methods of a suite: the page on which a reader chooses two, and a file for each method's pairs."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xaibench.leaderboard.site.files import Site, SuiteEntry
+from xaibench.leaderboard.site.sprites import SpriteFiles
+from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
+from xaibench.leaderboard.site.suite_page import plain_text
+from xaibench.report.numbers.pair_testing import ALL_PAIRS
+from xaibench.report.page.page_content import board_rows, page_values
+from xaibench.report.page.templating import json_block
+from xaibench.runfolder.tables import CELL
+from xaibench.statistics.multiple_tests import LEVEL
+
+#: What a page shows of a pair in a cell, in the order of its file.
+_NUMBERS = ["difference", "low", "high", "p_holm"]
+#: What is written in single precision, seven digits: there may be millions of pairs.
+_WRITTEN = [*_NUMBERS, "p"]
+
+
+def render_pairs(site: Site, entry: SuiteEntry, board: SuiteLeaderboards, pictures: SpriteFiles) -> str:
+    """The page of two methods; writes the file of each method.
+
+    Args:
+        site: The site.
+        entry: Of the suite.
+        board: Its numbers.
+        pictures: Of its samples and maps.
+    """
+    run, names, shown = board.run, list(board.run.explainers), pictures.shown
+    combinations = _write_files(site, entry, board)
+    order = list(dict.fromkeys(row["explainer"] for own in board.boards.values() for row in board_rows(own)))
+    cells = list(dict.fromkeys(cell for cell, _ in combinations))
+    pairs: dict[str, Any] = {
+        "subject": order[0] if order else names[0],
+        "whole": True,
+        "level": LEVEL,
+        "order": order,
+        "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells],
+        "combinations": [[cells.index(cell), list(run.metrics).index(metric)] for cell, metric in combinations],
+        "pairs": {},
+        "files": {},
+    }
+    data = page_values(run, {}) | {
+        "slug": entry.slug,
+        "sprites": [pictures.maps.get(name, "") for name in names],
+        "pictured": [pictures.rows.get(name, ()) for name in names],
+        "shown": [dict(zip(CELL, cell, strict=True)) for cell in shown.samples] if shown else [],
+    }
+    del data["palette"]
+    return site.render(
+        "site/pairs.html.j2",
+        f"pairs/{entry.slug}.html",
+        data,
+        entry=entry,
+        run=run,
+        pairs_data=json_block(pairs),
+        samples=pictures.samples,
+        shown=[run.words_of(cell) for cell in shown.samples] if shown else [],
+        limit=ALL_PAIRS,
+        columns=shown.columns if shown else 0,
+    )
+
+
+def _write_files(site: Site, entry: SuiteEntry, board: SuiteLeaderboards) -> list[tuple[tuple[str, str, str], str]]:
+    """Of each method all pairs with those behind it: ``[methods, combinations, 4]`` float32, infinite where none is."""
+    pairs, run = board.pairs, board.run
+    places = {name: number for number, name in enumerate(run.explainers)}
+    # Numbered by pandas: of 200 methods there are millions of rows, and a tuple for each took a quarter of the time.
+    named = [*CELL, "metric"]
+    which = pairs.groupby(named, observed=True, sort=False).ngroup().to_numpy(np.int64)
+    once = pairs.iloc[np.unique(which, return_index=True)[1]]
+    combinations = list(zip(*(once[name].astype(str) for name in named), strict=True))
+    first, second = (pairs[name].map(places).to_numpy(np.int64) for name in ("first", "second"))
+    numbers = pairs[_NUMBERS].to_numpy(np.float32)
+    order = np.argsort(first, kind="stable")
+    bounds = np.searchsorted(first[order], np.arange(len(places) + 1))
+    for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        mine = order[start:stop]
+        table = np.full((len(places) - number - 1, len(combinations), len(_NUMBERS)), np.inf, dtype="<f4")
+        table[second[mine] - number - 1, which[mine]] = numbers[mine]
+        site.write_data(f"{entry.slug}/pairs-{number}", base64.b64encode(table.tobytes()).decode("ascii"))
+    return [((key[0], key[1], key[2]), key[3]) for key in combinations]
+
+
+def write_pairs(site: Site, entry: SuiteEntry, board: SuiteLeaderboards) -> None:
+    """Write all pairs to download, as Parquet and as CSV, which gzip makes bearable."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    folder = site.folder / "downloads" / entry.slug
+    folder.mkdir(parents=True, exist_ok=True)
+    table = plain_text(board.pairs)
+    text = [name for name in table if not pd.api.types.is_numeric_dtype(table[name].dtype)]
+    table = table.astype(dict.fromkeys(text, "category") | dict.fromkeys(_WRITTEN, "float32"))
+    table.to_parquet(folder / "pairs.parquet", index=False, compression="zstd")
+    columns = pa.Table.from_pandas(table, preserve_index=False)
+    kinds = [pa.field(one.name, pa.string() if one.name in text else one.type) for one in columns.schema]
+    content = io.BytesIO()
+    pyarrow.csv.write_csv(columns.cast(pa.schema(kinds)), content)
+    site.write(f"downloads/{entry.slug}/pairs.csv.gz", gzip.compress(content.getvalue(), compresslevel=1, mtime=0))

@@ -1,0 +1,222 @@
+"""The site of a results repository: a page a suite, a page a method, two methods side by side, all to download."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xaibench.core.messages import unknown
+from xaibench.core.truths import TRUTHS
+from xaibench.leaderboard.repository import open_repository
+from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, whole_folder
+from xaibench.leaderboard.site.method_page import MethodOnSuite, bibtex, method_rows, write_method
+from xaibench.leaderboard.site.pairs import render_pairs, write_pairs
+from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, by_suite, most_common, read_results
+from xaibench.leaderboard.site.sprites import write_pictures
+from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards, build_leaderboards
+from xaibench.leaderboard.site.suite_page import (
+    CHOICE,
+    OVERVIEW,
+    SuiteSummaryRow,
+    leaderboard_extras,
+    render_suite,
+    suite_summary_rows,
+    write_tables,
+)
+from xaibench.report.numbers.leaderboards import Boards
+from xaibench.report.page.page_writing import file_names
+from xaibench.runfolder.tables import CELL
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltSite:
+    """What was built.
+
+    Attributes:
+        page: The first page.
+        suites: How many suites it has, each version and round by itself.
+        methods: How many methods.
+        left_out: The results that are not shown, and why.
+    """
+
+    page: Path
+    suites: int
+    methods: int
+    left_out: tuple[ExcludedResult, ...]
+
+
+def write_site(
+    repository: Path | str,
+    out: Path | str,
+    *,
+    strict: bool = False,
+    title: str = "Saliency maps, compared",
+    first: str = "",
+    progress: Callable[[str], None] = lambda said: None,
+) -> BuiltSite:
+    """Make a static site of all results of a repository: it needs no server, and loads nothing from elsewhere.
+
+    The same results make the same files. A site that is not built to its end leaves the earlier one as it was.
+
+    Args:
+        repository: A folder with ``METHOD/SUITE@VERSION`` below it, or ``"hf://owner/name"`` where one lies on the Hub.
+        out: A new folder, or a site from before, which is replaced whole.
+        strict: Whether a result that cannot be shown is an error; else it is left out, and named on the pages.
+        title: Of the site.
+        first: The suite of the first page; default the one of most methods.
+        progress: Told what is done.
+
+    Returns:
+        What was built.
+
+    Raises:
+        ResultError: If there are no results.
+        MissingDataError: If there is no such repository on the Hub, or the Hub cannot be reached.
+        BoardError: If none of them can be shown, or ``strict`` and one of them cannot, or none is of the suite
+            ``first``, or ``out`` is something else.
+        OSError: If ``out`` cannot be written.
+    """
+    out = Path(out)
+    with open_repository(repository) as place:
+        results, left_out = read_results(place)
+        _complain(left_out, strict=strict)
+        if not results:
+            raise SiteError(f"{repository}: none of its results can be shown; the first: {left_out[0].reason}")
+        entries = _entries(results, first)
+        with whole_folder(out) as folder:
+            builder = _Builder(Site(folder, title, entries, _addresses(results), left_out), strict)
+            for group in _versions(results):
+                builder.add(group, progress)
+            builder.finish(results)
+    shown = builder.site
+    return BuiltSite(out / "index.html", len(shown.suites), len(builder.methods), tuple(shown.left_out))
+
+
+def _complain(left_out: Sequence[ExcludedResult], *, strict: bool) -> None:
+    if strict and left_out:
+        more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+        raise SiteError(f"{left_out[0].name} cannot be shown{more}: {left_out[0].reason}")
+
+
+def _entries(results: Sequence[Result], first: str = "") -> list[SuiteEntry]:
+    """The suites; the one of that name, or else of most methods, is the first page."""
+    suites = by_suite(results)
+    could = [key for key in suites if not key.round and first in ("", key.name)]
+    if first and not could:
+        raise SiteError(unknown("There are no results of the suite", first, {key.name for key in suites}))
+    opening = max(could, key=lambda key: len(suites[key]), default=next(iter(suites)))
+    slugs = file_names(key.words for key in suites)
+    return [
+        SuiteEntry(
+            key,
+            most_common(one.manifest.suite.title for one in mine) or key.name,
+            slug,
+            "index.html" if key == opening else f"suites/{slug}.html",
+        )
+        for (key, mine), slug in zip(suites.items(), slugs, strict=True)
+    ]
+
+
+def _addresses(results: Sequence[Result]) -> dict[str, str]:
+    names = sorted({one.manifest.method.name for one in results})
+    return dict(zip(names, file_names(names), strict=True))
+
+
+def _versions(results: Sequence[Result]) -> list[list[tuple[SuiteKey, list[Result]]]]:
+    """The suites with their rounds of fresh seeds in front: the public page shows the last of them."""
+    groups: dict[tuple[str, str], list[tuple[SuiteKey, list[Result]]]] = {}
+    for key, mine in by_suite(results).items():
+        groups.setdefault((key.name, key.version), []).append((key, mine))
+    return [sorted(group, key=lambda one: (not one[0].round, one[0].round)) for group in groups.values()]
+
+
+class _Builder:
+    """Writes suite after suite, and keeps of each what the pages of methods and the table of suites say."""
+
+    def __init__(self, site: Site, strict: bool) -> None:
+        self.site, self.strict = site, strict
+        self.methods: dict[str, list[MethodOnSuite]] = {}
+        self._pages: dict[SuiteKey, str] = {}
+        self._truths: dict[str, list[SuiteSummaryRow]] = {}
+
+    def add(self, group: Sequence[tuple[SuiteKey, list[Result]]], progress: Callable[[str], None]) -> None:
+        """The version of a suite with its rounds."""
+        fresh: Mapping[str, Boards] = {}
+        for key, results in group:
+            progress(f"{key.words}: {len(results)} results")
+            board, left_out = build_leaderboards(key, results)
+            _complain(left_out, strict=self.strict)
+            self.site = dataclasses.replace(self.site, left_out=[*self.site.left_out, *left_out])
+            if board is not None:
+                self._add(board, {} if key.round else fresh)
+                fresh = board.boards if key.round else {}
+            del board
+            gc.collect()  # the next suite's scores come before these would go by themselves
+
+    def _add(self, board: SuiteLeaderboards, fresh: Mapping[str, Boards]) -> None:
+        site = self.site
+        entry = next(one for one in site.suites if one.key == board.key)
+        more = leaderboard_extras(site, board, fresh)
+        order = list(dict.fromkeys(board.summary[list(CELL)].itertuples(index=False, name=None)))
+        folders = {name: result.folder for name, result in board.results.items()}
+        pictures = write_pictures(site, entry.slug, folders, order)
+        pairs = f"pairs/{entry.slug}.html"
+        self._pages[board.key] = render_suite(site, entry, board, more, pairs)
+        site.write(pairs, render_pairs(site, entry, board, pictures))
+        write_tables(site, entry, board, more)
+        write_pairs(site, entry, board)
+        for name, row in method_rows(site, entry, board, more, pictures).items():
+            self.methods.setdefault(name, []).append(row)
+        for truth, line in suite_summary_rows(entry, board).items():
+            self._truths.setdefault(truth, []).append(line)
+
+    def finish(self, results: Sequence[Result]) -> None:
+        """The pages that need all suites."""
+        site = dataclasses.replace(self.site, suites=[one for one in self.site.suites if one.key in self._pages])
+        if not site.suites:
+            raise SiteError(f"None of the results can be shown; the first: {site.left_out[0].reason}")
+        if all(one.page != "index.html" for one in site.suites):
+            raise SiteError(f"No result of the largest suite can be shown; the first: {site.left_out[0].reason}")
+        self.site = site
+        truths = {truth: self._truths[truth] for truth in TRUTHS if truth in self._truths}
+        truths |= {truth: rows for truth, rows in self._truths.items() if truth not in truths}
+        parts: Any = site.templates.get_template("site/suites.html.j2").module
+        for entry in site.suites:
+            root = "../" * entry.page.count("/")
+            page = self._pages[entry.key].replace(CHOICE, parts.choice(site, entry.key, root), 1)
+            site.write(entry.page, page.replace(OVERVIEW, parts.overview(site, truths, entry.key, root), 1))
+        for name, rows in self.methods.items():
+            write_method(site, name, sorted(rows, key=_by_history))
+        self._write_downloads(results)
+        site.write_assets()
+
+    def _write_downloads(self, results: Sequence[Result]) -> None:
+        shown = {one.entry.key: one for rows in self.methods.values() for one in rows}
+        mine = [one for one in results if one.key in shown]
+        self.site.write_table("results", pd.DataFrame([_facts(one) for one in mine]))
+        entries = dict.fromkeys(bibtex(one) for one in mine if one.manifest.method.name in self.methods)
+        self.site.write("downloads/citations.bib", "\n\n".join(entries) + "\n")
+        labels = {name: rows[-1].result.manifest.method.label for name, rows in sorted(self.methods.items())}
+        page = self.site.render("site/downloads.html.j2", "downloads.html", {}, labels=labels)
+        self.site.write("downloads.html", page)
+
+
+def _by_history(row: MethodOnSuite) -> tuple[str, str, str, str]:
+    return row.entry.key.name, row.result.manifest.submitted, row.entry.key.version, row.entry.key.round
+
+
+def _facts(result: Result) -> dict[str, object]:
+    manifest, method = result.manifest, result.manifest.method
+    return {
+        **{"method": method.name, "label": method.label, "control": method.control, "entry": method.entry},
+        **{"suite": result.key.name, "version": result.key.version, "round": result.key.round},
+        **{"submitted": manifest.submitted, "licence": method.licence, "authors": ", ".join(method.authors)},
+        **{"homepage": method.homepage, "passes": method.passes, "citation": method.citation},
+        **{"repository": manifest.code.repository, "commit": manifest.code.commit, "sha256": manifest.code.sha256},
+        **{"requires": " ".join(manifest.code.requires), "verified": result.verdict},
+    }
