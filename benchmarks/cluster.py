@@ -25,10 +25,10 @@ import torch
 from xaibench.runner import load_suite
 from xaibench.runner.costs.calibration import calibrate
 from xaibench.runner.costs.simulation import simulate
-from xaibench.runner.engines.local_engines import Processes, Serial
+from xaibench.runner.engines.local import Processes, Serial
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.plan.job_base import STAGES, Job
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import LocalFiles
 
@@ -65,7 +65,7 @@ def _engine(name: str, store: Store) -> Serial | Processes:
     if name == "serial":
         return Serial(store, "cpu")
     if name == "ray":
-        from xaibench.runner.engines.ray_engine import Ray
+        from xaibench.runner.engines.ray_cluster import Ray
 
         return Ray(store, "cpu", 2)  # type: ignore[return-value]
     return Processes(store, "cpu", workers=int(name))

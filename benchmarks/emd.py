@@ -29,7 +29,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
 
 from xaibench.metrics import emd
-from xaibench.metrics.truth.earth_mover import TransportProgress
+from xaibench.metrics.localization.emd import TransportProgress
 
 Floats = NDArray[np.float64]
 Masks = NDArray[np.bool_]

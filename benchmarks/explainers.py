@@ -47,11 +47,11 @@ import torchvision
 from torch import Tensor
 
 from xaibench.explainers import EXPLAINERS, ExplainedOutput, NotFittedError, UnsupportedModelError, explain
-from xaibench.explainers.forward.incremental_passes import IncrementalPasses
-from xaibench.explainers.forward.occlusion import Occlusion
-from xaibench.explainers.forward.pixel_perturbation import PFI, ShapleySampling
-from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
-from xaibench.explainers.shared.interface import Explainer, target_gradient
+from xaibench.explainers.base import Explainer, target_gradient
+from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
+from xaibench.explainers.perturbation.occlusion import Occlusion
+from xaibench.explainers.perturbation.shapley_sampling import PFI, ShapleySampling
+from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
 from xaibench.models import build
 
 Run = Callable[[Tensor, Tensor], Tensor]

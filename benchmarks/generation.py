@@ -62,7 +62,7 @@ def measure(name: str) -> None:
     """Run one measurement in this process and print it as JSON."""
     import scipy.ndimage  # noqa: F401  (loading the libraries is not what is measured)
 
-    import xaibench.data.xai_tris.tetrominoes  # noqa: F401
+    import xaibench.benchmarks.xai_tris.tetrominoes  # noqa: F401
 
     function, scale = MEASUREMENTS[name]
     start, busy = time.perf_counter(), time.process_time()

@@ -11,7 +11,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from xaibench.core.compute.row_memory import default_rows
+from xaibench.compute.batching import default_rows
 
 Case = tuple[nn.Module, Tensor, Tensor, Tensor]
 Calls = dict[str, Callable[[], Any]]

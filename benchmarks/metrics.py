@@ -41,9 +41,9 @@ from metrics_faithfulness import compare_faithfulness
 from metrics_ground_truth import compare_scores
 from numpy.typing import NDArray
 
-from xaibench.core.compute.row_memory import default_rows
-from xaibench.metrics.model.insertion_deletion import deletion, insertion
-from xaibench.metrics.shared.replaced_pixels import blurred
+from xaibench.compute.batching import default_rows
+from xaibench.metrics.faithfulness.insertion_deletion import deletion, insertion
+from xaibench.metrics.shared.perturbed_images import blurred
 
 
 def loop(case: Case, steps: int, insert: bool) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from metric_rounds import table as print_table
 
 import xaibench as xb
 from xaibench import metrics
-from xaibench.metrics.shared.forgotten_layers import learned_layers
+from xaibench.metrics.shared.randomized_layers import learned_layers
 
 #: Parameters of each metric that calls the model, and its rows per image.
 ASKING: dict[str, tuple[dict[str, Any], int]] = {

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.core.compute.random_state import isolated_rng
+from xaibench.compute.random_state import isolated_rng
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.models import build
 

@@ -25,7 +25,7 @@ import torchvision
 from torch import Tensor, nn
 
 from xaibench.explainers import ExplainedOutput, explain
-from xaibench.explainers.forward.rise import RISE, random_masks
+from xaibench.explainers.perturbation.rise import RISE, random_masks
 from xaibench.explainers.shared.layer_activations import forward_rows
 
 
@@ -74,7 +74,7 @@ def compare(device: torch.device, masks: int, rounds: int, size: int, clock: Cal
         "bare passes": lambda: bare(last, rows, masks),
         "RISE": lambda: rise(model, image, target),
         "explain('rise')": lambda: explain(
-            "xaibench.explainers.forward.rise:RISE", model.network, image, target, n_masks=masks
+            "xaibench.explainers.perturbation.rise:RISE", model.network, image, target, n_masks=masks
         ),
         "reference loop": lambda: reference(model, image[0], stored, 0, rise.p),
     }

@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from xaibench.runner.plan.part_facts import registry
 
 from xaibench.core.messages import unknown
 from xaibench.report.numbers.inference import cell_matrices, resampled_means
-from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.descriptions import SUITE, read_suite
 from xaibench.runfolder.robust_rankings import RobustRanking, write_robust
 from xaibench.runfolder.tables import RunFolderError
-from xaibench.runner.plan.part_facts import registry
 from xaibench.runner.request import RunRequest
-from xaibench.runner.running import Progress
-from xaibench.runner.running import run as run_suite
+from xaibench.runner.run import Progress
+from xaibench.runner.run import run as run_suite
 from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.toml_writing import to_toml
 from xaibench.statistics.multiple_tests import LEVEL

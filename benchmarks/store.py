@@ -25,10 +25,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.plan.planning import CellPlan, make_plan
-from xaibench.runner.stages.merged_scores import cell_scores
+from xaibench.runner.plan.plan import CellPlan, make_plan
+from xaibench.runner.stages.score_rows import cell_scores
 from xaibench.runner.store.result_store import CorruptResultError, Store
-from xaibench.runner.suites.suite_parsing import parse_suite
+from xaibench.runner.suites.parsing import parse_suite
 
 SAMPLES, EXPLAINERS = 200, 125
 
@@ -64,7 +64,7 @@ def merge(folder: Path, rows: int) -> None:
     """Merge the results as the runner does at the end of a run, without evaluating the networks."""
     store, correct = Store(folder / "store"), np.ones(SAMPLES, dtype=bool)
     with (
-        mock.patch("xaibench.runner.stages.merged_scores.chosen_training", return_value=(None, 0)),
+        mock.patch("xaibench.runner.stages.score_rows.chosen_training", return_value=(None, 0)),
         pq.ParquetWriter(folder / "scores.parquet", SCORES.arrow_schema(), write_page_checksum=True) as writer,
     ):
         marks = store.keys("score")

@@ -31,7 +31,7 @@ from xaibench.core.frozen import Frozen
 from xaibench.data import paper_accuracy
 from xaibench.models import accuracy, build, fit_many
 from xaibench.runner.plan.jobs import DataJob
-from xaibench.runner.stages.network_training import network_seed
+from xaibench.runner.stages.train import network_seed
 
 LOSSES = ("logits", "probabilities")
 

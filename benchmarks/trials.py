@@ -37,6 +37,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from xaibench.benchmarks.xai_tris.released_pickles import read_released, write_released
 from xaibench.data import load
 from xaibench.data.annotated import DataFileError
 from xaibench.data.disk.archives import unpack
@@ -45,7 +46,6 @@ from xaibench.data.disk.image_files import open_image, read_indices
 from xaibench.data.disk.json_lists import read_items
 from xaibench.data.scans.ct_reading import read_header, read_slice
 from xaibench.data.scans.nifti_volumes import read_volume
-from xaibench.data.xai_tris.released_pickles import read_released, write_released
 from xaibench.evaluation import MapFileError, read_maps
 from xaibench.runner import run
 from xaibench.runner.store.result_store import CorruptResultError, Store

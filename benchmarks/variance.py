@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from xaibench.report.numbers.inference import cell_matrices
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.statistics.variance_sources import variance_components
 
 

@@ -1,7 +1,7 @@
 """What the tests that run over every part need to know of one, kept in the part's own test file as ``CASES``.
 
-``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/model/test_attack.py is the case of the
-metric in xaibench/metrics/model/attack.py. A part without a case is tried with what follows from its record.
+``CASES = {"adversarial": MetricCase(quick={"steps": 2})}`` in tests/metrics/faithfulness/test_attack.py is the case of the
+metric in xaibench/metrics/faithfulness/adversarial.py. A part without a case is tried with what follows from its record.
 """
 
 import functools

@@ -68,7 +68,13 @@ def run_in(folder, *command, timeout):
     """Run a command that imports the copy only."""
     variables = os.environ | {"PYTHONPATH": str(folder), "XAIBENCH_CACHE": str(folder / ".cache")}
     return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=variables, capture_output=True, text=True, timeout=timeout, check=False
+        [sys.executable, *command],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 
@@ -82,7 +88,9 @@ def copied(tmp_path_factory):
             shutil.copytree(source, folder / name)
         elif source.exists():
             shutil.copy(source, folder / name)
-    assert "no attribute 'added_share'" in run_in(folder, "-c", "import xaibench; xaibench.added_share", timeout=60).stderr
+    assert (
+        "no attribute 'added_share'" in run_in(folder, "-c", "import xaibench; xaibench.added_share", timeout=60).stderr
+    )
     for name, text in FILES.items():
         assert not (folder / name).exists()
         (folder / name).write_text(text, encoding="utf-8")

@@ -47,10 +47,10 @@ MAY_IMPORT = {
 
 #: Where, and nowhere else, a package may be imported: paths below xaibench/, as patterns.
 ONLY_IN = {
-    "captum": ["explainers/captum_adapter.py", "explainers/backward/captum_lrp.py"],
-    "matplotlib": ["report/draw/*.py"],
-    "ray": ["runner/engines/ray_engine.py"],
-    "ot": ["metrics/truth/*.py"],
+    "captum": ["explainers/captum_adapter.py", "explainers/propagation/captum_lrp.py"],
+    "matplotlib": ["report/figures/*.py"],
+    "ray": ["runner/engines/ray_cluster.py"],
+    "ot": ["metrics/localization/*.py"],
     "pydicom": ["data/scans/*.py"],
     "nibabel": ["data/scans/*.py"],
     "typer": ["cli/*.py"],
@@ -123,9 +123,9 @@ def test_the_rules_speak_of_the_package_there_is():
         ("report/one.py", "from xaibench.runner import run", "report/one.py:1 imports xaibench.runner.run"),
         ("runner/one.py", "import xaibench.report", "runner/one.py:1 imports xaibench.report"),
         (
-            "explainers/gradients/plain_gradients.py",
+            "explainers/gradients/integrated_gradients.py",
             "from captum.attr import LRP",
-            "explainers/gradients/plain_gradients.py:1 imports captum.attr.LRP",
+            "explainers/gradients/integrated_gradients.py:1 imports captum.attr.LRP",
         ),
         ("metrics/one.py", "import matplotlib.pyplot as plt", "metrics/one.py:1 imports matplotlib.pyplot"),
         ("runner/one.py", "import importlib\nimportlib.import_module('ray')", "runner/one.py:2 imports ray"),
@@ -148,10 +148,10 @@ def test_a_violation_is_seen(tmp_path, place, code, found):
         ),
         ("data/one.py", "from . import splits\nfrom .splits import stratified_split\nimport torch"),
         ("runner/one.py", "import xaibench\nfrom xaibench import data, metrics"),
-        ("explainers/backward/captum_lrp.py", "from captum.attr import LRP"),
+        ("explainers/propagation/captum_lrp.py", "from captum.attr import LRP"),
         ("explainers/captum_adapter.py", "from captum.attr import LRP"),
-        ("report/draw/score_figures.py", "import matplotlib"),
-        ("runner/engines/ray_engine.py", "import ray"),
+        ("report/figures/scores.py", "import matplotlib"),
+        ("runner/engines/ray_cluster.py", "import ray"),
         ("cli/run_commands.py", "from xaibench.runner import run"),
     ],
 )

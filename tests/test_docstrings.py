@@ -33,8 +33,8 @@ PACKAGES = [
 ]
 #: Public names that live deeper: what the registries' schemes and the tutorials name.
 DEEPER = {
-    "xaibench.data.xai_tris.tetrominoes": ["Tetromino"],
-    "xaibench.data.photographs.own_folder": ["OwnFolder"],
+    "xaibench.benchmarks.xai_tris.tetrominoes": ["Tetromino"],
+    "xaibench.data.photographs.image_folder": ["OwnFolder"],
     "xaibench.data.photographs.saliency_bench_release": ["Published"],
     "xaibench.models.networks.efficientnet_lite": ["EfficientNetLite"],
     "xaibench.models.networks.imagenet": ["Torchvision"],

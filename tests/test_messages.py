@@ -25,15 +25,15 @@ REASONS = {
     "data/masks/mask_tables.py",
     "data/scans/ct_reading.py",
     "data/scans/nifti_volumes.py",
-    "data/xai_tris/photo_backgrounds.py",
-    "data/xai_tris/plain_unpickling.py",
+    "benchmarks/xai_tris/photo_backgrounds.py",
+    "benchmarks/xai_tris/safe_unpickling.py",
     "data/exchange/parquet_columns.py",
     "data/exchange/parquet_format.py",
     "leaderboard/sandbox/sandbox.py",
     "leaderboard/sandbox/worker.py",
     "leaderboard/sandbox/method.py",
-    "runner/store/sealed_tables.py",
-    "runner/store/sealed_tensors.py",
+    "runner/store/checked_tables.py",
+    "runner/store/checked_tensors.py",
 }
 #: What no user reads: abstract methods and exit codes; and errors with an underscore, which stay within a module.
 SILENT = {"NotImplementedError", "typer.Exit"}

@@ -153,7 +153,7 @@ def test_results_go_there_and_come_back(hub, invoke, run, tmp_path):  # noqa: F8
 def test_the_card_of_results_holds_the_report_s_numbers(run, tmp_path):
     from xaibench.report.numbers.leaderboards import leaderboard
     from xaibench.report.numbers.score_summary import summarise
-    from xaibench.report.read.run_results import read_run
+    from xaibench.report.read.results import read_run
 
     prepare_run(run, tmp_path / "out", licence="mit", repo="ann/scores")
     card = DatasetCard((tmp_path / "out" / "README.md").read_text(encoding="utf-8"))

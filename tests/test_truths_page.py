@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xaibench.core.truths import NO_TRUTH, TRUTHS
+from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS
 from xaibench.data import DATASETS
 from xaibench.metrics import METRICS
 

@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from xaibench._version import __version__
-from xaibench.core.public_names import public_name as _public_name
-from xaibench.metrics.metric_table import METRICS as _METRICS
+from xaibench.core.lazy_names import public_name as _public_name
+from xaibench.metrics.table import METRICS as _METRICS
 
 if TYPE_CHECKING:
     from xaibench import data, explainers, hub, leaderboard, metrics, models, report, runner

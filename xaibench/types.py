@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from xaibench.core.part_info import DatasetInfo, ExplainerInfo, MetricInfo, ModelInfo, described
 from xaibench.core.registry import Registry, UnknownNameError
-from xaibench.core.truths import Truth
+from xaibench.core.truth_kinds import Truth
 from xaibench.core.vocabulary import Output, Reduction
 
 if TYPE_CHECKING:  # the alias refers to torch, which this module does not import

@@ -56,12 +56,12 @@ def _written_by_hand() -> tuple[str, ...]:
 def layout() -> dict[str, tuple[str, tuple[Section, ...]]]:
     """File name to the title and the sections of the page."""
     folders = (
-        "xaibench.data.photographs.own_folder.Folder",
+        "xaibench.data.photographs.image_folder.Folder",
         "xaibench.data.photographs.saliency_bench_release.Published",
     )
     networks = ("imagenet.Torchvision", "efficientnet_lite.EfficientNetLite", "timm_networks.Timm")
     pretrained = tuple(f"xaibench.models.networks.{path}" for path in networks)
-    tetromino = Section("xaibench.data.xai_tris.tetrominoes", ("Tetromino",))
+    tetromino = Section("xaibench.benchmarks.xai_tris.tetrominoes", ("Tetromino",))
     annotated = Section("xaibench.data.annotated", paths=folders)
     return {
         "data": ("Data", (Section("xaibench.data"), tetromino, annotated)),

@@ -23,11 +23,11 @@ from papers import table
 from scipy.stats import kendalltau
 from scipy.stats import t as student
 
-from xaibench.report.draw.budget_figures import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
-from xaibench.report.draw.figure_style import THEME, inline_svg, save
+from xaibench.report.figures.budgets import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
+from xaibench.report.figures.style import THEME, inline_svg, save
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.tables import CELL
 from xaibench.runner import load_suite
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
-from xaibench.data.photographs.own_folder import OwnFolder
+from xaibench.data.photographs.image_folder import OwnFolder
 from xaibench.data.photographs.saliency_bench_release import SaliencyBenchRelease
 
 PAGE = Path(__file__).parents[1] / "datasets.md"

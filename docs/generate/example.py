@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.metrics.shared.replaced_pixels import ranks
+from xaibench.metrics.shared.perturbed_images import ranks
 
 #: A registered metric.
 Metric: TypeAlias = Callable[..., Any]

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from prose import plain, section
 
 from xaibench.explainers import EXPLAINERS
-from xaibench.explainers.backward.relevance import LayerwiseRelevance
-from xaibench.explainers.feature_maps.one_layer import FeatureMaps
-from xaibench.explainers.forward.pixel_perturbation import FeatureAttribution
-from xaibench.explainers.shared.interface import Attribution
+from xaibench.explainers.base import Attribution
+from xaibench.explainers.cam.single_layer import FeatureMaps
+from xaibench.explainers.perturbation.shapley_sampling import FeatureAttribution
+from xaibench.explainers.propagation.lrp import LayerwiseRelevance
 
 PAGE = Path(__file__).parents[1] / "explainers.md"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pandas as pd
 from papers import accuracies, table
 
+from xaibench.report.claims.claim import Claim
+from xaibench.report.claims.paper_claims import claims
+from xaibench.report.claims.size_statements import across_sizes
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_means
-from xaibench.report.read.run_results import RunResults, place, read_run
-from xaibench.report.statements.paper_claims import claims
-from xaibench.report.statements.size_statements import across_sizes
-from xaibench.report.statements.tested_statements import Claim
+from xaibench.report.read.results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "findings.md"
 #: For narrow screens: each row of such a table is a card, or its first column stays in sight (site.css).

@@ -22,7 +22,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.core.truths import TRUTHS
+from xaibench.core.truth_kinds import TRUTHS
 from xaibench.evaluation import MetaEvaluation, meta_evaluate
 from xaibench.metrics import METRICS
 from xaibench.report.read.metric_verdicts import FILE

@@ -23,7 +23,7 @@ from metric_notes import CASES
 from pictures import SHOWN_WITH
 from prose import plain, section
 
-from xaibench.core.truths import NO_TRUTH, TRUTHS
+from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS
 from xaibench.metrics import METRICS, chance_level
 
 PICTURES = Path(__file__).parents[1] / "images" / "metrics"

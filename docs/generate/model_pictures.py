@@ -9,8 +9,8 @@ from example import Example, Metric, contrast, number, pixels, replaced
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.metrics.model.imputation import imputed
-from xaibench.metrics.shared.replaced_pixels import blurred, unit_scaled
+from xaibench.metrics.faithfulness.road import imputed
+from xaibench.metrics.shared.perturbed_images import blurred, unit_scaled
 
 #: Of the picture of the attack: large enough to be seen.
 EPSILON = 0.3

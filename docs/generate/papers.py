@@ -13,7 +13,7 @@ import pandas as pd
 
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.accuracy_differences import margins
-from xaibench.report.read.run_results import RunResults, place, read_run
+from xaibench.report.read.results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "papers.md"
 NAMES = {"iou": "IoU", "precision": "precision", "recall": "recall", "hit": "pointing", "insertion": "insertion"}

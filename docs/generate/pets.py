@@ -16,12 +16,12 @@ import pandas as pd
 from findings import CARDS, WIDE, verdicts
 from papers import table
 
+from xaibench.report.claims.paper_claims import claims
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.ranks_and_agreement import agreements, table_4
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import RunResults, read_run
-from xaibench.report.statements.paper_claims import claims
+from xaibench.report.read.results import RunResults, read_run
 
 PAGE = Path(__file__).parents[1] / "pets.md"
 

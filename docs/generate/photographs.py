@@ -17,11 +17,11 @@ from papers import table
 from PIL import Image, ImageDraw, ImageFont
 from scipy.stats import kendalltau
 
-from xaibench.report.draw.sample_figures import palette
+from xaibench.report.figures.samples import palette
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page.sample_browser import levels
-from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.read.results import RunResults, read_run
 
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "photographs.md", DOCS / "images" / "photographs.png"

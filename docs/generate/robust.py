@@ -13,7 +13,7 @@ from pathlib import Path
 from page_sections import renewed
 from papers import table
 
-from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.robust_rankings import AGREED, RobustRanking
 from xaibench.runfolder.tables import CELL
 

@@ -16,11 +16,11 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.report.draw.sample_figures import colour_tile, map_array, tile_kind
+from xaibench.report.figures.samples import colour_tile, map_array, tile_kind
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import RunResults, place, read_run
+from xaibench.report.read.results import RunResults, place, read_run
 
 DOCS = Path(__file__).parents[1]
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"

@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from certified import PROBE
 
 import xaibench as xb
-from xaibench.core.known_functions import FUNCTIONS
-from xaibench.core.truths import NO_TRUTH, TRUTHS
+from xaibench.benchmarks.certified.functions import FUNCTIONS
+from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS
 from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers import build as build_explainer
 from xaibench.metrics import METRICS
 from xaibench.models import blind, build, fit
-from xaibench.report.draw.sample_figures import colour_tile
+from xaibench.report.figures.samples import colour_tile
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "truths.md"

@@ -17,9 +17,9 @@ from findings import BEGIN, CARDS, END, WIDE, sections
 from papers import table
 
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import RunResults, place, read_run
+from xaibench.report.read.results import RunResults, place, read_run
 from xaibench.runfolder.tables import KEYS, SCORES
-from xaibench.runner.stages.gathering import LEARNED
+from xaibench.runner.stages.collect import LEARNED
 
 PAGE = Path(__file__).parents[1] / "vit.md"
 MODEL = "vit"

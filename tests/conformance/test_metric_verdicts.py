@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from xaibench.core.truths import NO_TRUTH
+from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.metrics import METRICS
 from xaibench.report.read.metric_verdicts import FILE, known_verdicts
 

@@ -20,7 +20,7 @@ from xaibench.metrics import METRICS
 from xaibench.models import build as build_model
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import DataJob
-from xaibench.runner.stages.network_training import network_seed
+from xaibench.runner.stages.train import network_seed
 
 CELL = "xai-tris/lin-white-8x8"
 NETWORK = "generators.networks:Small"
@@ -241,7 +241,7 @@ def test_one_module_calls_explainers_and_metrics():
     ("code", "found"),
     [
         ("from xaibench.explainers import explain", "takes xaibench.explainers.explain"),
-        ("from xaibench.metrics.truth.overlap import iou", "takes xaibench.metrics.truth.overlap.iou"),
+        ("from xaibench.metrics.localization.iou import iou", "takes xaibench.metrics.localization.iou.iou"),
         ("def f():\n    from xaibench import explain", "takes xaibench.explain"),
         ("import xaibench.metrics", "takes xaibench.metrics"),
         ("from xaibench.metrics import METRICS\nMETRICS.resolve('iou')(maps, masks)", "calls a part"),

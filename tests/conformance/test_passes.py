@@ -10,10 +10,10 @@ from explainer_trials import CASE, NAMES, maps_of, network
 
 from xaibench.explainers import EXPLAINERS, build, explain
 from xaibench.explainers.budgets import passes_of
-from xaibench.explainers.forward.incremental_passes import IncrementalPasses
-from xaibench.explainers.forward.shapley_increments import FlatLinear
-from xaibench.explainers.shared.counted_passes import Adjustable
 from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.explainers.shared.passes import Adjustable
+from xaibench.kernels.pixel_updates.first_layer import FlatLinear
+from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
 
 ADJUSTABLE = [name for name in NAMES if isinstance(build(name), Adjustable)]
 every_explainer = pytest.mark.parametrize("name", NAMES)

@@ -20,20 +20,20 @@ from pretend_device import WrongPlaceError, pretended
 from torch import nn
 
 import xaibench as xb
-from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.compute.sample_random import sample_generators
 from xaibench.explainers import EXPLAINERS, build
-from xaibench.explainers.forward import linear_surrogates
-from xaibench.explainers.forward.linear_surrogates import least_squares_of_sum
 from xaibench.explainers.gradients import smoothgrad
+from xaibench.explainers.perturbation import lime as linear_surrogates
+from xaibench.explainers.perturbation.lime import least_squares_of_sum
 from xaibench.metrics import METRICS
-from xaibench.metrics.model import imputation
+from xaibench.metrics.faithfulness import road as imputation
 from xaibench.models import build as build_network
 from xaibench.models import fit_head, fit_many
-from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.stages import execution
-from xaibench.runner.stages.execution import execute
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.stages import execute as execution
+from xaibench.runner.stages.execute import execute
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_parsing import parse_suite
+from xaibench.runner.suites.parsing import parse_suite
 
 pytestmark = pytest.mark.skipif(not pretend_device.available(), reason="this torch has no devices written in Python")
 

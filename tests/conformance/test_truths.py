@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from xaibench.core.part_info import DatasetInfo, MetricInfo, truth_of
-from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth
+from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 from xaibench.data import DATASETS
 from xaibench.data.annotated import AnnotatedSet
 from xaibench.metrics import METRICS

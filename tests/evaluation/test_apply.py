@@ -10,8 +10,8 @@ from xaibench.core.part_info import ExplainerInfo, MetricInfo, described
 from xaibench.data import Split
 from xaibench.evaluation import apply
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
-from xaibench.evaluation.kept_maps import decode_maps, encode_maps, round_maps
-from xaibench.evaluation.placed_networks import to_device
+from xaibench.evaluation.map_encoding import decode_maps, encode_maps, round_maps
+from xaibench.evaluation.model_placement import to_device
 from xaibench.evaluation.training_data import training_batches
 from xaibench.explainers import NotFittedError, NotFittedForModelError
 from xaibench.metrics import METRICS
@@ -36,7 +36,7 @@ def split():
 
 
 @pytest.mark.parametrize(
-    "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.truth.overlap:iou", "xaibench:iou", xb.iou]
+    "metric", ["iou", "jaccard", "IoU", "xaibench.metrics.localization.iou:iou", "xaibench:iou", xb.iou]
 )
 @pytest.mark.parametrize(("protocol", "score"), [("scaled", 1.0), ("published", 0.25)])
 def test_the_protocol_goes_by_the_metric_and_not_by_its_name(metric, protocol, score):

@@ -14,12 +14,12 @@ from part_cases import ExplainerCase, case
 from torch import nn
 
 import xaibench
-from xaibench.core.compute.precision import computing
+from xaibench.compute.precision import computing
 from xaibench.core.part_info import ExplainerInfo
 from xaibench.core.registry import UnknownNameError
 from xaibench.explainers import EXPLAINERS, build, explain
 from xaibench.explainers.controls import Uniform
-from xaibench.explainers.forward.linear_surrogates import LIME
+from xaibench.explainers.perturbation.lime import LIME
 
 #: Those that must be fitted first, or explain other networks, are tested with these in files of their own.
 EVERY = [

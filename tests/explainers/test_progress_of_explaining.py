@@ -7,8 +7,8 @@ from torch import nn
 import xaibench as xb
 from xaibench.core import progress as module
 from xaibench.explainers import EXPLAINERS, build
-from xaibench.explainers.shared.counted_passes import Countable
 from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.explainers.shared.passes import Countable
 
 IMAGES = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.tensor([0, 1, 0])

@@ -2,7 +2,7 @@
 
 #: Path -> what stands in it.
 FILES = {
-    "xaibench/metrics/truth/added_share.py": '''\
+    "xaibench/metrics/localization/added_share.py": '''\
 """Share of the map's positive part among all of its magnitude, inside the ground truth."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _added_share(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray
     within, without = (np.where(where, np.abs(values), 0.0).sum(axis=1) for where in (counted, ~counted))
     return share(within, within + without, (peak[:, 0] > 0) & inside.any(axis=1))
 ''',
-    "tests/metrics/truth/test_added_share.py": """import numpy as np
+    "tests/metrics/localization/test_added_share.py": """import numpy as np
 from part_cases import MetricCase
 
 from xaibench.metrics import added_share
@@ -84,7 +84,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, target_gradient
+from xaibench.explainers.base import Attribution, target_gradient
 
 
 @described(ExplainerInfo("Added Gradient", family="Gradients", citation="Nobody: Added by a test, 2024.", passes=2))
@@ -290,19 +290,19 @@ added_share = {}
 
 #: Table -> its last line before, and the one that is added behind it.
 LINES = {
-    "xaibench/metrics/metric_table.py": (
-        '"roc_auc": "xaibench.metrics.truth.ranking:roc_auc",',
-        '"added_share": "xaibench.metrics.truth.added_share:added_share",',
+    "xaibench/metrics/table.py": (
+        '"roc_auc": "xaibench.metrics.localization.roc_auc:roc_auc",',
+        '"added_share": "xaibench.metrics.localization.added_share:added_share",',
     ),
-    "xaibench/explainers/explainer_table.py": (
-        '"saliency": "xaibench.explainers.gradients.plain_gradients:Saliency",',
+    "xaibench/explainers/table.py": (
+        '"saliency": "xaibench.explainers.gradients.integrated_gradients:Saliency",',
         '"added_gradient": "xaibench.explainers.gradients.added_gradient:AddedGradient",',
     ),
-    "xaibench/models/model_table.py": (
-        '"cnn": "xaibench.models.networks.xai_tris_networks:CNN",',
+    "xaibench/models/table.py": (
+        '"cnn": "xaibench.benchmarks.xai_tris.networks:CNN",',
         '"added_network": "xaibench.models.networks.added_network:AddedNetwork",',
     ),
-    "xaibench/data/dataset_table.py": (
+    "xaibench/data/table.py": (
         '"pet": "xaibench.data.photographs.oxford_pet:pet",',
         '"added-bars": "xaibench.data.photographs.added_bars:added_bars",',
     ),

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.core.compiled_loops import kernels_enabled
-from xaibench.data.dataset import Split
-from xaibench.explainers.forward.incremental_passes import IncrementalPasses
-from xaibench.explainers.forward.shapley_increments import FlatLinear
-from xaibench.metrics.model.imputation import imputed
-from xaibench.metrics.truth.earth_mover import emd
+from xaibench.data.base import Split
+from xaibench.kernels.compilation import kernels_enabled
+from xaibench.kernels.pixel_updates.first_layer import FlatLinear
+from xaibench.kernels.pixel_updates.incremental_passes import IncrementalPasses
+from xaibench.metrics.faithfulness.road import imputed
+from xaibench.metrics.localization.emd import emd
 from xaibench.models import build, fit_many
 
 
@@ -109,8 +109,8 @@ def test_the_library_works_without_numba():
 import sys
 sys.modules["numba"] = sys.modules["llvmlite"] = None
 import xaibench as xb
-import xaibench.metrics.w1, xaibench.metrics.model.grid_solver, xaibench.explainers.forward.increment_loops
-import xaibench.models.compiled.convolution_blocks
+import xaibench.kernels.emd, xaibench.kernels.multigrid, xaibench.kernels.pixel_updates.loops
+import xaibench.kernels.training.convolution_blocks
 data = xb.load("xai-tris/lin-white-8x8", n_samples=60)
 model = xb.models.build("cnn", (1, 8, 8), 2, seed=0)
 xb.models.fit(model, data.train, data.val, epochs=1, progress=False, device="cpu")

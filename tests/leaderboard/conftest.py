@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from xaibench.cli import app
 from xaibench.leaderboard import submission
 from xaibench.leaderboard.submission import SubmissionInfo, submit
-from xaibench.runner.running import run
+from xaibench.runner.run import run
 
 SUITE = """
 name = "tiny"

@@ -12,7 +12,7 @@ from xaibench.leaderboard.fresh_runs import run_round
 from xaibench.leaderboard.manifest import ResultError, find_results, read_manifest
 from xaibench.leaderboard.rounds import commit_round, reveal_round
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.suites.suite_files import SUITES, load_suite
+from xaibench.runner.suites.files import SUITES, load_suite
 
 
 @pytest.fixture

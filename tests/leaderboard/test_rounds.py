@@ -15,7 +15,7 @@ from xaibench.leaderboard.rounds import (
     suite_for_round,
     suite_with_public_seeds,
 )
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.files import load_suite
 
 LAST, AFTER = date(2026, 12, 31), date(2027, 1, 1)
 

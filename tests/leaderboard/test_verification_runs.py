@@ -16,7 +16,7 @@ from xaibench.leaderboard.manifest import find_results, read_verification
 from xaibench.leaderboard.run_splitting import split_run
 from xaibench.leaderboard.verification_runs import VerifiedResult, verify_all
 from xaibench.runfolder.tables import JOBS
-from xaibench.runner.running import run
+from xaibench.runner.run import run
 
 
 @pytest.fixture(scope="module")

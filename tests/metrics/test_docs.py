@@ -50,9 +50,7 @@ def test_every_metric_has_its_equation_range_pitfalls_source_and_departures():
         assert re.search(r"\*\*[\[(].*(?:higher|lower) is better\.\*\* Undefined (?:for|where|with) \S", text), name
         assert re.search(r"\*\*Mind:\*\* \S", text), name
         assert re.search(r"^Source: \S", text, re.MULTILINE), name
-        if (
-            METRICS.target(name) != f"xaibench.metrics.truth.earth_mover:{name}"
-        ):  # the EMD departs from its source alone
+        if METRICS.target(name) != f"xaibench.metrics.localization.emd:{name}":  # the EMD departs from its source alone
             assert "<summary>Departures from" in text, name
 
 

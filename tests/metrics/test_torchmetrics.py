@@ -224,7 +224,7 @@ def test_nothing_has_no_mean():
 
 
 def test_any_metric_by_name(pairs):
-    mean = ours.MeanScore("xaibench.metrics.truth.overlap:recall", {"threshold": 0.2})
+    mean = ours.MeanScore("xaibench.metrics.localization.iou:recall", {"threshold": 0.2})
     mean.update(*pairs)
     assert mean.compute().item() == metrics.recall(*pairs, threshold=0.2)
     with pytest.raises(ValueError, match="Unknown metric 'iuo'; did you mean 'iou'"):

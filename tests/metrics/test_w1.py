@@ -13,9 +13,9 @@ from oracles import exact_transport as oracle
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
 
-from xaibench.core.compiled_loops import fingerprint
-from xaibench.metrics.w1 import exact_emd, interval_emd, multiscale, pairs, pyramid, simplex
-from xaibench.metrics.w1.pyramid import TransportProblem
+from xaibench.kernels.compilation import fingerprint
+from xaibench.kernels.emd import exact_emd, interval_emd, multiscale, pairs, pyramid, simplex
+from xaibench.kernels.emd.pyramid import TransportProblem
 
 KINDS = ["uniform", "smooth", "sparse", "heavy-tailed", "good"]
 
@@ -398,7 +398,7 @@ def test_a_file_saved_while_it_is_imported_does_not_leave_old_code_behind(outer,
     module = tmp_path / "loops.py"
     module.write_text(f"""
 import sys, pathlib, numba
-from xaibench.core.compiled_loops import kernel, part
+from xaibench.kernels.compilation import kernel, part
 if "save" in sys.argv:
     text = pathlib.Path(__file__).read_text()
     pathlib.Path(__file__).write_text(text.replace("1.0", "2.0"))
@@ -428,7 +428,7 @@ def test_works_where_no_cache_can_be_written():
 import numba
 import numba.core.caching
 numba.core.caching.CacheImpl._locator_classes = []
-from xaibench.core.compiled_loops import kernel
+from xaibench.kernels.compilation import kernel
 
 def double(x):
     return 2 * x

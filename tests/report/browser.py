@@ -11,8 +11,8 @@ from report.conftest import FEW_CELLS, write_run
 from report.pictures import change_samples
 
 from xaibench.report import write_report
-from xaibench.report.draw.figure_style import save
-from xaibench.report.page import page_writing as page
+from xaibench.report.figures.style import save
+from xaibench.report.page import write as page
 
 #: Everything that ends an attribute, an element, a script, a comment or a template, and would tell that it ran.
 HOSTILE = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'<!-- {{ 7*7 }} &amp; \u2028"

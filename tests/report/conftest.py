@@ -12,12 +12,14 @@ from matplotlib.figure import Figure
 from report.annotated import CONTROLS, write_annotated_run
 from report.pictures import make_jobs, make_samples
 
-from xaibench.report.draw import comparison_figures, sample_figures, score_figures
-from xaibench.report.draw.figure_style import save
+from xaibench.report.figures import comparisons as comparison_figures
+from xaibench.report.figures import samples as sample_figures
+from xaibench.report.figures import scores as score_figures
+from xaibench.report.figures.style import save
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.page import page_writing as page
-from xaibench.report.read.run_results import RunResults, read_run
+from xaibench.report.page import write as page
+from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.sample_file import PICTURES, to_safetensors
 
 METHODS = {

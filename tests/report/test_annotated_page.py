@@ -7,8 +7,8 @@ from report.pictures import change_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import RunFolderError, write_report
-from xaibench.report.draw.figure_style import save
-from xaibench.report.page import page_writing as page_module
+from xaibench.report.figures.style import save
+from xaibench.report.page import write as page_module
 
 
 @pytest.fixture(scope="module")

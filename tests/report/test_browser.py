@@ -10,7 +10,7 @@ from report.browser import HOSTILE, axe, state, visiting, write_hostile_run
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.sample_file import read_samples
 
 WIDTHS = (390, 1440, 1920)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmark_scripts import load_benchmark
 
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.robust_rankings import write_robust
 
 rank_robustness = load_benchmark("robust_rankings").rank_robustness

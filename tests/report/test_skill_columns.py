@@ -11,7 +11,7 @@ from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.ranks_and_agreement import agreements
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 SKILLS = {"emd_skill": "emd_perf", "precision_skill": "topk_precision"}
 

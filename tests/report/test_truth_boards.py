@@ -11,16 +11,16 @@ from report.conftest import draw_nothing, make_scores
 from typer.testing import CliRunner
 
 from xaibench.cli import app
-from xaibench.core.truths import TRUTHS, question_of
+from xaibench.core.truth_kinds import TRUTHS, question_of
 from xaibench.hub.run_scorecard import render_run_card
 from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.page.page_content import verdict
+from xaibench.report.page.content import verdict
 from xaibench.report.page.score_grids import grids
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 #: The metrics of the made-up run that ask people; the others change pixels.
 HUMAN = ("iou", "precision", "recall", "f1", "average_precision", "hit")

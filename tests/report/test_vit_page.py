@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 GENERATE = Path(__file__).parents[2] / "docs" / "generate"
 

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from xaibench.runner.costs.simulation import simulate
-from xaibench.runner.engines.local_engines import Processes
+from xaibench.runner.engines.local import Processes
 from xaibench.runner.engines.scheduling import Schedule
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_parsing import parse_suite
+from xaibench.runner.suites.parsing import parse_suite
 
 #: A "device" and a metric that wait for each other, by what they write down: the third map is not made before the first
 #: is scored, and so on; the first is not scored before the second is being made. Who waits in vain raises an error.

@@ -13,7 +13,7 @@ from PIL import Image
 from xaibench.cli.run_commands import run as run_command
 from xaibench.runner import RunRequest, estimate, run
 from xaibench.runner.request import RequestFields
-from xaibench.runner.stages import execution
+from xaibench.runner.stages import execute as execution
 
 SUITE = """
 name = "request"

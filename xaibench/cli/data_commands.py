@@ -11,7 +11,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, print_table
-from xaibench.core.atomic_files import written_to
+from xaibench.core.files import written_to
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet
@@ -61,7 +61,7 @@ def show(
     with clear_errors():
         from xaibench import data
         from xaibench.data.annotated import AnnotatedSet
-        from xaibench.report.draw.sample_sheets import sheet
+        from xaibench.report.figures.sample_sheets import sheet
 
         made_folder_of(out)
         part = data.DATASETS.resolve(name)

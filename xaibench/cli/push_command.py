@@ -115,7 +115,7 @@ def _is_run(source: str) -> bool:
 def _check_licence(name: str, licence: str | None) -> None:
     """Refuse before anything is generated or read, where that can be told."""
     from xaibench.data import DATASETS
-    from xaibench.hub.licence import choose_licence
+    from xaibench.hub.license import choose_licence
 
     info = getattr(DATASETS.resolve(name), "info", None)
     if info is not None:

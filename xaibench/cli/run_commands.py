@@ -23,10 +23,10 @@ from xaibench.cli.terminal import (
     print_table,
     progress_bars,
 )
-from xaibench.core.atomic_files import written_to
+from xaibench.core.files import written_to
 from xaibench.core.messages import listed
 from xaibench.core.progress import format_duration
-from xaibench.core.truths import question_of
+from xaibench.core.truth_kinds import question_of
 
 if TYPE_CHECKING:
     from xaibench.runner import Estimate

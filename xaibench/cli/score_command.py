@@ -11,7 +11,7 @@ import typer
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names
-from xaibench.core.atomic_files import written_to
+from xaibench.core.files import written_to
 
 if TYPE_CHECKING:
     from torch import nn
@@ -112,9 +112,9 @@ def _coloured(result: Evaluation) -> str:
 
 def _page(result: Evaluation, name: str, maps: Any, samples: Split) -> str:
     """One file that loads nothing from outside: the table, and the first samples that were scored with their maps."""
-    from xaibench.core.rich_results import html_page
+    from xaibench.core.html_repr import html_page
     from xaibench.report import show
-    from xaibench.report.draw.figure_style import save
+    from xaibench.report.figures.style import save
 
     places = {identity: place for place, identity in enumerate(samples.ids)}
     chosen = [places[identity] for identity in result.scores["sample"].drop_duplicates()[:_SHOWN]]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from xaibench.core.checks import check_choice
-from xaibench.core.truths import NO_TRUTH, TRUTHS, Truth
+from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS, Truth
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

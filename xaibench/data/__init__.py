@@ -5,19 +5,19 @@ Functions that read and write files are imported on first use (PEP 562), because
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.public_names import public_name
-from xaibench.data.dataset import Dataset, Split
-from xaibench.data.dataset_table import DATASETS
+from xaibench.benchmarks.xai_tris.published_accuracy import paper_accuracy, paper_alpha
+from xaibench.core.lazy_names import public_name
+from xaibench.data.base import Dataset, Split
 from xaibench.data.exchange.datasets_library import to_datasets
 from xaibench.data.loaders import load, loading
-from xaibench.data.xai_tris.paper_cells import paper_accuracy, paper_alpha
+from xaibench.data.table import DATASETS
 
 if TYPE_CHECKING:
-    from xaibench.data.certified.image_grids import mosaics, sure_of
-    from xaibench.data.certified.planted_triggers import checkerboard, plant_trigger
+    from xaibench.benchmarks.certified.planted_triggers import checkerboard, plant_trigger
+    from xaibench.benchmarks.mosaics.image_grids import mosaics, sure_of
+    from xaibench.benchmarks.xai_tris.released_pickles import read_released, write_released
     from xaibench.data.exchange.parquet_reading import read_parquet
     from xaibench.data.exchange.parquet_writing import write_parquet
-    from xaibench.data.xai_tris.released_pickles import read_released, write_released
 
 __all__ = [
     "DATASETS",

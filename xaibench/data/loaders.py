@@ -15,8 +15,8 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from xaibench.core.checks import check_count
 from xaibench.core.messages import unknown
-from xaibench.data.dataset import Dataset, Sample, Split
-from xaibench.data.dataset_table import DATASETS
+from xaibench.data.base import Dataset, Sample, Split
+from xaibench.data.table import DATASETS
 from xaibench.data.threaded_loader import ThreadedLoader
 
 _LOGGER = logging.getLogger("xaibench")
@@ -32,7 +32,7 @@ def load(name: str, *, seed: int = 0, **parameters: Any) -> Dataset:
             ``"package.module:attribute"`` for your own class or function.
         seed: Determines the samples and their split.
         **parameters: Parameters of the data set, such as ``alpha`` and ``n_samples`` of XAI-TRIS
-            (:meth:`xaibench.data.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of
+            (:meth:`xaibench.benchmarks.xai_tris.tetrominoes.Tetromino.__call__`), or ``root``, ``classes`` and ``size`` of
             the annotated data sets (:meth:`xaibench.data.disk.annotated_set.AnnotatedSet.__call__`).
 
     Returns:

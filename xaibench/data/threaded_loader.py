@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
-from xaibench.data.dataset import Sample
+from xaibench.data.base import Sample
 
 
 class ThreadedLoader(DataLoader[Sample]):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from xaibench.core.part_info import MetricInfo
-from xaibench.evaluation.evaluation_checks import as_float64, check_parameters, check_scores, name_of
-from xaibench.evaluation.kept_maps import round_maps
-from xaibench.evaluation.placed_networks import copy_weights, has_weights, to_device
+from xaibench.evaluation.checks import as_float64, check_parameters, check_scores, name_of
+from xaibench.evaluation.map_encoding import round_maps
+from xaibench.evaluation.model_placement import copy_weights, has_weights, to_device
 from xaibench.evaluation.protocol import Protocol, apply_protocol, chance_parameters
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class AppliedExplainer:
         progress: bool = False,
     ) -> None:
         from xaibench.explainers import EXPLAINERS, build, explain
-        from xaibench.explainers.explainer_building import configured
+        from xaibench.explainers.building import configured
 
         part = EXPLAINERS.resolve(explainer) if isinstance(explainer, str) else explainer
         given = dict(parameters or {})
@@ -127,7 +127,7 @@ class AppliedExplainer:
         Raises:
             ValueError: If the layer is not a module of the network.
         """
-        from xaibench.explainers.shared.layer_runs import with_layer_named
+        from xaibench.explainers.shared.layer_calls import with_layer_named
 
         self._part = with_layer_named(self._part, self.name, model)
 
@@ -220,7 +220,7 @@ class AppliedMetric:
 
         Args:
             maps: ``[n, H, W]`` on the CPU; they are rounded as if they had been stored
-                (:mod:`xaibench.evaluation.kept_maps`).
+                (:mod:`xaibench.evaluation.map_encoding`).
             batch: The samples of the maps.
             model: The model, for metrics that need it; it is copied to the device if it is elsewhere.
             explainer: The explainer that made the maps, for metrics that need it; called as
@@ -311,7 +311,7 @@ class AppliedMetric:
 
     def _move_to_device(self, batch: Batch, model: nn.Module | None) -> tuple[nn.Module, Tensor, Tensor]:
         """Return the network, images and targets on the device."""
-        from xaibench.core.compute.device import resolve_device
+        from xaibench.compute.device import resolve_device
 
         if model is None:
             raise ValueError(f"Metric {self.name!r} needs a model, but none was given; give one, or omit the metric.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.atomic_files import written_to
+from xaibench.core.files import written_to
 from xaibench.core.messages import first_line, listed
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ of the model.
 
 from typing import Any
 
-from xaibench.core.public_names import public_name
+from xaibench.core.lazy_names import public_name
 from xaibench.explainers.api import explain
-from xaibench.explainers.explainer_building import build
-from xaibench.explainers.explainer_table import EXPLAINERS
-from xaibench.explainers.relied_pixels import ReliedOn, reliance
-from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
-from xaibench.explainers.shared.interface import (
+from xaibench.explainers.base import (
     Attribution,
     Channels,
     Explainer,
     UnsupportedModelError,
     reduce_channels,
 )
+from xaibench.explainers.building import build
+from xaibench.explainers.reliance_maps import ReliedOn, reliance
+from xaibench.explainers.shared.explained_output import ExplainedOutput
+from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError
+from xaibench.explainers.table import EXPLAINERS
 
 #: Class name -> module, so that ``xaibench.explainers.RISE`` is imported on first access.
 _CLASSES = {

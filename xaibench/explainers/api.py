@@ -10,24 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xaibench.compute.device import resolve_device
+from xaibench.compute.input_copies import sparing
+from xaibench.compute.model_probe import check_classes, check_module, probe
+from xaibench.compute.model_state import unharmed
+from xaibench.compute.precision import computing, kept_dtype, stated
+from xaibench.compute.sample_random import drawing_as
 from xaibench.core.checks import check_count
-from xaibench.core.compute.device import resolve_device
-from xaibench.core.compute.input_copies import sparing
-from xaibench.core.compute.model_probe import check_classes, check_module, probe
-from xaibench.core.compute.modes import unharmed
-from xaibench.core.compute.precision import computing, kept_dtype, stated
-from xaibench.core.compute.sample_draws import drawing_as
 from xaibench.core.progress import ProgressBar
 from xaibench.core.vocabulary import Output, Precision
+from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
 from xaibench.explainers.budgets import explain_within_budget, shares
-from xaibench.explainers.explainer_building import build, configured, name_of
-from xaibench.explainers.shared.counted_passes import Countable
-from xaibench.explainers.shared.explain_checks import check_images, check_returned_maps, check_target_classes
+from xaibench.explainers.building import build, configured, name_of
+from xaibench.explainers.checks import check_images, check_returned_maps, check_target_classes
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.interface import Channels, Explainer, UnsupportedModelError
-from xaibench.explainers.shared.layer_runs import with_layer_named
+from xaibench.explainers.shared.layer_calls import with_layer_named
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
-from xaibench.explainers.shared.softmax_end import remove_final_softmax
+from xaibench.explainers.shared.passes import Countable
+from xaibench.explainers.shared.softmax_detection import remove_final_softmax
 
 _Images = TypeVar("_Images", Tensor, NDArray[np.floating[Any]])
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager, nullcontext
 
 from torch import Tensor, nn
 
-from xaibench.explainers.explainer_building import name_of
-from xaibench.explainers.shared.counted_passes import Adjustable, Countable, budget_error
+from xaibench.explainers.base import Explainer
+from xaibench.explainers.building import name_of
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.interface import Explainer
+from xaibench.explainers.shared.passes import Adjustable, Countable, budget_error
 
 
 def passes_of(part: Explainer, images: Tensor, model: nn.Module | None = None) -> int | None:

@@ -14,11 +14,11 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
+from xaibench.compute.model_state import unharmed
+from xaibench.compute.random_state import seeded_globals
 from xaibench.core.checks import check_choice
-from xaibench.core.compute.modes import unharmed
-from xaibench.core.compute.random_state import seeded_globals
 from xaibench.core.parameters import check_names, named_parameters
-from xaibench.explainers.shared.interface import Channels, reduce_channels
+from xaibench.explainers.base import Channels, reduce_channels
 
 # Parameters of the adapter itself.
 _OWN = ("channels", "seed")

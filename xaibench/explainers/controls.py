@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
 
+from xaibench.compute.sample_random import sample_generators
 from xaibench.core.checks import check_choice
-from xaibench.core.compute.sample_draws import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.interface import Attribution, Channels, reduce_channels
+from xaibench.explainers.base import Attribution, Channels, reduce_channels
 
 Direction: TypeAlias = Literal["both", "horizontal", "vertical"]
 

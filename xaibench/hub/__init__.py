@@ -7,10 +7,10 @@ or ``$HF_TOKEN``), never print it, and refuse files that contain it.
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.public_names import public_name
+from xaibench.core.lazy_names import public_name
 
 if TYPE_CHECKING:
-    from xaibench.hub.licence import LicenceError
+    from xaibench.hub.license import LicenceError
     from xaibench.hub.published_results import Results, load_results
     from xaibench.hub.run_upload import prepare_run
     from xaibench.hub.set_upload import prepare_dataset

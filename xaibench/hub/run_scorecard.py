@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from xaibench._version import __version__
-from xaibench.core.truths import question_of
+from xaibench.core.truth_kinds import question_of
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table, readme, strip_folders
 from xaibench.report.numbers.leaderboards import leaderboards_by_truth
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL, TABLES
 
 #: Name of a table to what it holds.

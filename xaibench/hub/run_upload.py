@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.data import DATASETS
 from xaibench.hub.card_text import strip_folders
-from xaibench.hub.licence import check_licence_name
+from xaibench.hub.license import check_licence_name
 from xaibench.hub.run_scorecard import render_run_card
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import TABLES, RunFolderError, Table
 

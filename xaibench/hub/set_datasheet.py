@@ -17,7 +17,7 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
 from xaibench.data.exchange.parquet_format import SPLITS
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table
-from xaibench.hub.licence import is_generated_set
+from xaibench.hub.license import is_generated_set
 
 _BATCH = 256
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.data import Dataset
 from xaibench.data.exchange.parquet_format import SPLITS
 from xaibench.data.exchange.parquet_writing import features, layout_of, write_parquet
 from xaibench.hub.card_text import readme, strip_folders_nested
-from xaibench.hub.licence import choose_licence, is_generated_set
+from xaibench.hub.license import choose_licence, is_generated_set
 from xaibench.hub.set_datasheet import DatasetFacts, measure_dataset, render_datasheet
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xaibench._version import __version__
 from xaibench.data.exchange.hub_sets import HubAddress, is_network_error, kinds, status_of
 from xaibench.hub.card_text import strip_folders
-from xaibench.hub.licence import choose_licence
+from xaibench.hub.license import choose_licence
 from xaibench.hub.run_upload import prepare_run
 from xaibench.hub.set_upload import prepare_dataset
 from xaibench.runfolder.tables import TABLES

@@ -7,7 +7,7 @@ the method again in a sandbox and compares the scores, and :func:`write_site` tu
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.public_names import public_name
+from xaibench.core.lazy_names import public_name
 
 if TYPE_CHECKING:
     from xaibench.leaderboard.checks import check

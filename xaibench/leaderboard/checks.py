@@ -32,8 +32,8 @@ from xaibench.models import MODELS
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 from xaibench.runner.parts import part_info
-from xaibench.runner.plan.planning import Plan
-from xaibench.runner.suites.suite_tables import Suite
+from xaibench.runner.plan.plan import Plan
+from xaibench.runner.suites.schema import Suite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,7 +237,7 @@ def _faults_of_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
 
 
 def _faults_of_cells(scores: pd.DataFrame, plan: Plan) -> Iterator[str]:
-    from xaibench.runner.stages.merged_scores import set_name
+    from xaibench.runner.stages.score_rows import set_name
 
     expected = {(set_name(cell), cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
     cells = scores[["dataset", "model", "metric"]].drop_duplicates().astype(str)

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.suite_text import is_generated, read_seeds, with_seeds
-from xaibench.runner.suites.suite_files import SUITES, load_suite
+from xaibench.runner.suites.files import SUITES, load_suite
 
 ROUNDS = "rounds.json"
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.core.messages import listed, unknown
 from xaibench.hub.card_text import strip_folders
-from xaibench.hub.licence import check_licence_name
+from xaibench.hub.license import check_licence_name
 from xaibench.leaderboard.card import bibtex_entry, render_card
 from xaibench.leaderboard.manifest import (
     CARD,
@@ -50,7 +50,7 @@ from xaibench.leaderboard.suite_text import (
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartWords, read_parts
 from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.files import load_suite
 
 #: Pictures of samples are at most so large. Each cell of the suite has its part, and of every cell as many of the first
 #: of the test split go along as fit into it: methods have the same ones, whichever cells they can treat.

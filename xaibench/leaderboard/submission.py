@@ -20,8 +20,8 @@ from xaibench.leaderboard.method_source import MethodSource, on_import_path, sta
 from xaibench.leaderboard.run_splitting import slugify, split_run
 from xaibench.leaderboard.sandbox.packages import imported_packages
 from xaibench.leaderboard.suite_text import check_public_datasets, with_explainers
-from xaibench.runner.running import Progress, run
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.run import Progress, run
+from xaibench.runner.suites.files import load_suite
 
 #: The suite of a submission, beside its code; hidden, so that it is not taken for code.
 _SUITE = ".suite.toml"

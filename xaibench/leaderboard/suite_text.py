@@ -14,9 +14,9 @@ from typing import Any
 from xaibench.core.messages import listed
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.runfolder.descriptions import SUITE
-from xaibench.runner.plan.planning import Plan, make_plan
+from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import identity
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.toml_writing import to_toml
 
 # Sets of which every seed draws a fresh one.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from xaibench._version import __version__
-from xaibench.core.atomic_files import whole_file
-from xaibench.core.compute.device import resolve_device
+from xaibench.compute.device import resolve_device
+from xaibench.core.files import whole_file
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import (
     METHOD,
@@ -35,7 +35,7 @@ from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import with_explainers
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.running import Progress, run
+from xaibench.runner.run import Progress, run
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xaibench.core.compute.device import resolve_device
-from xaibench.core.compute.host_work import available_cpus
+from xaibench.compute.device import resolve_device
+from xaibench.compute.host_threads import available_cpus
 from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pinned_code import check_code_at_commit
 from xaibench.leaderboard.verification import Verification, verify
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
-from xaibench.runner.running import Progress
+from xaibench.runner.run import Progress
 
 logger = logging.getLogger("xaibench")
 

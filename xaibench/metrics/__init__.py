@@ -14,17 +14,17 @@ Conventions of all metrics in this package:
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.public_names import public_name
-from xaibench.metrics.metric_table import METRICS
+from xaibench.core.lazy_names import public_name
+from xaibench.metrics.table import METRICS
 
 if TYPE_CHECKING:
-    from xaibench.metrics.metric_agreement import Agreement, agreement
+    from xaibench.metrics.correlations import Agreement, agreement
+    from xaibench.metrics.localization.chance_corrected import chance_level, skill_scores
+    from xaibench.metrics.localization.emd import TransportError
+    from xaibench.metrics.localization.mass_shares import Shares, shares
+    from xaibench.metrics.localization.shapley_error import shapley_error, sign_agreement
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.metrics.shared.undefined_scores import undefined_reasons
-    from xaibench.metrics.truth.against_chance import chance_level, skill_scores
-    from xaibench.metrics.truth.earth_mover import TransportError
-    from xaibench.metrics.use.known_values import shapley_error, sign_agreement
-    from xaibench.metrics.use.relied_shares import Shares, shares
 
 __all__ = [
     "METRICS",

@@ -7,15 +7,15 @@ images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from ``"pac
 ``(in_shape, num_classes) -> Module``, or a module.
 """
 
+from xaibench.benchmarks.certified.blind_networks import blind
+from xaibench.benchmarks.certified.disconnected_networks import disconnected
+from xaibench.benchmarks.certified.triggered_networks import triggered
+from xaibench.benchmarks.xai_tris.networks import CNN, LLR, MLP, Network, he_normal_
 from xaibench.models.building import build
-from xaibench.models.certified.blinding import blind
-from xaibench.models.certified.cell_networks import disconnected
-from xaibench.models.certified.trigger_gates import triggered
-from xaibench.models.model_table import MODELS
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalise
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
-from xaibench.models.networks.xai_tris_networks import CNN, LLR, MLP, Network, he_normal_
+from xaibench.models.table import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
 from xaibench.models.training.head_training import find_head, fit_head

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from xaibench.core.compute.random_state import isolated_rng
+from xaibench.compute.random_state import isolated_rng
 from xaibench.core.parameters import named_parameters
-from xaibench.models.model_table import MODELS
-from xaibench.models.networks.own_networks import check_outputs, check_parameters, make_own
+from xaibench.models.networks.user_networks import check_outputs, check_parameters, make_own
+from xaibench.models.table import MODELS
 
 
 def build(

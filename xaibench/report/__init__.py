@@ -3,10 +3,10 @@
 The report only reads what the runner has written; it needs no data set, model or network access.
 """
 
-from xaibench.report.draw.comparison_figures import agreement_figure
-from xaibench.report.draw.curve_figures import curve_figure
-from xaibench.report.draw.map_sheets import show
-from xaibench.report.page.page_writing import best_methods, ranked_methods, write_report
+from xaibench.report.figures.comparisons import agreement_figure
+from xaibench.report.figures.curves import curve_figure
+from xaibench.report.figures.map_sheets import show
+from xaibench.report.page.write import best_methods, ranked_methods, write_report
 from xaibench.runfolder.tables import RunFolderError
 
 __all__ = [

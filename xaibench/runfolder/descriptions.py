@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from xaibench.core.frozen import Frozen
-from xaibench.runfolder.legible_text import all_legible, legible
+from xaibench.runfolder.sanitize import all_legible, legible
 from xaibench.runfolder.tables import damaged_file
 
 PARTS, ENVIRONMENT, SUITE = "parts.json", "environment.json", "suite.toml"
@@ -34,7 +34,7 @@ class PartWords:
         method: Label of the explainer behind an entry with a custom name: ``"RISE"`` for ``"rise-1000"``.
         passes: Number of passes per image, for explainers for which it is fixed.
         range: Smallest and largest possible value of a metric; infinite if unbounded or unknown.
-        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truths`), from the scores; empty if
+        truth: Kind of truth that a metric's scores refer to (:mod:`xaibench.core.truth_kinds`), from the scores; empty if
             unknown, as in run folders of older versions.
     """
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.atomic_files import whole_file
-from xaibench.core.rich_results import html_table
+from xaibench.core.files import whole_file
+from xaibench.core.html_repr import html_table
 from xaibench.runfolder.tables import damaged_file
 
 ROBUSTNESS = "robust_rankings.json"

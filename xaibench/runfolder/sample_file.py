@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.runfolder.legible_text import all_legible
+from xaibench.runfolder.sanitize import all_legible
 from xaibench.runfolder.tables import damaged_file
 
 PICTURES = "samples.safetensors"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from xaibench.runfolder.legible_text import legible
+from xaibench.runfolder.sanitize import legible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,7 +243,7 @@ SCORES = Table(
         **{"explainer": "str", "sample": "int", "correct": "bool", "metric": "str", "value": "float"},
         **{"higher_is_better": "bool", "reason": "str", "data_seed": "int", "truth": "str"},
     },
-    optional=frozenset({"truth"}),  # the kind of truth (core/truths.py); missing in folders of older versions
+    optional=frozenset({"truth"}),  # the kind of truth (core/truth_kinds.py); missing in folders of older versions
 )
 SHARES = Table(
     "shares.parquet",

@@ -4,13 +4,13 @@
 ``ray``), and :func:`collect`. ``estimate`` estimates the cost of a run before it starts.
 """
 
-from xaibench.runner.costs.estimates import Estimate, estimate
+from xaibench.runner.costs.estimate import Estimate, estimate
 from xaibench.runner.request import RunRequest
-from xaibench.runner.running import ENGINES, ArgumentError, Progress, Run, run
-from xaibench.runner.stages.sample_data import DataChangedError
+from xaibench.runner.run import ENGINES, ArgumentError, Progress, Run, run
+from xaibench.runner.stages.samples import DataChangedError
 from xaibench.runner.store.result_store import Store, StoreError
-from xaibench.runner.suites.suite_files import SUITES, load_suite
-from xaibench.runner.suites.suite_tables import Suite, SuiteError
+from xaibench.runner.suites.files import SUITES, load_suite
+from xaibench.runner.suites.schema import Suite, SuiteError
 
 __all__ = [
     "ENGINES",

@@ -16,16 +16,16 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.core.messages import listed
 from xaibench.runfolder.descriptions import PARTS, PartWords, read_environment, read_parts
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.parts import find_part, part_info
-from xaibench.runner.plan.planning import CellPlan, Plan, make_plan
-from xaibench.runner.stages.merged_scores import score_truth, set_name
+from xaibench.runner.plan.plan import CellPlan, Plan, make_plan
+from xaibench.runner.stages.score_rows import score_truth, set_name
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import load_suite
-from xaibench.runner.suites.suite_tables import NamedPart, Suite, SuiteError
+from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.schema import NamedPart, Suite, SuiteError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from xaibench.core.parameters import check_names
-from xaibench.runner.plan.planning import Plan, make_plan
+from xaibench.runner.plan.plan import Plan, make_plan
 from xaibench.runner.published_scores import Published, find_published
 from xaibench.runner.store.result_store import Store
+from xaibench.runner.suites.files import load_suite, suite_file
 from xaibench.runner.suites.narrowing import IMAGES, narrowed, narrowed_text, without_missing
-from xaibench.runner.suites.suite_files import load_suite, suite_file
-from xaibench.runner.suites.suite_tables import Suite, check_variables, with_folders
+from xaibench.runner.suites.schema import Suite, check_variables, with_folders
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

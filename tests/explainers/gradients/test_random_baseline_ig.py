@@ -3,8 +3,8 @@ import torch
 from generators.gradient_networks import batch, bending, outputs
 from part_cases import ExplainerCase
 
-from xaibench.core.compute.sample_draws import sample_generators
-from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
+from xaibench.compute.sample_random import sample_generators
+from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
 from xaibench.explainers.gradients.random_baseline_ig import RandomBaselineIG
 
 CASES = {"random_baseline_ig": ExplainerCase(parameters={"n_baselines": 2, "n_steps": 3})}

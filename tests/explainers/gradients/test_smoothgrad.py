@@ -5,7 +5,7 @@ import torch
 from part_cases import ExplainerCase
 from torch import nn
 
-from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.compute.sample_random import sample_generators
 from xaibench.explainers.gradients.smoothgrad import InputXGradient, SmoothGrad
 
 CASES = {"smoothgrad": ExplainerCase(parameters={"n_samples": 4})}

@@ -6,7 +6,7 @@ from oracles import gradients as oracle
 from part_cases import ExplainerCase
 
 from xaibench.explainers.gradients import xrai as module
-from xaibench.explainers.gradients.plain_gradients import IntegratedGradients
+from xaibench.explainers.gradients.integrated_gradients import IntegratedGradients
 from xaibench.explainers.gradients.xrai import XRAI, grow_regions
 
 SMALL = {"n_steps": 3, "segmentation_size": 16, "min_segment_size": 8, "dilation": 1}

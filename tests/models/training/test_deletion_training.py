@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.metrics.model.single_deletion import _patches as metric_patches
+from xaibench.metrics.faithfulness.idsds import _patches as metric_patches
 from xaibench.models import accuracy, fine_tune_for_deletion
 from xaibench.models.training import deletion_training
 

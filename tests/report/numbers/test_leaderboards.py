@@ -8,8 +8,8 @@ from report.conftest import FEW_CELLS, make_scores, write_run
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, printable
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.page.page_content import board_rows, board_values
-from xaibench.report.read.run_results import read_run
+from xaibench.report.page.content import board_rows, board_values
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import CELL
 
 EVERYTHING = (None, None, None)

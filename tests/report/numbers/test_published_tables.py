@@ -4,7 +4,7 @@ import pytest
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 #: Cat and dog, to three decimals: iou, precision, recall, hit, insertion, deletion.
 CAT_AND_DOG = {

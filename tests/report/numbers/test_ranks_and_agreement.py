@@ -16,7 +16,7 @@ from xaibench.report.numbers.ranks_and_agreement import (
     table_4,
 )
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.statistics import critical_difference
 
 

@@ -14,7 +14,7 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 
 @pytest.fixture

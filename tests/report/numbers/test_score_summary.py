@@ -18,7 +18,7 @@ from xaibench.report.numbers.score_summary import (
     summarise,
     undefined,
 )
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import DESCRIBED, KEYS
 
 CONTROLS = {"sobel", "laplace", "uniform", "input"}

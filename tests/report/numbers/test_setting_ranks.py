@@ -7,9 +7,9 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, leaderboard, printable
 from xaibench.report.numbers.ranks_and_agreement import rankings
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.page.page_content import verdict
-from xaibench.report.page.page_writing import write_report
-from xaibench.report.read.run_results import read_run
+from xaibench.report.page.content import verdict
+from xaibench.report.page.write import write_report
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.robust_rankings import write_robust
 from xaibench.runfolder.tables import CELL
 

@@ -5,7 +5,7 @@ from PIL import Image
 
 from xaibench.report.page import map_tables
 from xaibench.report.page.map_tables import map_table, sheet_tables
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 
 def test_tables_of_maps_follow_the_cells(shared_run):

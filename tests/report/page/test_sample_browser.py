@@ -9,10 +9,10 @@ from report.conftest import FEW_CELLS, make_scores, write_run
 from report.pictures import change_samples, make_samples
 
 from xaibench.report import write_report
-from xaibench.report.page import page_writing as page
 from xaibench.report.page import sample_browser
+from xaibench.report.page import write as page
 from xaibench.report.page.sample_browser import browser
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.runfolder.sample_file import PICTURES, to_safetensors
 
 PLENTY = 10**7

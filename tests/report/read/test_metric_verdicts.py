@@ -7,7 +7,7 @@ import pytest
 
 from xaibench.report import write_report
 from xaibench.report.read.metric_verdicts import MetricVerdict, known_verdicts
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 
 
 def of_truth(folder, truth):

@@ -8,10 +8,10 @@ from xaibench.core.frozen import Frozen
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.registry import UnknownNameError
 from xaibench.runner.plan.job_base import STAGES
-from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.suites.suite_files import load_suite
-from xaibench.runner.suites.suite_parsing import parse_suite
-from xaibench.runner.suites.suite_tables import NamedPart, SuiteError
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.suites.files import load_suite
+from xaibench.runner.suites.parsing import parse_suite
+from xaibench.runner.suites.schema import NamedPart, SuiteError
 
 TABLES = {
     "name": "s",

@@ -9,10 +9,10 @@ from safetensors import safe_open
 import xaibench as xb
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import DataChangedError, run
-from xaibench.runner.costs.estimates import estimate
+from xaibench.runner.costs.estimate import estimate
 from xaibench.runner.request import RunRequest
-from xaibench.runner.stages import sample_data
-from xaibench.runner.stages.sample_data import read_data, read_test_split
+from xaibench.runner.stages import samples as sample_data
+from xaibench.runner.stages.samples import read_data, read_test_split
 
 SUITE = """
 name = "visual"

@@ -8,13 +8,13 @@ import xaibench as xb
 from xaibench.report import write_report
 from xaibench.report.numbers.score_summary import summarise
 from xaibench.report.page.share_tables import SHARES, cell_shares, share_bars, share_means
-from xaibench.report.read.run_results import read_run
+from xaibench.report.read.results import read_run
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import ExplainJob
-from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.stages.execution import read_network
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.stages.execute import read_network
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.files import load_suite
 
 SUITE = """
 name = "referred"

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from xaibench.metrics.model import single_deletion
+from xaibench.metrics.faithfulness import idsds as single_deletion
 from xaibench.runner import run
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.files import load_suite
 
 SUITE = """
 name = "answers"

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from xaibench.explainers.backward import pattern_methods
+from xaibench.explainers.propagation import pattern_net as pattern_methods
 from xaibench.runner import run
-from xaibench.runner.plan.planning import make_plan
-from xaibench.runner.stages.execution import read_maps
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.stages.execute import read_maps
 from xaibench.runner.store.result_store import Store
-from xaibench.runner.suites.suite_files import load_suite
+from xaibench.runner.suites.files import load_suite
 
 SUITE = """
 name = "fits"

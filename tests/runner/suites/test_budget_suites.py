@@ -5,9 +5,9 @@ import pytest
 from generators.photographs import write
 
 from xaibench.runner import SuiteError, load_suite, run
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.narrowing import narrowed
-from xaibench.runner.suites.suite_tables import with_folders
+from xaibench.runner.suites.schema import with_folders
 
 
 @pytest.mark.parametrize("name", ["budget", "budget-certified", "budget-photographs"])

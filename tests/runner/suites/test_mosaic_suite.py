@@ -9,9 +9,9 @@ from generators.photographs import COLOURS, write
 
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import SuiteError, load_suite, run
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.narrowing import narrowed
-from xaibench.runner.suites.suite_tables import with_folders
+from xaibench.runner.suites.schema import with_folders
 
 NETWORK = "generators.photographs:Colours"
 

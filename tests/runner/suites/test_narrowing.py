@@ -3,9 +3,9 @@ import tomllib
 import pytest
 
 from xaibench.runner import SuiteError, load_suite
-from xaibench.runner.plan.planning import make_plan
+from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.narrowing import narrowed, narrowed_text, without_missing
-from xaibench.runner.suites.suite_parsing import parse_suite
+from xaibench.runner.suites.parsing import parse_suite
 
 
 @pytest.fixture

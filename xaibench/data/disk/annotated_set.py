@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from xaibench.core.messages import unknown
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.dataset import Dataset
+from xaibench.data.base import Dataset
 from xaibench.data.disk.class_choice import choose_classes
 from xaibench.data.disk.disk_split import DiskSplit, Normalize, Transform
 from xaibench.data.disk.file_readers import MissingDataError
-from xaibench.data.disk.set_division import Splits, split_indices
 from xaibench.data.disk.source import Source
+from xaibench.data.disk.splits import Splits, split_indices
 
 _LOGGER = logging.getLogger("xaibench")
 
@@ -116,7 +116,7 @@ class AnnotatedSet(ABC):
             classes: ``"dog,cat"`` or a sequence; targets follow its order. None = the default classes of the set.
             size: Height and width of the images in pixels.
             splits: Fractions of train, validation and test, or ``"official"``
-                (:func:`~xaibench.data.disk.set_division.split_indices`).
+                (:func:`~xaibench.data.disk.splits.split_indices`).
             normalize: ``"imagenet"``, ``(means, deviations)``, or None for pixels in [0, 1].
             transform: Transforms image and mask together, after resizing: any of ``torchvision.transforms.v2``. It is
                 applied to all splits; for a single split, see

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from xaibench.core.atomic_files import disk_of
+from xaibench.core.files import disk_of
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, wrap_file_errors
 
 _CHUNK = 1 << 20

@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 
-from xaibench.data.dataset import LazySequence, Sample, Split
+from xaibench.data.base import LazySequence, Sample, Split
 from xaibench.data.disk.source import Source
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from xaibench._version import __version__
-from xaibench.core.atomic_files import disk_of
+from xaibench.core.files import disk_of
 from xaibench.data.disk.archives import unpack
 from xaibench.data.disk.file_readers import DataFileError
 

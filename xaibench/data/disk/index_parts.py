@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
+from xaibench.data.disk.array_cache import DAMAGED_FILE_ERRORS
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
-from xaibench.data.disk.kept_arrays import DAMAGED_FILE_ERRORS
 
 _LOGGER = logging.getLogger("xaibench")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-from xaibench.data.dataset import Dataset, Split
+from xaibench.data.base import Dataset, Split
 
 if TYPE_CHECKING:
     import datasets  # type: ignore[import-untyped, import-not-found, unused-ignore]

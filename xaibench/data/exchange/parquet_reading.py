@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.dataset import Dataset, Split
+from xaibench.data.base import Dataset, Split
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
 from xaibench.data.exchange.parquet_columns import PICTURE, decode_pictures, from_eight_bit, unnest
 from xaibench.data.exchange.parquet_format import (

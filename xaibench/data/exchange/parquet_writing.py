@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.core.part_info import DatasetInfo
-from xaibench.data.dataset import Dataset, Split
+from xaibench.data.base import Dataset, Split
 from xaibench.data.exchange.parquet_columns import encode_pictures, encode_previews, nest, to_eight_bit
 from xaibench.data.exchange.parquet_format import SPLITS, Layout, columns, list_set_files, make_metadata
 

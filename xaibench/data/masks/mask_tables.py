@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
+from xaibench.data.disk.array_cache import read_cached
 from xaibench.data.disk.cache_folders import cache_folder, digest_files
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
-from xaibench.data.disk.kept_arrays import read_cached
 
 _LOGGER = logging.getLogger("xaibench")
 

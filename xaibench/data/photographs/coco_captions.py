@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xaibench.core.atomic_files import whole_file
+from xaibench.core.files import whole_file
 from xaibench.data.disk.cache_folders import cache_folder, digest_files
 from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.disk.image_files import is_image

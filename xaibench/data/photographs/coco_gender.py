@@ -9,7 +9,7 @@ from xaibench.core.part_info import DatasetInfo
 from xaibench.data.disk.annotated_set import ProgressCallback
 from xaibench.data.disk.image_lists import ImageEntry
 from xaibench.data.photographs.coco_captions import caption_files, list_people
-from xaibench.data.photographs.marked_photographs import MarkedPhotographs
+from xaibench.data.photographs.masked_photographs import MarkedPhotographs
 
 
 class Gender(MarkedPhotographs):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
-from xaibench.explainers.shared.interface import Attribution, blocks, reduce_channels, target_gradient
+from xaibench.explainers.base import Attribution, blocks, reduce_channels, target_gradient
+from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 #: The kernel is truncated at this many standard deviations, as in scipy.
 _TRUNCATE = 4.0

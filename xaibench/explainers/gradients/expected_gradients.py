@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.gradients.plain_gradients import GradientSHAP
-from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
+from xaibench.explainers.base import Attribution
+from xaibench.explainers.gradients.integrated_gradients import GradientSHAP
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
-from xaibench.explainers.shared.interface import Attribution
+from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
 @described(

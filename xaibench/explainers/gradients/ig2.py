@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.counted_passes import Repeating
+from xaibench.explainers.base import Attribution, chunks, reduce_channels
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
-from xaibench.explainers.shared.interface import Attribution, chunks, reduce_channels
+from xaibench.explainers.shared.passes import Repeating
 
 
 @described(

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
+from xaibench.explainers.base import Channels, chunks, reduce_channels, target_output
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
 from xaibench.explainers.shared.fitted_data import NotFittedError, sample_images
-from xaibench.explainers.shared.interface import Channels, chunks, reduce_channels, target_output
 
 
 @described(

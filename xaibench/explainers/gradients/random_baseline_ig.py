@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.sample_draws import sample_generators
+from xaibench.compute.sample_random import sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.gradients.plain_gradients import integrated_gradients
-from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
-from xaibench.explainers.shared.interface import Attribution, reduce_channels
+from xaibench.explainers.base import Attribution, reduce_channels
+from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
+from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
 @described(

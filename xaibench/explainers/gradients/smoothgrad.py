@@ -9,16 +9,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.sample_draws import normal_numbers, sample_generators
+from xaibench.compute.sample_random import normal_numbers, sample_generators
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
-from xaibench.explainers.shared.interface import (
+from xaibench.explainers.base import (
     Attribution,
     Channels,
     blocks,
     reduce_channels,
     target_gradient,
 )
+from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 
 @described(

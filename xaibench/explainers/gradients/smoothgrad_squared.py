@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import reduce_channels
 from xaibench.explainers.gradients.smoothgrad import NoisyGradients
-from xaibench.explainers.shared.interface import reduce_channels
 
 
 @described(

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
-from xaibench.explainers.gradients.plain_gradients import integrated_gradients
-from xaibench.explainers.shared.counted_passes import GRADIENT, Repeating
-from xaibench.explainers.shared.interface import Attribution, reduce_channels
+from xaibench.explainers.base import Attribution, reduce_channels
+from xaibench.explainers.gradients.integrated_gradients import integrated_gradients
+from xaibench.explainers.shared.passes import GRADIENT, Repeating
 
 #: Parameters of Felzenszwalb's segmentation: scales from fine to coarse, and the blur before it.
 _SCALES, _SIGMA = (50, 100, 150, 250, 500, 1200), 0.8

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from xaibench.explainers.shared.interface import UnsupportedModelError
+from xaibench.explainers.base import UnsupportedModelError
 
 #: Names of the activation functions that networks call as functions.
 _ACTIVATIONS = (

@@ -7,7 +7,7 @@ import math
 from torch import Tensor, nn
 from torch.nn.modules import pooling
 
-from xaibench.explainers.shared.layer_runs import LayerRun
+from xaibench.explainers.shared.layer_calls import LayerRun
 
 
 def is_map(run: LayerRun, runs: list[LayerRun], size: tuple[int, int]) -> bool:

@@ -13,9 +13,10 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.core.compute.row_memory import default_rows
+from xaibench.compute.batching import default_rows
 from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.token_places import TokenLayout, token_layout
+from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.shared.captured_maps import Layer, captured
 from xaibench.explainers.shared.explained_output import network_of
 from xaibench.explainers.shared.feature_grids import (
@@ -26,8 +27,7 @@ from xaibench.explainers.shared.feature_grids import (
     patch_grid,
     spatial_runs,
 )
-from xaibench.explainers.shared.interface import UnsupportedModelError
-from xaibench.explainers.shared.layer_runs import LayerRun, check_sees_whole_image, layer_name, run_layers
+from xaibench.explainers.shared.layer_calls import LayerRun, check_sees_whole_image, layer_name, run_layers
 
 #: Interpolation to the size of the image: bilinear without aligned corners, or nearest neighbor by pixel centers.
 Resize: TypeAlias = Literal["bilinear", "nearest"]

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from xaibench.core.compute.row_memory import Rows
-from xaibench.explainers.shared.interface import Explainer
+from xaibench.compute.batching import Rows
+from xaibench.explainers.base import Explainer
 from xaibench.explainers.shared.layer_activations import forward_rows
 
 

@@ -16,8 +16,8 @@ from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import LeaderboardExtras, plain_text
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.page.page_content import board_rows, records
-from xaibench.runfolder.legible_text import legible
+from xaibench.report.page.content import board_rows, records
+from xaibench.runfolder.sanitize import legible
 from xaibench.runfolder.tables import JOBS, SCORES, SUMMARY
 
 

@@ -16,7 +16,7 @@ from xaibench.leaderboard.site.sprites import SpriteFiles
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import plain_text
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.page.page_content import board_rows, page_values
+from xaibench.report.page.content import board_rows, page_values
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL

@@ -20,7 +20,7 @@ from xaibench.leaderboard.manifest import (
     read_verification,
 )
 from xaibench.runfolder.descriptions import Environment, RunParts, read_environment, read_parts
-from xaibench.runfolder.legible_text import all_legible
+from xaibench.runfolder.sanitize import all_legible
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xaibench.leaderboard.site.files import Site
-from xaibench.report.draw.sample_figures import palette
+from xaibench.report.figures.samples import palette
 from xaibench.report.page.sample_browser import levels
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import RunFolderError

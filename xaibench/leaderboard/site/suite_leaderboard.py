@@ -14,7 +14,7 @@ from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
 from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.run_results import RunResults, assembled
+from xaibench.report.read.results import RunResults, assembled
 from xaibench.runfolder.descriptions import PartWords, RunParts, read_environment, read_suite
 from xaibench.runfolder.tables import ACCURACY, FAILURES, SAMPLES, SCORES, TRAININGS, RunFolderError
 

@@ -15,7 +15,7 @@ from xaibench.leaderboard.site.significance import PublicPrivateGap, public_priv
 from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.report.numbers.inference import promises
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.page.page_content import board_rows, board_values, page_values
+from xaibench.report.page.content import board_rows, board_values, page_values
 from xaibench.runfolder.tables import CELL, SUMMARY
 
 #: Stand in a page for what is known when all suites are read; no text of a user's can be this.

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.core.messages import unknown
-from xaibench.core.truths import TRUTHS
+from xaibench.core.truth_kinds import TRUTHS
 from xaibench.leaderboard.repository import open_repository
 from xaibench.leaderboard.site.files import Site, SiteError, SuiteEntry, whole_folder
 from xaibench.leaderboard.site.method_page import MethodOnSuite, bibtex, method_rows, write_method
@@ -29,7 +29,7 @@ from xaibench.leaderboard.site.suite_page import (
     write_tables,
 )
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.page.page_writing import file_names
+from xaibench.report.page.write import file_names
 from xaibench.runfolder.tables import CELL
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.plain_arrays import plain_array
+from xaibench.core.arrays import plain_array
 from xaibench.core.vocabulary import Reduction
 
 if TYPE_CHECKING:

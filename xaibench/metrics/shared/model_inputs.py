@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xaibench.compute.model_probe import computes_in
+from xaibench.core.arrays import plain_array
 from xaibench.core.checks import check_count
-from xaibench.core.compute.model_probe import computes_in
-from xaibench.core.plain_arrays import plain_array
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
 

@@ -66,7 +66,7 @@ def undefined_reasons(maps: Array, masks: Array, metric: str | None = None, *, t
 def _causes(metric: str | None) -> tuple[str, ...]:
     if metric is None:
         return _CAUSES_OF_KIND["ground-truth"]
-    from xaibench.metrics.metric_table import METRICS
+    from xaibench.metrics.table import METRICS
 
     info = getattr(METRICS.resolve(metric), "info", None)
     if info is None:
@@ -77,8 +77,8 @@ def _causes(metric: str | None) -> tuple[str, ...]:
 
 def _perfect_chance(skill: str, truth: NDArray[np.bool_], threshold: float) -> NDArray[np.bool_]:
     """Return ``[N]`` bool: where noise already has the best score, such as for a mask of the whole image."""
-    from xaibench.metrics.metric_table import METRICS
-    from xaibench.metrics.truth.against_chance import chance_level
+    from xaibench.metrics.localization.chance_corrected import chance_level
+    from xaibench.metrics.table import METRICS
 
     raw = METRICS.resolve(skill).info.skill_of
     best = METRICS.resolve(raw).info.range[1]

@@ -16,7 +16,7 @@ which passes to each metric the inputs that it takes:
 
 from typing import TYPE_CHECKING
 
-from xaibench.metrics.metric_table import METRICS
+from xaibench.metrics.table import METRICS
 from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
 from xaibench.metrics.torchmetrics.class_factory import make_class
 

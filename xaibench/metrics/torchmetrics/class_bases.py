@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.metrics.metric_table import METRICS
 from xaibench.metrics.shared.map_inputs import mean_of_defined
+from xaibench.metrics.table import METRICS
 
 try:
     from torchmetrics import Metric
@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from xaibench.metrics.shared.asked_explainer import ExplainerFunction
+    from xaibench.metrics.shared.explainer_calls import ExplainerFunction
     from xaibench.metrics.shared.model_inputs import Model
 
 

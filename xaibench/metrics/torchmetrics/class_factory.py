@@ -10,7 +10,7 @@ from typing import Any
 
 from xaibench.core.parameters import check_names
 from xaibench.core.part_info import MetricInfo
-from xaibench.metrics.metric_table import METRICS
+from xaibench.metrics.table import METRICS
 from xaibench.metrics.torchmetrics.class_bases import ExplainerScore, MapScore, MeanScore, ModelScore, TruthScore
 
 _BASES: dict[str, type[MeanScore]] = {

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from xaibench.compute.device import resolve_device
+from xaibench.compute.precision import computing
+from xaibench.compute.random_state import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.compute.device import resolve_device
-from xaibench.core.compute.precision import computing
-from xaibench.core.compute.random_state import isolated_rng
 from xaibench.models.training.batches import TrainingData, batch_size_of, loader_of
 from xaibench.models.training.epochs import TrainingDivergedError
 from xaibench.models.training.training_checks import check_data, check_ranges

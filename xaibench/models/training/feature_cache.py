@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from xaibench.core.atomic_files import whole_path
+from xaibench.core.files import whole_path
 from xaibench.models.training.split_reading import IndexedSplit
 
 _LOGGER = logging.getLogger("xaibench")

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.core.compute.random_state import isolated_rng
-from xaibench.core.compute.row_memory import Rows
+from xaibench.compute.batching import Rows
+from xaibench.compute.random_state import isolated_rng
 from xaibench.models.training.fitting import Training, TrainingDivergedError
 from xaibench.models.training.split_reading import IndexedSplit, read_batches
 

@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.core.compute.device import resolve_device
-from xaibench.core.compute.modes import evaluating
-from xaibench.core.compute.precision import computing
-from xaibench.core.compute.random_state import isolated_rng
+from xaibench.benchmarks.xai_tris.networks import Network
+from xaibench.compute.device import resolve_device
+from xaibench.compute.model_state import evaluating
+from xaibench.compute.precision import computing
+from xaibench.compute.random_state import isolated_rng
 from xaibench.core.vocabulary import Precision
-from xaibench.models.networks.xai_tris_networks import Network
 from xaibench.models.training.batches import (
     EVALUATION_BATCH,
     Batches,

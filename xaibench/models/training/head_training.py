@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
+from xaibench.compute.batching import Rows
+from xaibench.compute.device import resolve_device
+from xaibench.compute.model_state import evaluating
+from xaibench.compute.precision import computing, stated
 from xaibench.core.checks import check_choice
-from xaibench.core.compute.device import resolve_device
-from xaibench.core.compute.modes import evaluating
-from xaibench.core.compute.precision import computing, stated
-from xaibench.core.compute.row_memory import Rows
 from xaibench.core.vocabulary import Precision
 from xaibench.models.training.feature_cache import cached, hash_feature_inputs
 from xaibench.models.training.fine_tuning import fine_tune

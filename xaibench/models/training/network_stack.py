@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xaibench.core.compiled_loops import kernels_enabled
-from xaibench.models.compiled.dense_blocks import DenseBlock
-from xaibench.models.compiled.linear_layers import perceptron
-from xaibench.models.networks.xai_tris_networks import Network
+from xaibench.benchmarks.xai_tris.networks import Network
+from xaibench.kernels.compilation import kernels_enabled
+from xaibench.kernels.training.dense_blocks import DenseBlock
+from xaibench.kernels.training.linear_layers import perceptron
 
 #: One or more layers of all members: a function of their weights by name, ``[M, ...]``, and of images ``[M, B, ...]``.
 #: Or dropout, which also needs the generators.
@@ -143,7 +143,7 @@ class Adam:
         """Update the weights in place."""
         self.steps += 1
         if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32 and kernels_enabled():
-            from xaibench.models.compiled.dense_loops import adam  # loads numba
+            from xaibench.kernels.training.dense_loops import adam  # loads numba
 
             root = torch.full_like(self.lr, (1 - 0.999**self.steps) ** 0.5)
             scales = torch.cat([self.lr / (1 - 0.9**self.steps), root], dim=1)
@@ -224,7 +224,7 @@ def _plan_steps(
     steps: list[Step] = []
     names, layers = [name for name, _ in model.named_children()], list(model.children())
     if isinstance(layers[0], nn.Conv2d):
-        from xaibench.models.compiled.convolution_blocks import Convolutions  # loads numba
+        from xaibench.kernels.training.convolution_blocks import Convolutions  # loads numba
 
         convolutions = Convolutions.of(model, in_shape, like)
         if convolutions is not None:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xaibench.compute.model_probe import check_classes, probe
+from xaibench.compute.precision import check_precision, stored_dtype
+from xaibench.compute.random_state import isolated_rng
 from xaibench.core.checks import check_amount, check_count
-from xaibench.core.compute.model_probe import check_classes, probe
-from xaibench.core.compute.precision import check_precision, stored_dtype
-from xaibench.core.compute.random_state import isolated_rng
 from xaibench.core.messages import unknown
 from xaibench.core.vocabulary import Precision
 from xaibench.models.training.batches import TrainingData, in_memory, loader_of

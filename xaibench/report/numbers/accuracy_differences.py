@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL
 

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.report.numbers.pair_testing import pair_tests
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
 from xaibench.statistics import Drawn, against_controls, average_ranks, nested_means
 from xaibench.statistics.multiple_tests import LEVEL

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from xaibench.report.numbers.inference import Matrices, cell_matrices, resampled_means
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.descriptions import PartWords
 
 #: The network of the paper's tables.

@@ -21,7 +21,7 @@ import pandas as pd
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
 from xaibench.report.numbers.published_tables import AGREEMENT, published_set
 from xaibench.report.numbers.score_summary import lexicographic_rank
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import Drawn, friedman, mean_ranks
 

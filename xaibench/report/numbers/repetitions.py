@@ -10,7 +10,7 @@ import numpy as np
 
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
 from xaibench.report.numbers.leaderboards import Boards
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.statistics.variance_sources import variance_components
 
 #: Smallest share of repetitions that is reported.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.run_places import place_of
+from xaibench.runfolder.locations import place_of
 from xaibench.runfolder.tables import IMAGES, SAMPLES, SCORES, RunFolderError
 from xaibench.statistics import Drawn, NestedMeans, holm, nested_means, unpaired_difference
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL, DESCRIBED, KEYS
 
 Floats: TypeAlias = NDArray[np.floating[Any]]

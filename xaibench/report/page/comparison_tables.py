@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from xaibench.report.claims.claim import Claim
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.repetitions import Reproducibility
 from xaibench.report.page.pair_comparisons import Comparison, Pairs
@@ -18,8 +19,7 @@ from xaibench.report.page.table_columns import (
     number_column,
 )
 from xaibench.report.page.templating import number, p_value, signed
-from xaibench.report.read.run_results import RunResults, place
-from xaibench.report.statements.tested_statements import Claim
+from xaibench.report.read.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from xaibench.report.draw.sample_figures import (
+from xaibench.report.figures.samples import (
     CellKey,
     Floats,
     Levels,
@@ -23,7 +23,7 @@ from xaibench.report.draw.sample_figures import (
     tile_kind,
     tile_uri,
 )
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.sample_file import SampleCell
 
 #: Side in pixels of a photograph on the page.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from xaibench.report.page.page_content import records, round_for_page
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.page.content import records, round_for_page
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics.multiple_tests import LEVEL
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from xaibench.report.numbers.time_spent import Costs, Spent
+from xaibench.report.numbers.run_time import Costs, Spent
 from xaibench.report.page.table_columns import (
     head_column,
     method_cell,
@@ -15,7 +15,7 @@ from xaibench.report.page.table_columns import (
     number_column,
 )
 from xaibench.report.page.templating import format_duration, memory, number
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.read.results import RunResults, place
 from xaibench.report.tables import Column, Row, Table, TableCell
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import rankdata
 
-from xaibench.report.draw.sample_figures import TOP, Levels, data_uri, shrink
-from xaibench.report.page.page_content import round_for_page
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.figures.samples import TOP, Levels, data_uri, shrink
+from xaibench.report.page.content import round_for_page
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.sample_file import SampleCell
 from xaibench.runfolder.tables import CELL
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from xaibench.report.draw.sample_figures import data_uri, overlay, palette
+from xaibench.report.figures.samples import data_uri, overlay, palette
 from xaibench.report.page.map_tables import PHOTOGRAPH, Tile, inside_share
 from xaibench.report.page.sample_browser import Browser, levels
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.runfolder.sample_file import SampleCell
 
 #: Largest size of the previews in bytes.

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from xaibench.report.page.page_content import heading, records
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.page.content import heading, records
+from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
 
 #: Statistic that a grid shows first: medians (as in the XAI-TRIS paper) or means (as in Saliency-Bench).

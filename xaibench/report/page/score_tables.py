@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from xaibench.report.draw.budget_figures import BudgetScore, BudgetScores
+from xaibench.report.figures.budgets import BudgetScore, BudgetScores
 from xaibench.report.page.score_grids import Grid, GridCell
 from xaibench.report.page.share_tables import SHARE_LABELS, ShareBars, ShareMeans
 from xaibench.report.page.table_columns import (
@@ -24,7 +24,7 @@ from xaibench.report.page.table_columns import (
     place_labels,
 )
 from xaibench.report.page.templating import number, p_value, signed
-from xaibench.report.read.run_results import RunResults
+from xaibench.report.read.results import RunResults
 from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell
 
 

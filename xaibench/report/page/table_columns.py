@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from xaibench.report.page.templating import number
-from xaibench.report.read.run_results import RunResults, place
+from xaibench.report.read.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, Row, TableCell
 from xaibench.runfolder.descriptions import PartWords
 

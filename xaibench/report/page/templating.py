@@ -14,8 +14,8 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from xaibench.core.truths import TRUTHS, question_of
-from xaibench.report.read.run_results import place
+from xaibench.core.truth_kinds import TRUTHS, question_of
+from xaibench.report.read.results import place
 from xaibench.report.tables import Table, to_csv, to_latex
 
 #: Largest file, in bytes, that a link of the page contains; links to larger ones lead to the folder.

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from xaibench.core.compute.host_work import available_cpus
-from xaibench.runner.engines.local_engines import run_job
+from xaibench.compute.host_threads import available_cpus
+from xaibench.runner.engines.local import run_job
+from xaibench.runner.environment import processor
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, SMALL_SAMPLES, Job, Outcome
-from xaibench.runner.plan.planning import Plan
-from xaibench.runner.run_environment import processor
+from xaibench.runner.plan.plan import Plan
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import StoreError, write_atomic
 

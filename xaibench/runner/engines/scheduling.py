@@ -6,7 +6,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from xaibench.runner.engines.local_engines import Engine
+from xaibench.runner.engines.local import Engine
 from xaibench.runner.plan.job_base import STAGES, Job, Outcome
 from xaibench.runner.store.result_store import Store, StoreError
 

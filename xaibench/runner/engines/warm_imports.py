@@ -6,4 +6,4 @@ import xaibench.data
 import xaibench.explainers
 import xaibench.metrics
 import xaibench.models
-import xaibench.runner.stages.execution  # noqa: F401
+import xaibench.runner.stages.execute  # noqa: F401

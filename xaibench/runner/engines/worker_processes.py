@@ -8,7 +8,7 @@ import os
 import threading
 from multiprocessing.context import BaseContext
 
-from xaibench.runner.engines.freed_memory import keep_freed_memory
+from xaibench.runner.engines.malloc import keep_freed_memory
 
 
 def worker_context() -> BaseContext:

@@ -12,7 +12,7 @@ from xaibench.core.frozen import Frozen
 from xaibench.runner.parts import MetricPart, find_part
 from xaibench.runner.plan.job_base import SMALL_PERTURBATIONS, Job, Stage
 from xaibench.runner.plan.jobs import ExplainJob, Network
-from xaibench.runner.suites.suite_tables import NamedPart
+from xaibench.runner.suites.schema import NamedPart
 
 _MB = 1 << 20
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.tables import SHARES
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
-from xaibench.runner.plan.planning import CellPlan
-from xaibench.runner.stages.execution import chosen_training, has_maps, read_maps
-from xaibench.runner.stages.merged_scores import scenario_and_background, set_name
-from xaibench.runner.stages.sample_data import batches, read_test_split
+from xaibench.runner.plan.plan import CellPlan
+from xaibench.runner.stages.execute import chosen_training, has_maps, read_maps
+from xaibench.runner.stages.samples import batches, read_test_split
+from xaibench.runner.stages.score_rows import scenario_and_background, set_name
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 

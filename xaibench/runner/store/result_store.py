@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.runner.store.sealed_tables import from_parquet, to_parquet
-from xaibench.runner.store.sealed_tensors import read_meta, read_tensors, to_safetensors
+from xaibench.runner.store.checked_tables import from_parquet, to_parquet
+from xaibench.runner.store.checked_tensors import read_meta, read_tensors, to_safetensors
 from xaibench.runner.store.store_files import Files, StoreError, files_at
 
 if TYPE_CHECKING:

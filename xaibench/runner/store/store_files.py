@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from xaibench.core.atomic_files import whole_path
+from xaibench.core.files import whole_path
 
 
 class StoreError(RuntimeError):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from xaibench.runner.parts import Kind, expand_variables, find_part, registry
-from xaibench.runner.suites.suite_tables import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError
+from xaibench.runner.suites.schema import MODEL, Cell, NamedPart, OptionalCells, Suite, SuiteError
 from xaibench.runner.suites.toml_writing import to_toml
 
 #: The environment variable for the folder of photographs.

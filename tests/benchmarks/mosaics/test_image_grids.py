@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import torch
+
+from xaibench.benchmarks.mosaics.image_grids import mosaics, sure_of
+
+
+@pytest.fixture
+def labelled():
+    """Twelve images of six classes; each is known by its values, of which none comes twice."""
+    return torch.arange(12.0 * 2 * 3 * 5).reshape(12, 2, 3, 5), torch.arange(12) % 6
+
+
+def by_hand(images, row_of_images, side):
+    """The literal rule: lay the images row by row."""
+    rows = [torch.cat(row_of_images[row * side : (row + 1) * side], 2) for row in range(side)]
+    return torch.cat(rows, 1)
+
+
+@pytest.mark.parametrize("side", [1, 2])
+def test_a_mosaic_is_images_of_different_classes_laid_row_by_row(labelled, side):
+    images, targets = labelled
+    split, cells = mosaics(images, targets, side=side, count=20), side**2
+    assert split.images.shape == (20 * cells, 2, side * 3, side * 5)
+    for number in range(20):
+        of_one = slice(number * cells, (number + 1) * cells)
+        assert (split.groups[of_one] == number).all()
+        assert split.cells[of_one].tolist() == list(range(cells))
+        assert len(set(split.targets[of_one].tolist())) == cells
+        found = []
+        for image, mask, target in zip(*split[of_one], strict=True):
+            assert int(mask.sum()) == 15
+            seen = image[:, mask].reshape(2, 3, 5)
+            (place,) = [place for place, one in enumerate(images) if one.equal(seen)]
+            assert targets[place] == target
+            found.append(images[place])
+        assert split.images[of_one][0].equal(by_hand(images, found, side))
+
+
+def test_masks_are_the_cells_row_by_row(labelled):
+    split = mosaics(*labelled, side=2, count=1)
+    for cell, mask in enumerate(split.masks):
+        row, column = divmod(cell, 2)
+        assert mask[row * 3 : row * 3 + 3, column * 5 : column * 5 + 5].all()
+        assert int(mask.sum()) == 15
+
+
+def test_the_seed_decides_and_every_class_comes(labelled):
+    one, again, other = (mosaics(*labelled, count=50, seed=seed) for seed in (0, 0, 1))
+    assert one.images.equal(again.images)
+    assert not one.images.equal(other.images)
+    assert np.bincount(one.targets).min() > 20
+
+
+def test_too_few_classes_are_refused(labelled):
+    with pytest.raises(ValueError, match=r"6 different classes, expected at least 9: one per cell of 3×3"):
+        mosaics(*labelled, side=3)
+    with pytest.raises(ValueError, match="least=0: expected a probability"):
+        sure_of(lambda images: images.flatten(1), *labelled, least=0)
+
+
+def test_a_network_is_sure_of_what_it_puts_in_its_class():
+    images, logits = torch.zeros(70, 1, 2, 2), torch.zeros(70, 2)
+    logits[:, 1] = images[:, 0, 0, 0] = torch.linspace(-5, 5, 70)
+    model = lambda given: torch.stack([torch.zeros(len(given)), given[:, 0, 0, 0]], 1)  # noqa: E731
+    sure = sure_of(model, images, torch.ones(70, dtype=torch.int64), 0.9)
+    assert sure.equal(logits.softmax(1)[:, 1] >= 0.9)

@@ -1,0 +1,203 @@
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from oracles import tetromino as oracle
+from part_cases import DatasetCase
+from threadpoolctl import threadpool_limits
+
+from xaibench.benchmarks.xai_tris.noise import fill_noise, layout_rng
+from xaibench.benchmarks.xai_tris.patterns import SIGNS, Patterns
+from xaibench.benchmarks.xai_tris.published_accuracy import PAPER, paper_accuracy, paper_alpha
+from xaibench.benchmarks.xai_tris.tetrominoes import Tetromino
+from xaibench.data import DATASETS, load
+from xaibench.data.stratified_splits import stratified_split
+
+CELLS = list(itertools.product(("lin", "mult", "rigid", "xor"), ("white", "corr"), (8, 64)))
+SPLITS = ("train", "val", "test")
+
+
+def small(background):
+    """Parameters of a small set: enough samples for whole strata in each of its splits."""
+
+    def parameters(photographs, cache):
+        images = {"images_dir": photographs, "cache_dir": cache, "alpha": 0.5} if background == "imagenet" else {}
+        return {"n_samples": 40, "split": (0.6, 0.2, 0.2), **images}
+
+    return parameters
+
+
+CASES = {name: DatasetCase(small=small(name.split("-")[2])) for name in DATASETS if name.startswith("xai-tris/")}
+
+
+def whole(dataset):
+    """All samples in the order they were generated in."""
+    splits = [getattr(dataset, name) for name in SPLITS]
+    return tuple(torch.cat([getattr(split, part) for split in splits]) for part in ("images", "masks", "targets"))
+
+
+def same_bits(one, other):
+    return all(torch.equal(a, b) for a, b in zip(whole(one), whole(other), strict=True))
+
+
+def shapes_shown(scenario, size, kind):
+    patterns, fixed = Patterns(scenario, size), oracle.FIXED[size]
+    if scenario == "rigid":
+        shape, placement = divmod(kind, len(patterns.placements))
+        return [oracle.Placed("TL"[shape], 1, *patterns.placements[placement])]
+    if scenario == "xor":
+        return [oracle.Placed(letter, sign, 0, *fixed[letter]) for letter, sign in zip("TL", SIGNS[kind], strict=True)]
+    return [oracle.Placed("TL"[kind], 1, 0, *fixed["TL"[kind]])]
+
+
+@pytest.mark.parametrize(("scenario", "background", "size"), CELLS)
+def test_a_set_is_the_oracles(scenario, background, size):
+    seed, count, alpha = 3, 150 if size == 64 else 300, 0.3
+    dataset = Tetromino(scenario, background, size)(seed=seed, n_samples=count, alpha=alpha, split=(0.6, 0.2, 0.2))
+
+    patterns, rng = Patterns(scenario, size), layout_rng(seed)
+    cases = np.arange(count) % patterns.cases
+    cases = cases[np.concatenate(stratified_split(cases, (0.6, 0.2, 0.2), rng))]
+    shown = [shapes_shown(scenario, size, int(kind)) for kind in patterns.draw(cases, rng)]
+    white = np.empty((count, size, size), dtype=np.float32)
+    fill_noise("white", seed, 0, white)
+    expected, truth = oracle.generate(scenario, background, size, alpha, shown, white)
+
+    images, masks, targets = whole(dataset)
+    np.testing.assert_allclose(images[:, 0].numpy(), expected, atol=2e-6)
+    np.testing.assert_array_equal(masks.numpy(), truth)
+    # The class, read off what lies in the image.
+    if scenario == "xor":
+        assert targets.tolist() == [int(a.sign != b.sign) for a, b in shown]
+    else:
+        assert targets.tolist() == ["TL".index(shape.letter) for (shape,) in shown]
+
+
+@pytest.mark.parametrize("name", ["lin-corr-8x8", "rigid-corr-64x64", "xor-white-64x64", "mult-corr-64x64"])
+def test_the_bits_depend_on_nothing_but_the_parameters(name):
+    def make(**how):
+        return load(f"xai-tris/{name}", seed=5, n_samples=700, **how)
+
+    reference = make(workers=1, chunk_size=1)
+    for workers, chunk_size in [(1, 128), (1, 300), (1, 10_000), (2, 1), (5, 256)]:
+        assert same_bits(reference, make(workers=workers, chunk_size=chunk_size)), (workers, chunk_size)
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            assert same_bits(reference, make()), f"{threads} threads of the linear algebra"
+    assert not same_bits(reference, load(f"xai-tris/{name}", seed=6, n_samples=700))
+
+
+@pytest.mark.parametrize("scenario", ["lin", "mult", "rigid", "xor"])
+@pytest.mark.parametrize("background", ["white", "corr"])
+def test_defaults_are_the_papers(scenario, background):
+    dataset = load(f"xai-tris/{scenario}-{background}-8x8")
+    assert [len(getattr(dataset, name)) for name in SPLITS] == [8000, 1000, 1000]
+    assert dataset.parameters["alpha"] == paper_alpha(scenario, background, 8)
+    assert dataset.batch_size == 512
+    images, masks, _ = whole(dataset)
+    assert images.dtype == torch.float32
+    assert images.abs().max() == 1
+    assert (masks.sum(dim=(1, 2)) == (4 if scenario == "rigid" else 8)).all()
+    for name in SPLITS:
+        assert getattr(dataset, name).targets.float().mean() == 0.5
+
+
+def test_xors_sign_pairs_are_equally_frequent_in_every_split():
+    dataset = load("xai-tris/xor-white-8x8", n_samples=4000, alpha=1.0)
+    for name in SPLITS:
+        images = getattr(dataset, name).images[:, 0]
+        pairs = torch.stack([images[:, 1, 1].sign(), images[:, 4, 5].sign()], dim=1)
+        kinds, counts = pairs.unique(dim=0, return_counts=True)
+        assert len(kinds) == 4
+        assert (counts == len(images) // 4).all()
+
+
+def test_signal_and_noise_have_the_norms_that_alpha_says():
+    # Same seed, same noise: the set is alpha * signal + (1 - alpha) * noise up to one factor.
+    parts = {}
+    for alpha in (0.0, 0.25, 1.0):
+        images, masks, _ = whole(load("xai-tris/lin-white-8x8", n_samples=2000, alpha=alpha))
+        parts[alpha] = images.double().flatten()
+    noise, mixed, signal = (part / part.norm() for part in parts.values())
+    expected = 0.25 * signal + 0.75 * noise
+    torch.testing.assert_close(mixed, expected / expected.norm(), atol=1e-6, rtol=0)
+    shown = whole(load("xai-tris/lin-white-8x8", n_samples=2000, alpha=1.0))[0][:, 0] != 0
+    assert (shown <= masks).all()
+    assert (shown.sum(dim=(1, 2)) == 4).all()
+
+
+def test_mult_dims_the_pattern():
+    faint, dimmed = (whole(load("xai-tris/mult-white-8x8", n_samples=400, alpha=alpha))[0] for alpha in (0.0, 1.0))
+    _, _, targets = whole(load("xai-tris/mult-white-8x8", n_samples=400, alpha=1.0))
+    of_t = dimmed[targets == 0][:, 0]
+    assert (of_t[:, [1, 2, 2, 3], [1, 1, 2, 1]] == 0).all()
+    assert (of_t[:, [4, 5, 6, 6], [5, 5, 5, 6]] != 0).all()
+    assert faint.abs().max() == dimmed.abs().max() == 1
+
+
+def test_corr_correlates_neighbours_and_white_does_not():
+    for background, low, high in (("white", -0.02, 0.02), ("corr", 0.9, 1.0)):
+        images, _, _ = whole(load(f"xai-tris/lin-{background}-64x64", n_samples=300, alpha=0.0))
+        images = images[:, 0].double()
+        left, right = images[:, :, :-1].flatten(), images[:, :, 1:].flatten()
+        assert low < torch.corrcoef(torch.stack([left, right]))[0, 1] < high
+
+
+def test_global_random_state_is_left_alone():
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()
+    load("xai-tris/rigid-corr-8x8", n_samples=200)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state(), numpy_state, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": 1.01}, r"alpha=1.01: expected a signal-to-noise ratio in \[0, 1\]"),
+        ({"alpha": -0.1}, r"alpha=-0.1: expected"),
+        ({"alpha": float("nan")}, "alpha=nan: expected"),
+        ({"seed": -1}, "seed=-1: expected an integer of at least 0"),
+        ({"n_samples": 0}, "n_samples=0: expected an integer of at least 1"),
+        ({"n_samples": 2.5}, "n_samples=2.5: expected an integer"),
+        ({"n_samples": 4}, "4 samples split .* leave an empty split"),
+        ({"workers": 0}, "workers=0: expected"),
+        ({"chunk_size": 0}, "chunk_size=0: expected"),
+        ({"split": (0.5, 0.1, 0.1)}, "three positive fractions"),
+        ({"images_dir": "."}, "generated background; images_dir= is for the imagenet sets"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        load("xai-tris/lin-white-8x8", **parameters)
+
+
+def test_imagenet_asks_for_what_it_needs():
+    with pytest.raises(ValueError, match="folder of images as images_dir="):
+        load("xai-tris/lin-imagenet-64x64")
+    with pytest.raises(ValueError, match="has no signal-to-noise ratio for this data set; give alpha="):
+        load("xai-tris/lin-imagenet-8x8", images_dir=".")
+
+
+def test_every_registered_set_resolves_and_says_what_it_is():
+    names = [name for name in DATASETS if name.startswith("xai-tris/")]
+    assert len(names) == 24
+    for name in names:
+        part = DATASETS.resolve(name)
+        assert part.info.name == name
+        assert part.info.image_shape in {(1, 8, 8), (1, 64, 64)}
+        assert "2306.12816" in part.info.citation
+        assert len(part.info.classes) == 2
+        assert part.info.licence
+        assert pickle.loads(pickle.dumps(part)) == part
+
+
+def test_the_papers_table():
+    assert len(PAPER) == 20
+    assert paper_alpha("rigid", "imagenet", 64) == 0.6
+    assert paper_accuracy("mult", "white", 8, "cnn") == 83.1
+    assert paper_accuracy("mult", "white", 8, "llr") is None
+    assert paper_alpha("mult", "imagenet", 8) is None
+    for (scenario, _, _), cell in PAPER.items():
+        assert set(cell.accuracy) == ({"llr", "mlp", "cnn"} if scenario == "lin" else {"mlp", "cnn"})

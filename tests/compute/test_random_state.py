@@ -1,0 +1,37 @@
+import pytest
+import torch
+
+from xaibench.compute.random_state import isolated_rng
+
+
+def test_inside_the_seed_decides_and_after_it_the_caller_goes_on():
+    torch.manual_seed(7)
+    first, second = torch.rand(3), torch.rand(3)
+    torch.manual_seed(7)
+    assert torch.equal(torch.rand(3), first)
+    with isolated_rng(1):
+        inside = torch.rand(3)
+    assert torch.equal(torch.rand(3), second)
+    with isolated_rng(1):
+        assert torch.equal(torch.rand(3), inside)
+    with isolated_rng(2):
+        assert not torch.equal(torch.rand(3), inside)
+
+
+def test_also_when_the_block_fails():
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    with pytest.raises(RuntimeError, match="shape"), isolated_rng(1):
+        torch.rand(3).reshape(2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_has_a_generator_of_its_own():
+    device = torch.device("cuda", 0)
+    before = torch.cuda.get_rng_state(device)
+    with isolated_rng(1, device):
+        inside = torch.rand(3, device=device)
+    assert torch.equal(torch.cuda.get_rng_state(device), before)
+    with isolated_rng(1, device):
+        assert torch.equal(torch.rand(3, device=device), inside)

@@ -1,0 +1,298 @@
+import shutil
+
+import numpy as np
+import pytest
+from generators.common import photograph
+from generators.folder import PATIENTS, write
+from generators.tables import write_table
+from PIL import Image
+
+from xaibench.data import load
+from xaibench.data.annotated import DataFileError, MissingDataError
+from xaibench.data.photographs.image_folder import OwnFolder
+
+PARTS = ("train", "val", "test")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def mine(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+def opened(directory, *classes, **own):
+    part = OwnFolder(directory)
+    return part.open(part.find(), classes=classes or part.info.classes, seed=0, **own)
+
+
+def number_of(source, file):
+    return next(n for n in range(len(source)) if source.meta(n)["file"] == file)
+
+
+def photo(file, *, size=(60, 80), seed=0):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(photograph(np.random.default_rng(seed), *size)).save(file)
+
+
+def test_patients_are_not_split(mine):
+    for seed in range(3):
+        dataset = load(f"folder:{mine}", seed=seed)
+        patients = {}
+        for part in PARTS:
+            for note in getattr(dataset, part).meta:
+                label, name = note["file"].split("/")[1:]
+                patient = label, int(name.split(".v")[1].split(".")[0]) // 2
+                patients.setdefault(patient, set()).add(part)
+        assert len(patients) == 2 * PATIENTS
+        assert all(len(parts) == 1 for parts in patients.values())
+
+
+def test_without_groups_every_image_is_its_own(mine):
+    (mine / "groups.csv").unlink()
+    assert len(np.unique(opened(mine, "ill").groups)) == 2 * PATIENTS + 1
+
+
+def test_an_image_without_a_mask_is_not_annotated_and_an_empty_mask_is_a_negative(mine):
+    source = opened(mine)
+    assert (~source.annotated).sum() == 2
+    number = number_of(source, "image/ill/unmarked.jpg")
+    assert source.mask(number) is None
+    assert source.meta(number)["annotated"] is False
+    healthy = number_of(source, "image/healthy/healthy.v0.png")
+    assert source.annotated[healthy]
+    assert not source.mask(healthy).any()
+
+
+def test_classes_in_which_nothing_is_to_be_found(mine):
+    shutil.rmtree(mine / "mask" / "healthy")
+    with pytest.raises(MissingDataError, match="no annotated image of class 'healthy'"):
+        load(f"folder:{mine}")
+    dataset = load(f"folder:{mine}", negatives="healthy")
+    assert sum((getattr(dataset, part).targets == 0).sum() for part in PARTS) == 2 * PATIENTS + 1
+    assert not dataset.test.masks[dataset.test.targets == 0].any()
+
+
+@pytest.mark.parametrize("name", ["unmarked.png", "unmarked.BMP", "unmarked.tif", "unmarked.gif", "unmarked.webp"])
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_masks_of_any_kind(mine, name, mode):
+    wanted = np.zeros((60, 80), bool)
+    wanted[10:20, 30:50] = True
+    if mode == "P":
+        image = Image.fromarray(wanted.astype(np.uint8) * 3, mode="P")
+        image.putpalette([0, 0, 0, 9, 9, 9, 0, 0, 0, 200, 30, 30])
+    else:
+        image = Image.fromarray(wanted.astype(np.uint8) * 255).convert(mode)
+    keywords = {"lossless": True} if name.endswith("webp") else {}
+    image.save(mine / "mask" / "ill" / name, **keywords)
+    source = opened(mine)
+    assert np.array_equal(source.mask(number_of(source, "image/ill/unmarked.jpg")), wanted)
+
+
+def test_a_jpeg_mask_counts_from_half(mine):
+    wanted = np.zeros((60, 80), np.uint8)
+    wanted[13:21, 30:51] = 255
+    Image.fromarray(wanted).save(mine / "mask" / "ill" / "unmarked.jpg", quality=80)
+    values = np.asarray(Image.open(mine / "mask" / "ill" / "unmarked.jpg"))
+    assert ((values > 0) != (wanted > 0)).any()  # what JPEG does
+    source = opened(mine)
+    assert np.array_equal(source.mask(number_of(source, "image/ill/unmarked.jpg")), wanted > 0)
+
+
+@pytest.mark.parametrize("turned", ["image", "mask", "both"])
+def test_image_and_mask_lie_as_they_are_seen(mine, turned):
+    """Both show a bright left edge; each may be stored lying on its side, as cameras do."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # its first row is seen on the right
+    upright = np.zeros((60, 80), np.uint8)
+    upright[:, :20] = 255
+    for place in ("image", "mask"):
+        (mine / place / "ill").mkdir(exist_ok=True)
+        path = mine / place / "ill" / ("turned.jpg" if place == "image" else "turned.png")
+        if turned in (place, "both"):
+            Image.fromarray(np.ascontiguousarray(upright.T[::-1])).save(path, exif=exif)
+        else:
+            Image.fromarray(upright).save(path)
+    source = opened(mine)
+    number = number_of(source, "image/ill/turned.jpg")
+    assert np.array_equal(source.mask(number), upright > 0)
+    assert np.array_equal(np.asarray(source.image(number, 60))[..., 0] > 127, upright > 0)
+
+
+def test_depth_and_ground_are_stated(mine):
+    values = np.zeros((60, 80), np.uint16)
+    values[:, :40] = 4095
+    Image.fromarray(values).save(mine / "image" / "ill" / "unmarked2.png")
+    source = opened(mine, scale=4095)
+    image = np.asarray(source.image(number_of(source, "image/ill/unmarked2.png"), 60))
+    assert (image[:, :40] == 1).all()
+    assert (image[:, 40:] == 0).all()
+    with pytest.raises(ValueError, match="scale=0: expected the value of white"):
+        opened(mine, scale=0)
+    with pytest.raises(ValueError, match="ground=2: expected a gray level from 0"):
+        opened(mine, ground=2)
+
+
+def test_a_mask_of_fractions_marks_all_but_0_and_no_nan(mine):
+    values = np.zeros((60, 80), np.float32)
+    values[5, 6] = 0.25
+    Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.tif")
+    source = opened(mine)
+    number = number_of(source, "image/ill/unmarked.jpg")
+    assert np.argwhere(source.mask(number)).tolist() == [[5, 6]]
+    values[7, 8] = np.nan
+    Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.tif")
+    with pytest.raises(DataFileError, match=r"unmarked\.tif is a mask with NaN"):
+        source.mask(number)
+
+
+def test_transparent_pixels_do_not_count(mine):
+    values = np.full((60, 80, 4), 255, np.uint8)
+    values[:, :40, 3] = 0
+    Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.png")
+    source = opened(mine)
+    mask = source.mask(number_of(source, "image/ill/unmarked.jpg"))
+    assert not mask[:, :40].any()
+    assert mask[:, 40:].all()
+
+
+def test_sixteen_bit_labels(mine):
+    values = np.zeros((60, 80), np.uint16)
+    values[5, 6] = 256  # its low byte is 0
+    Image.fromarray(values).save(mine / "mask" / "ill" / "unmarked.png")
+    source = opened(mine)
+    assert np.argwhere(source.mask(number_of(source, "image/ill/unmarked.jpg"))).tolist() == [[5, 6]]
+
+
+def test_a_mask_of_another_size_names_both(mine):
+    photo(mine / "mask" / "ill" / "unmarked.png", size=(30, 40))
+    source = opened(mine)
+    with pytest.raises(DataFileError, match=r"unmarked\.png is 30×40, but its image unmarked\.jpg is 60×80"):
+        source.mask(number_of(source, "image/ill/unmarked.jpg"))
+
+
+def test_a_broken_mask_is_named(mine):
+    file = mine / "mask" / "ill" / "ill.v0.png"
+    file.write_bytes(file.read_bytes()[:40])
+    source = opened(mine)
+    with pytest.raises(DataFileError, match=r"mask/ill/ill\.v0\.png"):
+        source.mask(number_of(source, "image/ill/ill.v0.png"))
+
+
+def test_masks_that_are_not_used_are_named(mine, caplog):
+    photo(mine / "mask" / "ill" / "nobody.png")
+    photo(mine / "mask" / "il" / "ill.v0.png")
+    photo(mine / "image" / "ill" / "ill.v0.bmp")
+    (mine / "mask" / "ill" / "ill.v0.png").rename(mine / "mask" / "ill" / "ill.v0.tif")
+    source = opened(mine)
+    assert "masks without an image: 2: mask/il/ill.v0.png (ill.v0.png); mask/ill/nobody.png" in caplog.text
+    assert "match several images, not used: 1: mask/ill/ill.v0.tif (ill.v0.tif)" in caplog.text
+    assert not source.annotated[number_of(source, "image/ill/ill.v0.bmp")]
+
+
+def test_tables_instead_of_images_of_any_size(mine):
+    shutil.rmtree(mine / "mask")
+    mask = np.eye(7, 9, dtype=bool)
+    rows = [(f"{label}.v{number}", mask) for label in ("ill", "healthy") for number in range(2 * PATIENTS)]
+    write_table(mine / "attention_label" / "mine.csv", rows, check=False)
+    write_table(mine / "attention_label" / "mine-counterfactual.csv", [("ill.v3", ~mask)], check=False)
+    source = opened(mine)
+    assert source.annotated.sum() == len(rows)
+    assert np.array_equal(source.mask(number_of(source, "image/ill/ill.v3.JPG")), mask)
+    other = opened(mine, counterfactual=True)
+    assert np.array_equal(other.mask(number_of(other, "image/ill/ill.v3.JPG")), ~mask)
+    assert other.annotated.sum() == 1
+
+
+def test_masks_come_from_one_place(mine):
+    (mine / "attention_label").mkdir()
+    with pytest.raises(MissingDataError, match="has both of mask and attention_label, expected one"):
+        opened(mine)
+    shutil.rmtree(mine / "attention_label")
+    with pytest.raises(ValueError, match="counterfactual=True needs tables in attention_label"):
+        opened(mine, counterfactual=True)
+    shutil.rmtree(mine / "mask")
+    with pytest.raises(MissingDataError, match="has neither of mask and attention_label"):
+        opened(mine)
+
+
+def test_what_is_no_such_folder_says_the_layout(tmp_path):
+    with pytest.raises(MissingDataError, match=r"image is not a folder\. Expected image/<class>/<name>\.jpg"):
+        OwnFolder(tmp_path)
+    photo(tmp_path / "image" / "1.jpg")
+    with pytest.raises(MissingDataError, match=r"has no subfolder of a class\. Expected"):
+        OwnFolder(tmp_path)
+
+
+def test_an_empty_class_is_named(mine):
+    (mine / "image" / "unknown").mkdir()
+    (mine / "image" / "unknown" / "notes.txt").touch()
+    with pytest.raises(MissingDataError, match="image/unknown has no image"):
+        load(f"folder:{mine}")
+    assert load(f"folder:{mine}", classes="ill,healthy").classes == ("ill", "healthy")
+
+
+def test_a_class_with_one_image_is_named(mine):
+    photo(mine / "image" / "rare" / "r.png")
+    photo(mine / "mask" / "rare" / "r.png")
+    with pytest.raises(ValueError, match="Class 'rare' has 1 independent image"):
+        load(f"folder:{mine}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "image/ill/ill.v0.png",  # as meta["file"] says it
+        "./image/ill/ill.v0.png",
+        "image\\ill\\ill.v0.png",
+        "ill/ill.v0.png",
+        "ill.v0.png",
+        "image/ill/ill.v0",
+        "ill/ill.v0",
+        "ill.v0",
+    ],
+)
+def test_groups_name_files_in_any_way(mine, name):
+    (mine / "groups.csv").write_text(f"File,Group,more\n{name},a,x\nill/ill.v7.JPG,a,y\n")
+    source = opened(mine)
+    one, other = (number_of(source, f"image/ill/{file}") for file in ("ill.v0.png", "ill.v7.JPG"))
+    assert source.groups[one] == source.groups[other]
+    assert (source.groups == source.groups[one]).sum() == 2
+
+
+def test_a_group_is_not_a_file_of_its_name(mine):
+    (mine / "groups.csv").write_text("file,group\nill/ill.v0.png,ill.v1\n")
+    source = opened(mine)
+    one, other = (number_of(source, f"image/ill/{file}") for file in ("ill.v0.png", "ill.v1.JPG"))
+    assert source.groups[one] != source.groups[other]
+
+
+def test_what_is_wrong_with_groups_is_named(mine, caplog):
+    (mine / "groups.csv").write_text("file,group\nill/ill.v0.png,\n\n")
+    opened(mine)
+    assert "groups.csv: rows without a file or a group, left out: 1: line 2" in caplog.text
+    (mine / "groups.csv").write_text("file,group\nill/ill.v0.png,a\nnobody.png,a\n")
+    with pytest.raises(
+        DataFileError, match=r"names files that are not images of the data set: nobody\.png; expected names such as"
+    ):
+        opened(mine)
+    (mine / "groups.csv").write_text("file,group\nill.v0.png,a\nill.v0.png,b\n")
+    with pytest.raises(DataFileError, match=r"groups\.csv, line 3: ill\.v0\.png is in 'a' and in 'b'"):
+        opened(mine)
+    (mine / "groups.csv").write_text("name;patient\n")
+    with pytest.raises(DataFileError, match=r"groups\.csv has the columns name;patient; expected file and group"):
+        opened(mine)
+
+
+def test_the_same_name_in_two_classes_stays_in_one_split(tmp_path):
+    for label in ("a", "b"):
+        for number in range(12):
+            photo(tmp_path / "image" / label / f"{number}.png", seed=number)
+            photo(tmp_path / "mask" / label / f"{number}.png", seed=number)
+    source = opened(tmp_path)
+    assert np.array_equal(source.groups[source.targets == 0], source.groups[source.targets == 1])
+    assert source.annotated.all()

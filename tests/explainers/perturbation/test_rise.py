@@ -1,0 +1,189 @@
+import numpy as np
+import pytest
+import torch
+from oracles import rise as oracle
+from part_cases import ExplainerCase
+from torch import nn
+
+from xaibench.explainers import ExplainedOutput, explain
+from xaibench.explainers.perturbation.rise import RISE, random_masks
+
+HERE = "xaibench.explainers.perturbation.rise:RISE"
+CASES = {"rise": ExplainerCase(parameters={"n_masks": 40})}
+
+
+def batch(n=3, dtype=torch.float64, size=(11, 14)):
+    rng = torch.Generator().manual_seed(1)
+    return torch.randn(n, 3, *size, generator=rng, dtype=dtype), torch.arange(n) % 2
+
+
+@pytest.fixture
+def model(request):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = (nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(54, 2))
+        return ExplainedOutput(nn.Sequential(*layers)).double().eval()
+
+
+@pytest.mark.parametrize("size", [(11, 14), (21, 7), (8, 8), (3, 5)])
+@pytest.mark.parametrize("s", [1, 2, 7])
+def test_masks_are_those_of_the_released_code(size, s):
+    found = random_masks(np.random.default_rng(5), 20, size, s, 0.4, like=torch.empty(0, dtype=torch.float64))
+    expected = oracle.masks(np.random.default_rng(5).random((20, s * s + 2)), size, s, 0.4)
+    torch.testing.assert_close(found, torch.from_numpy(expected))
+
+
+def test_masks_by_hand():
+    # one row of two cells, enlarged to 3 cells of 2 pixels: centres at 1.5 and 4.5 of 6
+    class Numbers:
+        def random(self, shape):
+            assert shape == (1, 6)
+            return np.array([[0.1, 0.9, 0.1, 0.9, 0.0, 0.5]])
+
+    mask = random_masks(Numbers(), 1, (4, 4), 2, 0.5)[0]
+    enlarged = torch.tensor([1 - 1 / 3, 1.0, 2 / 3, 1 / 3, 0.0, 1 / 3])
+    torch.testing.assert_close(mask, enlarged[1:5].expand(4, 4))
+
+
+def test_masks_have_the_mean_p_and_stay_within_0_and_1():
+    masks = random_masks(np.random.default_rng(0), 4000, (16, 16), 4, 0.3)
+    assert masks.min() >= 0
+    assert masks.max() <= 1
+    assert abs(masks.mean() - 0.3) < 0.01
+    assert (masks.mean(0) - 0.3).abs().max() < 0.05
+
+
+def test_masks_do_not_depend_on_how_many_are_drawn_at_once():
+    at_once = random_masks(np.random.default_rng(3), 10, (9, 9))
+    rng = np.random.default_rng(3)
+    assert torch.cat([random_masks(rng, n, (9, 9)) for n in (1, 2, 7)]).equal(at_once)
+
+
+def test_oracle(model):
+    images, targets = batch()
+    maps = RISE(n_masks=50, grid_size=3, keep_probability=0.4, seed=9)(model, images, targets)
+    masks = oracle.masks(np.random.default_rng(9).random((50, 11)), (11, 14), 3, 0.4)
+    for found, image, target in zip(maps, images, targets, strict=True):
+        torch.testing.assert_close(found, oracle.rise(model, image, target, masks, 0.4))
+
+
+def test_a_constant_score_gives_the_mean_mask():
+    class Constant(nn.Module):
+        def forward(self, x):
+            return torch.tensor([[1.0, 3.0]]).expand(len(x), 2)
+
+    images, targets = batch(2, torch.float32)
+    masks = random_masks(np.random.default_rng(0), 30, (11, 14))
+    maps = RISE(n_masks=30)(Constant(), images, targets)
+    torch.testing.assert_close(maps[0], masks.mean(0) / 0.5)
+    torch.testing.assert_close(maps[1], 3 * masks.mean(0) / 0.5)
+
+
+def test_finds_the_pixels_that_count():
+    class Corner(nn.Module):
+        def forward(self, x):
+            score = x[:, :, :4, :4].mean((1, 2, 3))
+            return torch.stack([score, -score], 1)
+
+    images = torch.ones(1, 1, 16, 16)
+    saliency = RISE(n_masks=500, grid_size=4)(Corner(), images, torch.tensor([0]))[0]
+    assert saliency[:4, :4].mean() > 1.2 * saliency[8:, 8:].mean()
+    top = saliency.flatten().topk(8).indices
+    assert ((top // 16 < 6) & (top % 16 < 6)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_batch_size_does_not_matter(model, dtype):
+    images, targets = batch(4, dtype)
+    model = model.to(dtype)
+    expected = RISE(n_masks=60)(model, images, targets)
+    assert expected.dtype == dtype
+    for size in (1, 7, 60, 1000):
+        found = RISE(n_masks=60, batch_size=size)(model, images, targets)
+        torch.testing.assert_close(found, expected, rtol=1e-6 if dtype == torch.float32 else 1e-12, atol=1e-8)
+
+
+def test_first_masks_are_shared_by_longer_runs_and_all_images(model):
+    images, targets = batch()
+    together = RISE(n_masks=40)(model, images, targets)
+    alone = torch.cat([RISE(n_masks=40)(model, images[i : i + 1], targets[i : i + 1]) for i in range(3)])
+    torch.testing.assert_close(together, alone)
+
+
+def test_seed_decides_and_the_global_generators_are_untouched(model):
+    images, targets = batch()
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, second, again = (RISE(n_masks=20, seed=seed)(model, images, targets) for seed in (0, 1, 0))
+    assert first.equal(again)
+    assert not torch.allclose(first, second)
+    assert torch.get_rng_state().equal(states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+
+
+def test_a_network_that_needs_contiguous_images(model):
+    class Views(nn.Module):
+        def __init__(self, layers):
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, x):
+            x = self.layers[:3](x)
+            return self.layers[4](x.view(len(x), -1))
+
+    images, targets = batch(dtype=torch.float32)
+    layers = model.network.float()
+    torch.testing.assert_close(
+        RISE(n_masks=20)(Views(layers), images, targets),
+        RISE(n_masks=20)(layers, images, targets),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+def test_maps_can_be_used_with_gradients(model):
+    images, targets = batch(1)
+    maps = RISE(n_masks=4)(model, images, targets)
+    assert not maps.is_inference()
+    (maps * torch.ones_like(maps).requires_grad_()).sum().backward()
+
+
+def test_model_comes_back_unharmed_also_when_it_raises(model):
+    images, targets = batch(dtype=torch.float32)
+    network = model.network.float().train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    strides = [parameter.stride() for parameter in network.parameters()]
+    explain(HERE, network, images, targets, n_masks=5)
+    with pytest.raises(ValueError, match="expected an integer of at least 1"):
+        explain(HERE, network, images, targets, n_masks=0)
+    assert network.training
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert [parameter.stride() for parameter in network.parameters()] == strides
+    assert all(value.equal(before[name]) for name, value in network.state_dict().items())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_autocast_is_close_and_masks_are_the_same_on_a_gpu(model):
+    images, targets = (tensor.cuda() for tensor in batch(dtype=torch.float32))
+    model = model.float().cuda()
+    exact = RISE(n_masks=100)(model, images, targets)
+    with torch.autocast("cuda", torch.bfloat16):
+        half = RISE(n_masks=100)(model, images, targets)
+    torch.testing.assert_close(
+        exact.cpu(), RISE(n_masks=100)(model.cpu(), images.cpu(), targets.cpu()), rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(half, exact, rtol=0.02, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_masks": 0}, r"RISE\(n_masks=0\): expected an integer of at least 1"),
+        ({"grid_size": 2.5}, r"RISE\(grid_size=2.5\): expected an integer of at least 1"),
+        ({"keep_probability": 0.0}, r"RISE\(keep_probability=0.0\): expected a probability above 0"),
+        ({"keep_probability": 1.5}, r"RISE\(keep_probability=1.5\): expected a probability above 0"),
+        ({"batch_size": -1}, r"RISE\(batch_size=-1\): expected an integer"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        RISE(**parameters)

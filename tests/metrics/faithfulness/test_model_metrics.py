@@ -1,0 +1,307 @@
+"""What every metric that asks the model promises: whatever the batch, the sample's score; and clear errors."""
+
+import copy
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from oracles.networks import batch, small_cnn
+from torch import nn
+
+from xaibench.metrics import (
+    average_drop,
+    comprehensiveness,
+    deletion,
+    increase_in_confidence,
+    insertion,
+    sufficiency,
+)
+from xaibench.metrics.faithfulness.adversarial import adversarial
+from xaibench.metrics.faithfulness.completeness import completeness_error
+from xaibench.metrics.faithfulness.f_fidelity import f_fidelity
+from xaibench.metrics.faithfulness.idsds import idsds
+from xaibench.metrics.faithfulness.infidelity import infidelity
+from xaibench.metrics.faithfulness.road import road
+from xaibench.metrics.faithfulness.saco import saco
+from xaibench.metrics.faithfulness.srg import srg
+
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # undefined is quiet
+METRICS = {
+    "deletion": partial(deletion, steps=5),
+    "insertion": partial(insertion, steps=5),
+    "comprehensiveness": comprehensiveness,
+    "sufficiency": sufficiency,
+    "srg": partial(srg, steps=5),
+    "idsds": idsds,
+    "saco": saco,
+    "f_fidelity": partial(f_fidelity, n_samples=2),
+    "completeness_error": completeness_error,
+    "average_drop": average_drop,
+    "increase_in_confidence": increase_in_confidence,
+    "adversarial": partial(adversarial, steps=3),
+    "adversarial, control": partial(adversarial, steps=3, pixels="random"),
+    "infidelity": partial(infidelity, n_samples=11),
+    "infidelity, gaussian": partial(infidelity, n_samples=11, perturbation="gaussian"),
+    "road": partial(road, percentiles=(20, 60)),
+    "road, morf": partial(road, percentiles=(20, 60), order="morf"),
+}
+every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+#: Those that look at the order of the pixels alone.
+by_rank = pytest.mark.parametrize(
+    "metric",
+    [m for name, m in METRICS.items() if name not in ("average_drop", "increase_in_confidence", "completeness_error")],
+)
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def case():
+    images, maps, targets = batch(n=7, size=(6, 5))
+    maps[2] = 1.5  # a constant map, undefined where a rank is asked
+    return small_cnn(), images, maps, targets
+
+
+@pytest.fixture(scope="module")
+def expected(case):
+    return {name: metric(*case, reduction="none") for name, metric in METRICS.items()}
+
+
+@every_metric
+def test_the_size_of_the_batch_changes_nothing(case, metric, expected, request):
+    whole = expected[request.node.callspec.id]
+    for batch_size in (1, 3, 1000):
+        scores = metric(*case, batch_size=batch_size, reduction="none")
+        np.testing.assert_allclose(scores, whole, **TOLERANCE)
+
+
+@every_metric
+def test_permuting_and_splitting_the_batch_changes_nothing(case, metric, expected, request):
+    model, *arrays = case
+    whole = expected[request.node.callspec.id]
+    order = torch.tensor([3, 6, 0, 2, 5, 1, 4])
+    moved = metric(model, *(array[order] for array in arrays), reduction="none")
+    np.testing.assert_allclose(moved, whole[order], **TOLERANCE)
+    parts = [metric(model, *(a[cut] for a in arrays), reduction="none") for cut in (slice(0, 1), slice(1, 7))]
+    np.testing.assert_allclose(torch.cat(parts), whole, **TOLERANCE)
+
+
+@every_metric
+def test_one_sample_is_a_batch_of_one(case, metric, expected, request):
+    model, images, maps, targets = case
+    score = metric(model, images[4], maps[4], targets[4])
+    assert isinstance(score, float)
+    assert score == pytest.approx(expected[request.node.callspec.id][4].item(), rel=1e-4, abs=1e-6)
+
+
+@every_metric
+def test_numpy_is_torch(case, metric, expected, request):
+    model, *arrays = case
+    scores = metric(model, *(array.numpy() for array in arrays), reduction="none")
+    assert isinstance(scores, np.ndarray)
+    np.testing.assert_array_equal(scores, expected[request.node.callspec.id].numpy())
+
+
+@every_metric
+def test_a_constant_map_is_undefined_and_no_other(case, metric, expected, request):
+    name = request.node.callspec.id
+    undefined = expected[name].isnan().tolist()
+    if name.startswith("infidelity") or metric is completeness_error:  # asks for no rank: only a zero map says nothing
+        assert not any(undefined)
+        model, images, _, targets = case
+        assert math.isnan(metric(model, images[:1], torch.zeros(1, 6, 5), targets[:1]))
+    else:
+        assert undefined == [i == 2 for i in range(7)]
+    assert metric(*case) == pytest.approx(np.nanmean(expected[name]), rel=1e-12)
+
+
+@by_rank
+def test_scaling_the_map_changes_no_rank(case, metric):
+    model, images, maps, targets = case
+    maps = maps.clone()
+    maps[2, 0, 0] = 2.0
+    scores = metric(model, images, maps, targets, reduction="none")
+    for scale in (1e-30, 4.0, 1e30):  # infidelity looks for the best scale itself
+        np.testing.assert_allclose(metric(model, images, maps * scale, targets, reduction="none"), scores, **TOLERANCE)
+
+
+@every_metric
+def test_scores_lie_in_the_range(case, metric, expected, request):
+    low, high = metric.func.info.range if isinstance(metric, partial) else metric.info.range
+    scores = expected[request.node.callspec.id]
+    defined = scores[~scores.isnan()]
+    assert len(defined) >= 6
+    assert ((defined >= low - 1e-9) & (defined <= high + 1e-9)).all()
+
+
+@every_metric
+def test_the_model_comes_back_as_it_was(case, metric):
+    model, images, maps, targets = case
+    model = copy.deepcopy(model).train()
+    model[2].eval()
+    called = []
+    model[0].register_forward_hook(lambda *_: called.append(1))
+    model[-1].weight.grad = torch.ones_like(model[-1].weight)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    strides = [parameter.stride() for parameter in model.parameters()]
+    random_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    metric(model, images, maps, targets)
+    assert called
+    assert [module.training for module in model] == [True, True, False, *[True] * 5]
+    assert len(model[0]._forward_hooks) == 1
+    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+    assert [parameter.stride() for parameter in model.parameters()] == strides
+    assert model[-1].weight.grad.unique().tolist() == [1.0]
+    assert model[0].weight.grad is None
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)
+
+
+@every_metric
+def test_the_mode_is_restored_when_the_model_fails(case, metric):
+    _, images, maps, targets = case
+
+    class Failing(nn.Module):
+        def forward(self, images):
+            raise RuntimeError("no such luck")
+
+    model = Failing().train()
+    with pytest.raises(ValueError, match=r"cannot take images of shape .*: no such luck"):
+        metric(model, images, maps, targets)
+    assert model.training
+
+
+@every_metric
+def test_inference_tensors_are_welcome(case, metric, expected, request):
+    model, *arrays = case
+    with torch.inference_mode():
+        scores = metric(model, *(array.clone() for array in arrays), reduction="none")
+    np.testing.assert_allclose(scores, expected[request.node.callspec.id], **TOLERANCE)
+
+
+def wrong(change):
+    def changed(model, images, maps, targets):
+        parts = {"model": model, "images": images.clone(), "maps": maps.clone(), "targets": targets.clone()}
+        change(parts)
+        return parts.values()
+
+    return changed
+
+
+def put(name, index, value):
+    return wrong(lambda parts: parts[name].__setitem__(index, value))
+
+
+def replace(name, make):
+    return wrong(lambda parts: parts.__setitem__(name, make(parts[name])))
+
+
+BAD = {
+    "nan in a map": (put("maps", (3, 0, 0), math.nan), "maps must be finite, got NaN .* sample 3"),
+    "infinity in a map": (put("maps", (1, 0, 0), -math.inf), "maps must be finite"),
+    "nan in an image": (put("images", (5, 0, 0, 0), math.nan), "images must be finite, got NaN .* sample 5"),
+    "too few maps": (replace("maps", lambda m: m[:3]), r"maps \[3, 6, 5\] and images \[7, 2, 6, 5\]"),
+    "maps of another size": (replace("maps", lambda m: m[:, 1:]), r"maps \[7, 5, 5\] and images \[7, 2, 6, 5\]"),
+    "maps with channels": (replace("maps", lambda m: m[:, None]), r"\[7, 1, 6, 5\] .*Reduce the channels"),
+    "too few targets": (replace("targets", lambda t: t[:3]), r"got \[3\] for images \[7, 2, 6, 5\]"),
+    "target too large": (put("targets", 4, 3), "targets: class 3 in samples 4; the model has classes 0 to 2"),
+    "negative target": (put("targets", 1, -1), "targets: class -1 in samples 1; the model"),
+    "no image": (replace("images", lambda x: x[:0]), r"at least one image, got \[0, 2, 6, 5\]"),
+    "images without channels": (replace("images", lambda x: x[0, 0]), r"\[N, C, H, W\]"),
+    "a model that returns [N]": (
+        replace("model", lambda m: lambda x: m(x)[:, 0]),
+        r"The model returns \[1\] for 1 image, expected logits \[1, K\]",
+    ),
+    "a model that returns a tuple": (
+        replace("model", lambda m: lambda x: (m(x),)),
+        "returns tuple for 1 image",
+    ),
+    "a model with one output": (replace("model", lambda m: lambda x: m(x)[:, :1]), "the model has classes 0 to 0"),
+    "a model that returns nan": (
+        replace("model", lambda m: lambda x: m(x) + torch.where(x.sum() == x.sum(), math.nan, 0.0)),
+        "score is NaN or infinite for",
+    ),
+}
+
+
+@every_metric
+@pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_refused(case, metric, change, message):
+    with pytest.raises(ValueError, match=message):
+        metric(*change(*case))
+
+
+@every_metric
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (replace("images", lambda x: x.long()), "images must be floating"),
+        (replace("targets", lambda t: t.float()), "targets must be integers"),
+        (replace("maps", lambda m: m.tolist()), "maps must be a numpy array or a torch tensor, got list"),
+        (replace("maps", lambda m: m.numpy().astype(complex)), "maps must hold real numbers"),
+        (replace("model", lambda m: "resnet18"), "model must be callable"),
+    ],
+)
+def test_input_of_another_kind_is_refused(case, metric, change, message):
+    with pytest.raises(TypeError, match=message):
+        metric(*change(*case))
+
+
+@every_metric
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0: expected an integer of at least 1"),
+        ({"reduction": "sum"}, "reduction must be"),
+        ({"output": "logits"}, "output must be 'probability', 'logit', 'margin' or a callable"),
+        ({"output": "softmax"}, "'softmax' is now called 'probability'"),
+        ({"output": "identity"}, "'identity' is now called 'logit'"),
+        ({"output": lambda z: z[:, 0]}, r"output must return scores \[N, K\]"),
+    ],
+)
+def test_bad_settings_are_refused(case, metric, settings, message):
+    with pytest.raises(ValueError, match=message):
+        metric(*case, **settings)
+
+
+@pytest.mark.parametrize("baseline", [None, [[0.0]], ["black"]])
+def test_a_baseline_is_a_number_or_numbers(case, baseline):
+    with pytest.raises(TypeError, match="baseline must be a number, one number per channel, 'blur' or a tensor, got"):
+        deletion(*case, baseline=baseline)
+
+
+def test_images_that_the_model_cannot_take_are_named(case):
+    model, images, *rest = case
+    with pytest.raises(ValueError, match=r"The model cannot take images of shape \[1, \d+, 6, 5\], .* on cpu: "):
+        deletion(model, torch.cat([images, images], 1), *rest)
+
+
+@pytest.mark.parametrize(
+    ("metric", "settings", "message"),
+    [
+        (deletion, {"steps": 0}, "steps=0: expected an integer"),
+        (deletion, {"baseline": "mean"}, "baseline must be"),
+        (deletion, {"baseline": torch.zeros(3, 1, 1)}, r"broadcast to the images, got \[3, 1, 1\]"),
+        (insertion, {"baseline": math.nan}, "baseline must be finite"),
+        (comprehensiveness, {"fraction": 0.0}, "fraction must be a share"),
+        (sufficiency, {"fraction": (0.5, 1.5)}, "fraction must be a share"),
+        (sufficiency, {"fraction": ()}, "got an empty sequence"),
+        (adversarial, {"epsilon": -0.1}, "epsilon=-0.1: expected a number above 0"),
+        (adversarial, {"pixels": "all"}, "pixels='all': expected one of 'top', 'random'"),
+        (adversarial, {"bounds": (1.0, 0.0)}, "bounds must be"),
+        (adversarial, {"bounds": (0.0, 0.1)}, "must be within bounds"),
+        (adversarial, {"seed": -1}, "seed=-1: expected an integer"),
+        (infidelity, {"perturbation": "noise"}, "perturbation='noise': expected one of"),
+        (infidelity, {"n_samples": 2.0}, "n_samples=2.0: expected an integer"),
+        (infidelity, {"noise_std": 0.0}, "noise_std=0.0: expected a number above 0"),
+        (road, {"percentiles": (0,)}, "above 0 and below 100"),
+        (road, {"percentiles": ()}, "percentiles must be a sequence"),
+        (road, {"order": "most"}, "order='most': expected one of"),
+        (road, {"noise_std": math.nan}, "noise_std=nan: expected a number of at least 0"),
+    ],
+)
+def test_bad_parameters_are_refused(case, metric, settings, message):
+    with pytest.raises(ValueError, match=message):
+        metric(*case, **settings)

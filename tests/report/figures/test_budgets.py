@@ -1,0 +1,117 @@
+"""The picture of score against passes: which entries are one line, and what stands where."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xaibench.core.frozen import Frozen
+from xaibench.report.figures.budgets import BudgetScore, budget_figure, budget_lines, budget_scores
+from xaibench.runfolder.tables import CELL
+
+#: Entries of the shared run in the roles of methods at budgets: name, method, budget, another parameter.
+ROLES = (
+    ("pfi", "RISE", 100, 7),
+    ("integrated_gradients", "RISE", 1000, 7),
+    ("saliency", "LIME", 50, 1),
+    ("guided_backprop", "LIME", 100, 1),
+    ("deconvolution", "LIME", 1000, 1),
+    ("deeplift", "Once", 100, 1),
+)
+
+
+def as_budgets(run, roles=ROLES):
+    parts = dict(run.explainers)
+    for name, method, budget, other in roles:
+        own = Frozen({"s": other, "budget": budget})
+        parts[name] = dataclasses.replace(parts[name], method=method, label=f"{method}-{budget}", parameters=own)
+    parts["lrp"] = dataclasses.replace(parts["lrp"], passes=2)
+    return dataclasses.replace(run, explainers=parts)
+
+
+@pytest.fixture
+def found(shared_findings):
+    run, summary, _ = shared_findings
+    return as_budgets(run), summary
+
+
+def test_entries_of_one_method_are_a_line(found):
+    lines = {"RISE": {100: "pfi", 1000: "integrated_gradients"}}
+    lines["LIME"] = {50: "saliency", 100: "guided_backprop", 1000: "deconvolution"}
+    lines["Once"] = {100: "deeplift"}  # a point
+    assert budget_lines(found[0]) == lines
+
+
+def test_methods_at_one_budget_each_are_not_compared_over_budgets(found, shared_findings):
+    run = as_budgets(shared_findings[0], [("pfi", "RISE", 100, 7), ("deeplift", "Once", 100, 1)])
+    assert budget_lines(run) == {}
+    assert budget_scores(run, found[1]) == {}
+
+
+def test_entries_that_differ_in_another_parameter_are_two_lines(found):
+    run = as_budgets(found[0], [("lrp", "RISE", 100, 4), ("deep_shap", "RISE", 1000, 4)])
+    assert set(budget_lines(run)) == {"LIME", "pfi", "lrp", "Once"}
+
+
+def test_a_run_without_budgets_has_no_picture(shared_findings):
+    run, summary, _ = shared_findings
+    assert budget_scores(run, summary) == {}
+
+
+def test_scores_are_means_over_the_cells_with_their_intervals(found):
+    run, summary = found
+    scores = budget_scores(run, summary)["emd_perf"]
+    assert (scores.budgets, scores.cells) == ((50, 100, 1000), summary.groupby(list(CELL), observed=True).ngroups - 10)
+    rows = summary[(summary["metric"] == "emd_perf") & (summary["model"] == "cnn")]
+    mine = rows[rows["explainer"] == "pfi"]
+    score = scores.methods["RISE"][100]
+    assert score.mean == pytest.approx(mine["mean"].mean())
+    assert score.low == pytest.approx(mine["mean"].mean() - np.sqrt(((mine["mean"] - mine["low"]) ** 2).sum()) / 8)
+    assert score.low < score.mean < score.high
+    assert scores.fixed["LRP"][0] == 2
+    assert set(scores.controls) == {part.label for part in run.explainers.values() if part.control}
+
+
+def test_places_are_among_those_of_the_budget(found):
+    run, summary = found
+    scores = budget_scores(run, summary)["emd_perf"]
+    beside = [score.mean for _, score in scores.fixed.values()]
+    for budget in scores.budgets:
+        there = [line[budget] for line in scores.methods.values() if budget in line]
+        for score in there:
+            others = [one.mean for one in there] + beside
+            assert (score.place, score.of) == (1 + sum(mean > score.mean for mean in others), len(others))
+    assert all(score.place >= 1 for _, score in scores.fixed.values())
+
+
+def test_each_method_has_a_panel_with_its_line_and_band(found):
+    run, summary = found
+    scores = budget_scores(run, summary)["emd_perf"]
+    panels = {axes.get_title(loc="left"): axes for axes in budget_figure(run, scores).axes}
+    assert set(panels) == {"RISE", "LIME", "Once"}
+    once, [score] = panels["Once"], scores.methods["Once"].values()
+    assert once.lines[-1].get_marker() == "."  # neither a line of one point nor its band would be seen
+    [[interval]] = [part.get_segments() for part in once.collections]
+    np.testing.assert_allclose(interval, [[100, score.low], [100, score.high]])
+    axes = panels["LIME"]
+    assert axes.get_xscale() == "log"
+    own = axes.lines[-1]
+    assert own.get_xdata().tolist() == [50, 100, 1000]
+    np.testing.assert_allclose(own.get_ydata(), [score.mean for score in scores.methods["LIME"].values()])
+    assert len(axes.collections) == 1
+    dots = next(line for line in axes.lines if line.get_marker() == "." and line.get_linestyle() == "None")
+    assert dots.get_xdata().tolist() == [2]
+    bar = next(line for line in axes.lines if line.get_linestyle() == "--")
+    assert bar.get_ydata()[0] == max(score.mean for score in scores.controls.values())
+    text = axes.texts[0].get_text()
+    assert text == " → ".join(f"{scores.methods['LIME'][budget].mean:.2f}" for budget in (50, 1000))
+
+
+def test_a_score_without_an_interval_is_drawn(found):
+    run, summary = found
+    scores = budget_scores(run, summary)["emd_perf"]
+    bare = {
+        label: {b: BudgetScore(s.mean, np.nan, np.nan) for b, s in line.items()}
+        for label, line in scores.methods.items()
+    }
+    assert budget_figure(run, dataclasses.replace(scores, methods=bare)).axes

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from xaibench.report.figures.sample_sheets import _image_and_outline, _outer_border, sheet
+
+
+def test_a_sheet_has_a_tile_and_a_label_for_each_sample():
+    masks = np.zeros((5, 6, 8), bool)
+    figure = sheet(np.random.default_rng(0).random((5, 3, 6, 8)), masks, list("abcde"), columns=3)
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.texts] == list("abcde")
+    assert [tile.get_array().shape for tile in axes.images] == [(6, 16, 3)] * 5
+
+
+def test_the_mask_is_outlined_outside_and_dimmed_around():
+    mask = np.zeros((5, 5), bool)
+    mask[2, 2] = True
+    plain, marked = _image_and_outline(np.full((3, 5, 5), 0.8), mask)
+    assert (plain == 0.8).all()
+    assert (marked[2, 2] == 0.8).all()
+    assert _outer_border(mask).sum() == 4
+    assert (marked[1, 2] == [1, 1, 0]).all()
+    assert marked[0, 0] == pytest.approx(0.36)
+
+
+def test_an_empty_mask_dims_nothing():
+    plain, marked = _image_and_outline(np.full((1, 4, 4), 0.5), np.zeros((4, 4), bool))
+    assert np.array_equal(plain, marked)
+    assert plain.shape == (4, 4, 3)
+
+
+def test_images_beyond_0_and_1_are_scaled_each_by_itself():
+    plain, _ = _image_and_outline(np.linspace(-3, 5, 16).reshape(1, 4, 4), np.zeros((4, 4), bool))
+    assert (plain.min(), plain.max()) == (0, 1)
+    constant, _ = _image_and_outline(np.full((1, 4, 4), -2.0), np.zeros((4, 4), bool))
+    assert np.isfinite(constant).all()
+
+
+@pytest.mark.parametrize(
+    ("images", "masks", "labels"),
+    [((0, 1, 4, 4), (0, 4, 4), []), ((1, 2, 4, 4), (1, 4, 4), ["a"]), ((2, 1, 4, 4), (1, 4, 4), ["a", "b"])],
+)
+def test_shapes_that_do_not_belong_together_are_refused(images, masks, labels):
+    with pytest.raises(ValueError, match=r"Expected (at least one image|masks)"):
+        sheet(np.zeros(images), np.zeros(masks, bool), labels)

@@ -1,0 +1,106 @@
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+from xaibench.report.figures.scores import panel_grid, score_figure
+from xaibench.report.figures.style import save
+from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.read.results import read_run
+
+
+@pytest.fixture(scope="module")
+def run(shared_run):
+    return read_run(shared_run)
+
+
+@pytest.fixture(scope="module")
+def summary(run):
+    return summarise(run)
+
+
+def test_panels_stand_in_rows_of_scenarios_and_columns_of_models():
+    panels = [("lin", "llr")] + [(s, m) for s in ("lin", "mult", "xor") for m in ("mlp", "cnn")]
+    grid = panel_grid(panels, ["lin", "mult", "xor"], ["llr", "mlp", "cnn"])
+    assert grid == [
+        [("lin", "llr"), None],
+        [("lin", "mlp"), ("lin", "cnn")],
+        [("mult", "mlp"), ("mult", "cnn")],
+        [("xor", "mlp"), ("xor", "cnn")],
+    ]
+    assert panel_grid([("lin", "mlp"), ("xor", "cnn")], ["lin", "xor"], ["mlp", "cnn"]) == [
+        [("lin", "mlp"), None],
+        [None, ("xor", "cnn")],
+    ]
+
+
+def test_every_panel_has_every_method_and_the_boxes_of_the_summary(run, summary):
+    figure = score_figure(run, summary, "emd_perf")
+    assert len(figure.axes) == 9
+    assert {tuple(np.round(axes.get_position().size, 9)) for axes in figure.axes}.__len__() == 1
+    axes = next(axes for axes in figure.axes if axes.get_title(loc="left") == "XOR · CNN")
+    ticks = [text.get_text() for text in axes.get_xticklabels()]
+    assert ticks[0] == "PFI"
+    assert ticks[-4:] == ["Sobel", "Laplace", "Uniform", "Input"]
+    rows = summary[(summary["scenario"] == "xor") & (summary["model"] == "cnn") & (summary["metric"] == "emd_perf")]
+    drawn = {
+        round(float(segment[0, 1]), 9)
+        for collection in axes.collections
+        if type(collection).__name__ == "LineCollection"
+        for segment in collection.get_segments()
+        if segment[0, 1] == segment[1, 1]
+    }
+    assert drawn == {round(value, 9) for value in rows["median"]}
+
+
+def test_all_that_is_drawn_lies_inside_the_axes(run, summary):
+    for style in ("box", "mean"):
+        low, high = score_figure(run, summary, "topk_precision", style).axes[0].get_ylim()
+        assert low < summary["whisker_low"].min() or style == "mean"
+        assert high > (summary["mean"] if style == "mean" else summary["whisker_high"]).max()
+
+
+def test_labels_do_not_overlap(run, summary):
+    figure = score_figure(run, summary, "emd_perf")
+    figure.canvas.draw()
+    size = figure.bbox
+    for axes in figure.axes:
+        for text in [*axes.get_xticklabels(), axes.title]:
+            box = text.get_window_extent()
+            assert box.x0 >= size.x0
+            assert box.y0 >= size.y0
+    # The lowest label of a row ends above the title of the next.
+    by_row = sorted({round(axes.get_position().y0, 6) for axes in figure.axes}, reverse=True)
+    first, second = ([a for a in figure.axes if round(a.get_position().y0, 6) == y] for y in by_row[:2])
+    lowest = min(text.get_window_extent().y0 for axes in first for text in axes.get_xticklabels())
+    highest = max(axes.get_tightbbox().y1 for axes in second)
+    assert lowest > highest
+
+
+def test_a_metric_without_a_defined_score_has_no_figure(run, summary):
+    assert score_figure(run, summary.assign(n_valid=0), "emd_perf") is None
+
+
+def test_drawing_leaves_the_settings_alone_and_repeats_to_the_bit(run, summary):
+    with matplotlib.rc_context({"font.size": 31, "axes.facecolor": "red"}):
+        before = dict(matplotlib.rcParams)
+        first = save(score_figure(run, summary, "emd_perf"), "svg")
+        assert dict(matplotlib.rcParams) == before
+    assert first == save(score_figure(run, summary, "emd_perf"), "svg")
+
+
+def test_a_dollar_sign_in_a_label_is_a_dollar_sign(fresh_run):
+    run = read_run(fresh_run)
+    run.models["mlp"].__dict__["label"] = r"MLP $\frac"  # matplotlib would fail on this as mathematics
+    assert rb"MLP $\frac" in save(score_figure(run, summarise(run), "emd_perf"), "svg")
+
+
+def test_many_scores_draw_as_few_shapes(run, summary):
+    many = pd.concat([summary]).assign(outliers=[tuple(np.linspace(0, 0.2, 16))] * len(summary))
+    assert len(save(score_figure(run, many, "emd_perf"), "svg")) < 2_000_000
+
+
+def test_models_of_their_own_for_each_scenario_stand_in_rows():
+    panels = [(scenario, f"{scenario}-{form}") for scenario in ("and", "or", "xor") for form in ("mlp", "cnn")]
+    grid = panel_grid(panels, ["and", "or", "xor"], [model for _, model in panels])
+    assert grid == [panels[:2], panels[2:4], panels[4:]]

@@ -1,0 +1,289 @@
+import json
+import re
+import xml.dom.minidom
+
+import numpy as np
+import pandas as pd
+import pytest
+from report.conftest import save_small
+from report.pictures import change_samples, make_samples
+from report.reader import Reader, assert_loads_nothing
+
+from xaibench.report import write_report
+from xaibench.report.numbers.accuracy_differences import margins
+from xaibench.report.page import write as page_module
+from xaibench.report.read.results import read_run
+from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
+
+
+@pytest.fixture(scope="module")
+def page(shared_page):
+    return shared_page
+
+
+@pytest.fixture(scope="module")
+def reader(page):
+    return Reader(page)
+
+
+def test_files_of_the_report(shared_run, page):
+    figures = sorted(path.name for path in (shared_run / "figures").iterdir())
+    names = [
+        "box-emd_perf",
+        "box-topk_precision",
+        "maps-example",
+        "maps-global",
+        "mean-emd_perf",
+        "mean-topk_precision",
+        "ranks-emd_perf",
+        "ranks-topk_precision",
+    ]
+    assert figures == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
+    for path in (shared_run / "figures").iterdir():
+        start = path.read_bytes()[:5]
+        assert start == (b"\x89PNG\r" if path.suffix == ".png" else b"<?xml")
+    assert list(pd.read_csv(shared_run / "summary.csv").columns) == [*DESCRIBED, *INFERRED]
+    assert list(pd.read_csv(shared_run / "comparisons.csv").columns) == list(COMPARISONS.columns)
+    assert not list(shared_run.rglob("*.tmp"))
+
+
+def test_the_page_loads_nothing(page):
+    assert_loads_nothing(page)
+
+
+def test_the_page_is_sound(page, reader):
+    assert page.startswith("<!doctype html>")
+    ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    targets = {attrs["href"][1:] for attrs in reader.all("a") if "download" not in attrs}
+    referred = targets | {attrs["aria-labelledby"] for _, attrs in reader.elements if "aria-labelledby" in attrs}
+    assert referred <= set(ids)
+    assert all(image["alt"] for image in reader.all("img"))
+    drawings = [attrs for attrs in reader.all("svg") if attrs.get("role") == "img"]
+    assert len(drawings) == 6
+    assert all(attrs["aria-label"] for attrs in drawings)
+    for tag in ("h1", "main", "nav", "header", "footer"):
+        assert len(reader.all(tag)) == 1
+    assert all(attrs.get("scope") for attrs in reader.all("th"))
+
+
+def test_what_the_page_says(shared_run, reader):
+    words = reader.words
+    for text in (
+        "XAI-TRIS 8×8",
+        "0123456789ab",
+        "11 min 30 s",
+        "02 January 2025",
+        "Example CPU",
+        "Integrated Gradients",
+    ):
+        assert text in words
+    assert "54 classifiers were trained, and 13 explanation methods and 4 controls were scored in 18 cells" in words
+    assert "arXiv:2306.12816" in words
+    assert "No job failed." in words
+    assert "the map is zero everywhere" in words
+    summary = pd.read_csv(shared_run / "summary.csv")
+    rows = re.findall(
+        r"<tr[^>]* data-is[^>]*><td>LIN</td><td>CORR</td><td>CNN</td>.*?</tr>", (shared_run / "report.html").read_text()
+    )
+    assert len(rows) == 34
+    row = next(row for row in rows if "LRP" in row and "EMD_perf" in row)
+    cell = (summary["scenario"] == "lin") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    lrp = summary[cell & (summary["explainer"] == "lrp") & (summary["metric"] == "emd_perf")].iloc[0]
+    for name in ("median", "q25", "q75", "mean", "std", "low", "high"):
+        assert f">{lrp[name]:.3f}</td>" in row
+
+
+def test_accuracy_below_and_above_the_paper_is_marked(small_run):
+    accuracy = pd.read_csv(small_run / "accuracy.csv")
+    accuracy = pd.concat([accuracy, accuracy.iloc[:2]], ignore_index=True)
+    run = read_run(small_run)
+    margin = accuracy[["scenario", "background", "model"]].apply(tuple, axis=1).map(margins(run))
+    accuracy["difference"] = margin * [-1.01, -0.99, -0.001, 0.99, 1.01, np.nan]
+    accuracy.loc[5, "paper"] = np.nan
+    accuracy.to_csv(small_run / "accuracy.csv", index=False)
+    page = write_report(small_run).read_text()
+    table = re.search(r'<table class="accuracy".*?</table>', page, re.S).group()
+    marks = [re.findall(r"badge (bad|good)", row) for row in re.findall(r"<tr>.*?</tr>", table, re.S)]
+    assert marks == [["bad"], [], [], [], ["good"], []]  # by one rule on both sides
+    for difference, by_chance in zip(accuracy["difference"][:5], margin, strict=False):
+        shown = f"{difference:.1f}".replace("-0.0", "0.0").replace("-", "−")
+        assert f'{shown}<span class="faint"> ± {by_chance:.1f}' in table
+    assert "−0.0" not in table
+    accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
+    page = write_report(small_run).read_text()
+    section = re.search(r'<section aria-labelledby="accuracy">.*?</section>', page, re.S).group()
+    assert "the paper" not in Reader(section).words
+
+
+def test_methods_that_do_not_beat_the_controls_are_marked(shared_run, page):
+    summary = pd.read_csv(shared_run / "summary.csv")
+    losing = int((summary["above_controls"] == False).sum())  # noqa: E712
+    assert losing > 0
+    assert page.count('aria-label="median not above the best control’s"') == losing
+    assert page.count('<td>no <span class="flag"') == losing
+
+
+def test_names_from_the_run_are_escaped(drawn_run):
+    hostile = "<script>alert('x')</script><b>&amp;\"{{ 7*7 }}"
+    parts = json.loads((drawn_run / "parts.json").read_text())
+    parts["title"] = parts["suite"] = parts["citation"] = hostile
+    for kind in ("explainers", "models", "metrics"):
+        for entry in parts[kind].values():
+            entry["label"] = hostile
+            entry["citation"] = entry["meaning"] = hostile
+    (drawn_run / "parts.json").write_text(json.dumps(parts))
+    noted = {"lin": "each is repeated 40 times", hostile: hostile}
+    about = {"machine": {hostile: hostile}, "commit": hostile, "notes": noted}
+    (drawn_run / "environment.json").write_text(json.dumps(about))
+    (drawn_run / "suite.toml").write_text(hostile)
+    pd.DataFrame([{"job": hostile, "stage": "train", "error": hostile}]).to_csv(drawn_run / "failures.csv", index=False)
+    scores = pd.read_parquet(drawn_run / "scores.parquet")
+    scores["reason"] = scores["reason"].where(scores["reason"] == "", hostile)
+    scores["scenario"] = scores["scenario"].replace({"lin": hostile})
+    scores.to_parquet(drawn_run / "scores.parquet")
+    page = write_report(drawn_run).read_text()
+    reader = Reader(page)
+    # The page's own script, and what it works with; none of it is code of a user's.
+    assert [attrs.get("type", "") for attrs in reader.all("script")] == ["application/json"] * 4 + [""]
+    assert reader.all("b") == []
+    assert "{{ 7*7 }}" in reader.words
+    assert "lin: each is repeated 40 times" in reader.words
+    assert "alert('x')" not in re.search(r"<script>(.*?)</script>", page, re.S).group(1)
+    assert not re.search(r"<script(?! type=\"application/json\")[^>]+>", page)
+
+
+def test_the_page_says_what_each_metric_means_as_the_run_folder_has_it(shared_run, page):
+    told = [entry["meaning"] for entry in json.loads((shared_run / "parts.json").read_text())["metrics"].values()]
+    assert len(told) > 1
+    assert all(f"<dd>{meaning}</dd>" in page for meaning in told)
+
+
+def test_failures_are_listed_and_announced(small_run):
+    rows = [{"job": f"job {i}", "stage": "explain", "error": "ValueError: no\nsecond line"} for i in range(2)]
+    pd.DataFrame(rows).to_csv(small_run / "failures.csv", index=False)
+    words = Reader(write_report(small_run).read_text()).words
+    assert "2 jobs failed." in words
+    assert "ValueError: no second line" in words
+
+
+def test_a_folder_with_scores_alone_is_reported(small_run):
+    for path in small_run.iterdir():
+        if path.name != "scores.parquet":
+            path.unlink()
+    words = Reader(write_report(small_run).read_text()).words
+    for text in (
+        "No accuracies were recorded.",
+        "No example maps were stored.",
+        "No mean maps were stored.",
+        "No job failed.",
+        "No environment was recorded.",
+        "integrated_gradients",
+    ):
+        assert text in words
+    assert sorted(path.stem for path in (small_run / "figures").glob("*.svg"))[0] == "box-emd_perf"
+
+
+@pytest.mark.parametrize("how", ["no rows", "none correct", "all undefined"])
+def test_a_run_without_a_usable_score_is_reported_plainly(drawn_run, how):
+    scores = pd.read_parquet(drawn_run / "scores.parquet")
+    if how == "no rows":
+        scores = scores.iloc[:0]
+    elif how == "none correct":
+        scores["correct"] = False
+    else:
+        scores["value"] = np.nan
+    scores.to_parquet(drawn_run / "scores.parquet")
+    (drawn_run / "samples.safetensors").unlink()
+    words = Reader(write_report(drawn_run).read_text()).words
+    assert "There is no score to rank" in words
+    assert "11 min 30 s" in words
+    assert len(pd.read_csv(drawn_run / "summary.csv")) == (0 if how == "no rows" else 132)
+
+
+def test_missing_maps_leave_gaps(small_run):
+    def without_lime(cell):
+        if cell.cell == ("lin", "white", "llr"):
+            return None
+        kept = [number for number, name in enumerate(cell.explainers) if name != "lime"]
+        explainers = tuple(cell.explainers[number] for number in kept)
+        means = {} if cell.scenario == "rigid" else {"means": cell.means[kept]}
+        return {"explainers": explainers, "maps": cell.maps[:, kept], "means": cell.means[:0], "example": None} | means
+
+    change_samples(small_run, without_lime)
+    reader = Reader(write_report(small_run).read_text())
+    alts = [image["alt"] for image in reader.all("img")]
+    assert not any(alt.startswith(("LIME", "Sample of")) or "LLR" in alt or "RIGID" in alt for alt in alts)
+    assert any(alt.startswith("LRP, LIN · CORR · CNN") for alt in alts)
+    assert "No example maps were stored." in reader.words
+
+
+def test_alternative_text_says_how_much_lies_in_the_ground_truth(small_run):
+    def half_inside(cell):
+        maps, mask = cell.maps.copy(), cell.masks[0].astype(float)
+        ring = mask + (1 - mask) * mask.sum() / (1 - mask).sum()
+        maps[0, cell.explainers.index("lrp")] = ring
+        maps[0, cell.explainers.index("pfi")] = 0
+        return {"maps": maps}
+
+    change_samples(small_run, half_inside)
+    alts = [image["alt"] for image in Reader(write_report(small_run).read_text()).all("img")]
+    assert "LRP, LIN · WHITE · MLP: 50% of its magnitude inside the ground truth" in alts
+    assert "PFI, LIN · WHITE · MLP: zero everywhere" in alts
+
+
+def test_a_report_is_replaced_whole_and_repeats(drawn_run):
+    first = write_report(drawn_run).read_bytes()
+    assert write_report(drawn_run).read_bytes() == first
+
+
+def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
+    first = write_report(small_run).read_bytes()
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(small_run)
+    assert (small_run / "report.html").read_bytes() == first
+    assert not list(small_run.rglob("*.tmp"))
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_large_maps_keep_the_page_small(fresh_run):
+    scores = pd.read_parquet(fresh_run / "scores.parquet")
+    (fresh_run / PICTURES).write_bytes(to_safetensors(make_samples(scores, count=2, side=64)))
+    assert write_report(fresh_run).stat().st_size < 5_000_000
+
+
+STRANGE = ("../../out", "</script><b>", 'nul\0"onload=1', "$\\frac{" + 300 * "x", "../:out")
+
+
+@pytest.mark.parametrize("kind", ["metric", "model"])
+def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(page_module, "save", save_small)
+    usual = {"dataset": "d", "scenario": "s", "background": "-", "model": "m", "explainer": "e", "metric": "k"}
+    rows = [
+        usual | {"explainer": f"e{i % 2}", kind: name, "sample": i // 2, "value": i / 8}
+        for name in STRANGE
+        for i in range(4)
+    ]
+    usual = {"seed": 0, "data_seed": 0, "correct": True, "higher_is_better": True, "reason": ""}
+    folder = tmp_path / "home" / "run"
+    folder.mkdir(parents=True)
+    scores = pd.DataFrame(rows).assign(**usual).drop_duplicates(["scenario", "model", "explainer", "metric", "sample"])
+    scores.to_parquet(folder / "scores.parquet")
+    page = write_report(folder).read_text(encoding="utf-8")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["run"]
+    assert {path.parent for path in folder.rglob("*.svg")} == {folder / "figures"}
+    for path in (folder / "figures").glob("*.svg"):
+        xml.dom.minidom.parse(str(path))
+    if kind == "metric":
+        assert len(list((folder / "figures").glob("box-*.svg"))) == len(STRANGE), "and none is written over another"
+    elements = Reader(page).elements
+    assert not [name for name, attrs in elements if name == "b" or any(one.startswith("on") for one in attrs)]
+    ids = [attrs["id"] for _, attrs in elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert "\0" not in page

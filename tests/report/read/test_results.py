@@ -1,0 +1,69 @@
+import json
+
+import pandas as pd
+import pytest
+from report.conftest import FEW_CELLS
+from report.pictures import change_samples
+
+from xaibench.report import RunFolderError, write_report
+from xaibench.report.read.results import read_run
+
+
+def test_a_folder_without_scores_is_named(tmp_path):
+    with pytest.raises(RunFolderError, match=r"nowhere is not a folder; expected a folder that `xaibench run` wrote"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(RunFolderError, match=r"has no scores\.parquet"):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("scores.parquet", "PAR1 and then nonsense"),
+        ("parts.json", '{"title": '),
+        ("environment.json", "[1, 2]"),
+        ("accuracy.csv", 'scenario,background\n"never closed'),
+        ("samples.safetensors", "nonsense"),
+        ("samples.safetensors", ""),
+    ],
+)
+def test_a_damaged_file_is_named(small_run, name, content):
+    (small_run / name).write_text(content)
+    with pytest.raises(RunFolderError, match=rf"{name} cannot be read .*Run the suite again"):
+        write_report(small_run)
+    assert not (small_run / "report.html").exists()
+
+
+def test_a_missing_column_is_named(small_run):
+    scores = pd.read_parquet(small_run / "scores.parquet")
+    scores.drop(columns=["correct", "reason"]).to_parquet(small_run / "scores.parquet")
+    with pytest.raises(
+        RunFolderError, match=r"lacks the columns correct, reason; it has dataset, scenario.*Run the suite again"
+    ):
+        read_run(small_run)
+
+
+def test_order_of_the_parts_is_that_of_the_description(small_run):
+    run = read_run(small_run)
+    assert list(run.explainers)[:3] == ["pfi", "integrated_gradients", "saliency"]
+    assert list(run.models) == ["llr", "mlp", "cnn"]
+    assert run.scores["explainer"].cat.categories.tolist() == list(run.explainers)
+
+
+def test_pictures_are_in_the_order_to_show_and_those_of_other_cells_are_left_out(small_run):
+    order = sorted(FEW_CELLS, key=lambda cell: (["lin", "rigid"].index(cell[0]), ["white", "corr"].index(cell[1])))
+    assert list(read_run(small_run).pictures) == order
+    change_samples(small_run, lambda cell: {"model": "vit"} if cell.model == "cnn" else {})
+    assert list(read_run(small_run).pictures) == order[:2]
+
+
+def test_a_folder_of_an_earlier_version_is_reported_without_pictures(small_run):
+    (small_run / "samples.safetensors").unlink()
+    (small_run / "gallery.safetensors").write_bytes(b"what earlier versions kept")
+    parts = json.loads((small_run / "parts.json").read_text())
+    for metric in parts["metrics"].values():
+        del metric["meaning"]
+    (small_run / "parts.json").write_text(json.dumps(parts))
+    page = write_report(small_run).read_text()
+    assert "No example maps were stored." in page
+    assert 'id="samples"' not in page

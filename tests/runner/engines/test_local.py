@@ -1,0 +1,64 @@
+"""Worker processes: they are restarted after a crash, and share the devices and the store."""
+
+import os
+import signal
+from multiprocessing import forkserver
+
+import pytest
+
+from xaibench.runner.engines import local as local_engines
+from xaibench.runner.engines.local import Processes
+from xaibench.runner.engines.scheduling import MAX_TRIES
+from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.store.result_store import Store, StoreError
+
+
+def _job(seed):
+    return DataJob("xai-tris/lin-white-8x8", seed, (("n_samples", 100),), "1")
+
+
+def _outcome(engine, job):
+    engine.submit(job)
+    (outcome,) = engine.wait()
+    return outcome
+
+
+def test_a_fork_server_that_died_is_started_anew(tmp_path):
+    store = Store(tmp_path)
+    with Processes(store, "cpu", workers=1) as engine:
+        assert not _outcome(engine, _job(0)).error
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+        # The scheduler retries a job whose process died. When the workers notice it depends on the system.
+        outcomes = [_outcome(engine, _job(1))]
+        while outcomes[-1].died and len(outcomes) < MAX_TRIES:
+            outcomes.append(_outcome(engine, _job(1)))
+    assert not outcomes[-1].error
+    assert store.has("data", _job(1).key)
+
+
+def test_a_refused_connection_is_tried_again(tmp_path, monkeypatch):
+    with Processes(Store(tmp_path), "cpu", workers=1) as engine:
+        pool, refused = engine._cpu, []
+
+        def refuse(*_):
+            refused.append(True)
+            raise ConnectionRefusedError(111, "Connection refused")
+
+        monkeypatch.setattr(pool._executor, "submit", refuse)
+        assert not _outcome(engine, _job(0)).error
+    assert refused == [True]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpus", "memory", "each"),
+    [(1, 16, 139, 4), (8, 16, 139, 1), (1, 2, 139, 1), (2, 64, 40, 2), (1, 9, 8, 1)],
+)
+def test_processes_share_a_gpu_as_memory_and_processors_allow(gpus, cpus, memory, each, monkeypatch):
+    monkeypatch.setattr(local_engines, "available_cpus", lambda: cpus)
+    monkeypatch.setattr(local_engines, "memory_of", lambda device: memory)
+    assert local_engines.default_device_workers([f"cuda:{i}" for i in range(gpus)]) == gpus * each
+
+
+def test_a_store_in_memory_is_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"memory://x is in the memory of this process.*engine 'serial'"):
+        Processes(Store("memory://x"), "cpu", workers=1)

@@ -1,0 +1,131 @@
+"""Merging of scores: only changed shards are read again; a damaged shard is set aside and computed again."""
+
+import logging
+import shutil
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from xaibench.runfolder.tables import SCORES, TABLES
+from xaibench.runner import load_suite, run
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.stages import collect as gathering
+from xaibench.runner.stages.collect import collect
+from xaibench.runner.store.result_store import Store
+
+
+@pytest.fixture
+def copy(tiny_run, tmp_path):
+    return shutil.copytree(tiny_run, tmp_path / "copy")
+
+
+@pytest.fixture
+def shards_read(monkeypatch):
+    """Record the keys of the score results that are read."""
+    read, real = [], Store.load_tables
+    monkeypatch.setattr(Store, "load_tables", lambda self, stage, keys: read.extend(keys) or real(self, stage, keys))
+    return read
+
+
+def test_merging_reads_only_what_changed(tiny_suite, tiny_run, copy, shards_read):
+    plan, store = make_plan(load_suite(tiny_suite)[0]), Store(copy / "store")
+    collect(plan, store, copy, {})
+    assert shards_read == [], "all was merged before"
+    # After one shard was computed again, only its cell is read again.
+    cell = plan.cells[1]
+    job = cell.scores[0][1]
+    store.save_table("score", job.key, store.load_table("score", job.key).assign(value=0.25))
+    shards_read.clear()
+    collect(plan, store, copy, {})
+    assert sorted(shards_read) == sorted(score.key for _, score in cell.scores)
+    scores = pd.read_parquet(copy / "scores.parquet")
+    assert (scores.query("model == 'mlp' and explainer == 'saliency' and metric == 'emd_perf'")["value"] == 0.25).all()
+    assert (copy / "scores.parquet").read_bytes() != (tiny_run / "scores.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "nonsense"])
+def test_what_was_merged_is_never_needed(tiny_suite, tiny_run, copy, damage, shards_read):
+    for path in (copy / ".merged").iterdir():
+        if damage == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:-30] if damage == "cut" else b"nonsense")
+    collect(make_plan(load_suite(tiny_suite)[0]), Store(copy / "store"), copy, {})
+    assert len(shards_read) == 32
+    assert (copy / "scores.parquet").read_bytes() == (tiny_run / "scores.parquet").read_bytes()
+
+
+def test_a_damaged_shard_is_named_set_aside_and_computed_again(tiny_suite, tiny_run, copy, caplog):
+    shard = sorted((copy / "store" / "score").iterdir())[3]
+    data = bytearray(shard.read_bytes())
+    data[60] ^= 255
+    shard.write_bytes(data)
+    with caplog.at_level(logging.WARNING, "xaibench"):
+        result = run(tiny_suite, copy, engine="serial")
+    assert result.failures == {}
+    assert f"{shard.name} is damaged" in caplog.text
+    assert len(list(shard.parent.glob(f"{shard.name}.corrupt-*"))) == 1
+    assert shard.exists()
+    assert (copy / "scores.parquet").read_bytes() == (tiny_run / "scores.parquet").read_bytes()
+
+
+def test_a_failed_cell_has_no_rows(tiny_suite, copy):
+    plan, store = make_plan(load_suite(tiny_suite)[0]), Store(copy / "store")
+    for _, score in plan.cells[2].scores:
+        store.files.remove(store.name("score", score.key))
+    collect(plan, store, copy, {})
+    assert set(pd.read_parquet(copy / "scores.parquet")["scenario"]) == {"lin"}
+
+
+def test_the_runner_writes_the_schema(tiny_run):
+    assert pq.read_schema(tiny_run / SCORES.name).equals(SCORES.arrow_schema())
+    for table in TABLES:
+        file = tiny_run / table.name
+        if file.exists() and file.suffix == ".csv":
+            assert file.read_text().partition("\n")[0].split(",") == list(table.columns)
+    assert {"scores", "trainings", "accuracy", "failures", "jobs"} <= {path.stem for path in tiny_run.iterdir()}
+
+
+def test_a_training_that_has_not_learned_counts_in_no_score_where_another_has(tiny_suite, tmp_path, monkeypatch):
+    text = tiny_suite.read_text().replace("samples = 6", 'samples = 6\ntrainings = "all"')
+    suite = tmp_path / "all.toml"
+    suite.write_text(text.replace('models = ["llr", "mlp"]', 'models = ["llr"]'))
+    folder = run(suite, tmp_path / "run", engine="serial").folder
+
+    def counted():
+        scores = pd.read_parquet(folder / "scores.parquet").query("model == 'llr'")
+        return set(scores.loc[scores["correct"], "seed"]), set(scores["seed"])
+
+    assert counted() == ({0, 1, 2}, {0, 1, 2}), "none has learned: the cell is what it is"
+    reached = pd.read_csv(folder / "trainings.csv").query("model == 'llr'").set_index("seed")["test_accuracy"]
+    assert reached.nunique() > 1
+    monkeypatch.setattr(gathering, "LEARNED", reached.max())
+    collect(make_plan(load_suite(suite)[0]), Store(folder / "store"), folder, {})
+    assert counted() == (set(reached.index[reached == reached.max()]), {0, 1, 2})
+    accuracy = pd.read_csv(folder / "accuracy.csv").query("model == 'llr'")
+    assert accuracy["trainings"].item() == 3
+    assert accuracy["learned"].item() == (reached == reached.max()).sum()
+
+
+def test_a_data_set_of_which_no_training_has_learned_counts_in_no_score_where_another_has(tmp_path, monkeypatch):
+    (tmp_path / "sets.toml").write_text("""
+name = "sets"
+title = "Sets"
+data = { seeds = [0, 1], parameters = { n_samples = 200 } }
+training = { seeds = [0, 1], epochs = 3, batch_size = 64 }
+explaining = { samples = 6, trainings = "all" }
+cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr"] }]
+explainers = { saliency = {}, uniform = {} }
+metrics = { topk_precision = {} }
+""")
+    folder = run(tmp_path / "sets.toml", tmp_path / "run", engine="serial").folder
+    reached = pd.read_csv(folder / "trainings.csv").groupby("data_seed")["test_accuracy"].max()
+    better = reached.idxmax()
+    assert reached.nunique() == 2
+    monkeypatch.setattr(gathering, "LEARNED", reached.max())
+    collect(make_plan(load_suite(tmp_path / "sets.toml")[0]), Store(folder / "store"), folder, {})
+    scores = pd.read_parquet(folder / "scores.parquet")
+    assert set(scores.loc[scores["correct"], "data_seed"]) == {better}
+    assert set(scores["data_seed"]) == {0, 1}  # which is shown
+    assert pd.read_csv(folder / "trainings.csv")["explained"].all()

@@ -1,0 +1,397 @@
+"""Whole runs of a tiny suite: what they leave behind, and that nothing but the suite decides it."""
+
+import csv
+import json
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import xaibench as xb
+from xaibench.core.frozen import Frozen
+from xaibench.core.messages import ParameterWarning
+from xaibench.metrics import METRICS
+from xaibench.models import TrainingDivergedError
+from xaibench.runfolder.sample_file import read_samples
+from xaibench.runner import ArgumentError, StoreError, load_suite, run
+from xaibench.runner.plan.jobs import DataJob
+from xaibench.runner.plan.plan import make_plan
+from xaibench.runner.stages import train as network_training
+from xaibench.runner.stages.execute import execute
+from xaibench.runner.stages.samples import image_marks
+from xaibench.runner.stages.train import network_seed
+from xaibench.runner.store.result_store import Store
+
+TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
+TABLES = (*TABLES, "images.parquet")
+
+COLUMNS = ["dataset", "scenario", "background", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
+COLUMNS += ["higher_is_better", "reason", "data_seed", "truth"]
+
+
+def same_tables(a, b):
+    return [name for name in TABLES if (a / name).read_bytes() != (b / name).read_bytes()] == []
+
+
+@pytest.fixture
+def copy(tiny_run, tmp_path):
+    """The undisturbed run, to be changed."""
+    return shutil.copytree(tiny_run, tmp_path / "copy")
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
+    scores = pd.read_parquet(tiny_run / "scores.parquet")
+    assert list(scores.columns) == COLUMNS
+    counted = scores.groupby(["dataset", "model", "explainer", "metric"]).size()
+    # LLR and MLP: five explainers; CNN: Guided GradCAM too. Two metrics, six samples.
+    assert len(counted) == (5 + 5 + 6) * 2
+    assert (counted == 6).all()
+    assert scores["higher_is_better"].all()
+    assert set(scores["truth"]) == {"data"}
+    assert ((scores["reason"] == "") == scores["value"].notna()).all()
+    assert set(scores["scenario"]) == {"lin", "rigid"}
+
+
+def test_adding_a_training_seed_computes_only_what_is_its_own(tmp_path):
+    """Three networks that train in one go are the same as when they come one after another."""
+
+    def suite(seeds):
+        path = tmp_path / "seeds.toml"
+        path.write_text(
+            f"""
+            name = "seeds"
+            title = "Seeds"
+            data = {{ seeds = [0], parameters = {{ n_samples = 200 }} }}
+            training = {{ seeds = {seeds}, epochs = 2, batch_size = 64, stack = 3 }}
+            explaining = {{ samples = 3, trainings = "all" }}
+            explainers = {{ saliency = {{}} }}
+            metrics = {{ iou = {{}} }}
+            cells = [{{ datasets = ["xai-tris/lin-white-8x8"], models = ["llr", "mlp", "cnn"] }}]
+            """
+        )
+        return path
+
+    kept = {}
+    for seeds in ([0], [0, 1], [0, 1, 2]):
+        run(suite(seeds), tmp_path / "grown", engine="serial")
+        now = {path: path.stat().st_mtime_ns for path in (tmp_path / "grown" / "store").rglob("*.*")}
+        assert {path: now[path] for path in kept} == kept
+        kept = now
+    counted = pd.read_csv(tmp_path / "grown" / "jobs.csv").groupby("stage").size()
+    assert dict(counted) == {"data": 1, "train": 9, "explain": 9, "score": 9}
+    run(suite([0, 1, 2]), tmp_path / "once", engine="serial")
+    grown, once = (Store(tmp_path / name / "store") for name in ("grown", "once"))
+    for stage in ("train", "explain"):
+        assert grown.keys(stage).keys() == once.keys(stage).keys()
+        for key in grown.keys(stage):
+            (one, said), (other, also) = grown.load_tensors(stage, key), once.load_tensors(stage, key)
+            assert said == also
+            # A GPU multiplies larger stacks otherwise.
+            same = torch.allclose if torch.cuda.is_available() else torch.equal
+            assert all(same(one.pop(name), values) for name, values in other.items())
+            assert one == {}
+    if not torch.cuda.is_available():
+        assert same_tables(tmp_path / "once", tmp_path / "grown")
+
+
+def test_a_training_that_diverges_does_not_take_its_neighbours_along(tmp_path, tiny_suite, monkeypatch):
+    plan = make_plan(load_suite(tiny_suite)[0])
+    job = next(job for job in plan.jobs if job.stage == "train" and len(job.seeds) == 2)
+    store = Store(tmp_path)
+    execute(job.data, store)
+    real = network_training.make_network
+
+    def made(job, seed, store):
+        network = real(job, seed, store)
+        if seed == 0:
+            next(network.parameters()).data.fill_(float("nan"))
+        return network
+
+    monkeypatch.setattr(network_training, "make_network", made)
+    with pytest.raises(TrainingDivergedError, match="model 0 of 1"):
+        execute(job, store)
+    assert [store.has("train", job.result(seed)) for seed in job.seeds] == [False, True]
+
+
+def test_images_are_known_again_by_their_hash(tiny_run):
+    images = pd.read_parquet(tiny_run / "images.parquet")
+    assert list(images.groupby("dataset").size()) == [6, 6]
+    data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
+    first = images[images["dataset"] == "xai-tris/lin-white-8x8"]
+    assert list(first["image"]) == image_marks(data.test.images[:6]).tolist()
+    assert list(first["sample"]) == list(range(6))
+
+
+def test_scores_are_those_of_the_library(tiny_run):
+    """The whole way again, by hand, for one cell."""
+    scores = pd.read_parquet(tiny_run / "scores.parquet")
+    data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
+    models, results = [], []
+    for stacked in ([0, 1], [2]):  # the suite trains in stacks of two
+        seeds = [network_seed(DataJob("xai-tris/lin-white-8x8", 0, Frozen(), ""), seed) for seed in stacked]
+        stack = [xb.models.build("mlp", in_shape=(1, 8, 8), num_classes=2, seed=seed) for seed in seeds]
+        splits = [data.train] * len(stack), [data.val] * len(stack)
+        results += xb.models.fit_many(stack, *splits, epochs=3, lr=0.004, batch_size=64, seeds=seeds, progress=False)
+        models += stack
+    best = min(range(3), key=lambda i: results[i].best_val_loss)
+    images, masks, targets = data.test[:6]
+    maps = xb.explain("lime", models[best], images, targets, n_samples=10, seed=0)
+    mine = scores.query("dataset == 'xai-tris/lin-white-8x8' and model == 'mlp' and explainer == 'lime'")
+    assert set(mine["seed"]) == {best}
+    for metric in ("emd_perf", "topk_precision"):
+        expected = getattr(xb, metric)(maps, masks, reduction="none").numpy()
+        np.testing.assert_allclose(mine.query("metric == @metric")["value"], expected, rtol=1e-6)
+    # The samples to look at say what that network predicts.
+    cell = next(cell for cell in read_samples(tiny_run) if cell.cell == ("lin", "white", "mlp"))
+    shown = list(cell.samples)
+    with torch.no_grad():
+        shares = models[best](data.test.images[shown]).softmax(1)
+    assert cell.classes == tuple(data.info.classes[target] for target in data.test.targets[shown])
+    assert cell.predicted == tuple(data.info.classes[answer] for answer in shares.argmax(1))
+    assert cell.probabilities == pytest.approx(shares.amax(1).tolist(), abs=1e-5)
+
+
+def test_correct_means_every_explained_network(tiny_run):
+    scores = pd.read_parquet(tiny_run / "scores.parquet")
+    for _, group in scores.groupby(["dataset", "sample"]):
+        assert group["correct"].nunique() == 1
+    explained = [row for row in rows(tiny_run / "trainings.csv") if row["explained"] == "True"]
+    assert len(explained) == 3
+    lin = scores.query("scenario == 'lin'").drop_duplicates("sample")
+    weakest = min(float(row["test_accuracy"]) for row in explained if row["scenario"] == "lin")
+    assert lin["correct"].mean() <= weakest / 100 + 0.5
+
+
+def test_accuracies_stand_beside_the_papers(tiny_run):
+    found = {(row["scenario"], row["model"]): row for row in rows(tiny_run / "accuracy.csv")}
+    assert found["lin", "llr"]["paper"] == "88.9"
+    assert found["rigid", "cnn"]["paper"] == "88.8"
+    assert {row["test_samples"] for row in found.values()} == {"20"}
+    assert all(row["trainings"] == "3" for row in found.values())
+    trainings = rows(tiny_run / "trainings.csv")
+    assert len(trainings) == 9
+    llr = [float(row["test_accuracy"]) for row in trainings if row["model"] == "llr"]
+    assert float(found["lin", "llr"]["mean"]) == pytest.approx(np.mean(llr))
+    assert float(found["lin", "llr"]["best"]) == pytest.approx(max(llr))
+    assert int(found["lin", "llr"]["learned"]) == sum(accuracy >= 80 for accuracy in llr)
+
+
+def test_examples_and_parts(tiny_run):
+    pictures = {cell.cell: cell for cell in read_samples(tiny_run)}
+    assert pictures["rigid", "corr", "cnn"].images.shape[1:] == (8, 8, 3)
+    assert set(pictures["rigid", "corr", "cnn"].masks.ravel().tolist()) == {0, 1}
+    linear = pictures["lin", "white", "mlp"]
+    shares = linear.means[linear.explainers.index("input")]
+    assert shares.sum() == pytest.approx(1, abs=1e-5)
+    assert (shares >= 0).all()
+    assert "guided_gradcam" not in linear.explainers
+    parts = json.loads((tiny_run / "parts.json").read_text())
+    assert list(parts["explainers"]) == ["saliency", "lime", "guided_gradcam", "pattern_net", "uniform", "input"]
+    assert parts["explainers"]["uniform"]["control"]
+    assert {n: part["meaning"] for n, part in parts["metrics"].items()} == {
+        n: METRICS.resolve(n).info.meaning for n in parts["metrics"]
+    }
+    assert parts["explainers"]["lime"]["parameters"]["n_samples"] == 10
+    assert parts["explainers"]["lime"]["parameters"]["kernel_width"] == 1.0  # by default
+    assert not any("own" in part for part in parts["explainers"].values())
+    environment = json.loads((tiny_run / "environment.json").read_text())
+    assert environment["versions"]["torch"] == torch.__version__.split("+")[0]
+    assert environment["seeds"]["training"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_processes_give_the_same_tables_to_the_bit(tiny_suite, tiny_run, tmp_path, workers):
+    result = run(tiny_suite, tmp_path / "run", engine="processes", workers=workers)
+    assert result.failures == {}
+    assert same_tables(result.folder, tiny_run)
+
+
+def test_what_a_suite_states_is_not_warned_of(tiny_suite, copy):
+    jobs = make_plan(load_suite(tiny_suite)[0]).jobs
+    lime = next(job for job in jobs if job.stage == "explain" and job.explainer.name == "lime")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParameterWarning)
+        execute(lime, Store(copy / "store"))
+
+
+def test_maps_made_in_parts_are_the_maps_made_at_once(tiny_suite, tiny_run, tmp_path):
+    suite = tmp_path / "cut.toml"
+    suite.write_text(tiny_suite.read_text().replace("samples = 6", "samples = 6\nsamples_per_job = 4"))
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert result.failures == {}
+    cut, whole = (pd.read_parquet(folder / "scores.parquet") for folder in (result.folder, tiny_run))
+    pd.testing.assert_frame_equal(cut, whole, rtol=1e-9)
+    assert set(cut["sample"]) == set(range(6))
+
+
+def test_parts_beyond_the_test_samples_are_empty(tiny_suite, tmp_path):
+    suite = tmp_path / "beyond.toml"
+    text = tiny_suite.read_text().replace("samples = 6", "samples = 40\nsamples_per_job = 15")
+    suite.write_text(text.replace('"llr", "mlp"', '"llr"'))  # of 200 samples 20 are for the test
+    result = run(suite, tmp_path / "run", engine="serial", quick=False)
+    assert result.failures == {}
+    scores = pd.read_parquet(result.folder / "scores.parquet")
+    per_method = scores.groupby(["scenario", "model", "explainer", "metric"])["sample"].nunique()
+    assert set(per_method) == {scores["sample"].max() + 1}
+
+
+def test_tables_and_lists_reach_the_parts_as_they_were_written(tmp_path):
+    suite = tmp_path / "nested.toml"
+    suite.write_text(
+        """
+        name = "nested"
+        title = "Parameters that are tables and lists"
+        data = { parameters = { n_samples = 200, split = [0.5, 0.25, 0.25] } }
+        training = { epochs = 1 }
+        explaining = { samples = 4 }
+        cells = [{ datasets = ["xai-tris/lin-white-8x8"], models = ["mlp"] }]
+
+        [explainers.lrp_epsilon]
+        rules = { "0" = "epsilon", "*" = "z+" }
+
+        [metrics]
+        deletion = { steps = 4, baseline = [0.5], return_curves = true }
+        """
+    )
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert result.failures == {}
+    (plan,) = make_plan(load_suite(suite)[0]).cells
+    rules = plan.scores[0][1].explain.explainer.parameters["rules"]
+    assert list(rules.items()) == [("0", "epsilon"), ("*", "z+")], "the first that fits counts"
+    assert pd.read_parquet(result.folder / "scores.parquet")["value"].notna().all()
+
+
+def test_a_second_run_computes_nothing(tiny_suite, copy):
+    before = {path: path.stat().st_mtime_ns for path in (copy / "store").rglob("*.*")}
+    run(tiny_suite, copy, engine="serial")
+    assert {path: path.stat().st_mtime_ns for path in (copy / "store").rglob("*.*")} == before
+
+
+def test_an_added_metric_parameter_computes_only_scores(tiny_suite, tmp_path, copy):
+    changed = tmp_path / "changed.toml"
+    changed.write_text(tiny_suite.read_text().replace("emd_perf = {}", 'emd_perf = { diameter = "released" }'))
+    before = {path.name for path in (copy / "store").rglob("*.*")}
+    run(changed, copy, engine="serial")
+    added = [path for path in (copy / "store").rglob("*.*") if path.name not in before]
+    assert {path.parent.name for path in added} == {"score"}
+
+
+@pytest.mark.parametrize("stage", ["data", "train", "explain", "score"])
+def test_a_damaged_result_is_made_again(tiny_suite, tiny_run, copy, stage):
+    jobs = [job for job in make_plan(load_suite(tiny_suite)[0]).jobs if job.stage == stage]
+    damaged = next(iter((copy / "store" / stage).glob(f"{jobs[0].results[0]}.*")))
+    damaged.write_bytes(damaged.read_bytes()[:-50])
+    # The scores are taken away, so that everything is read again.
+    for path in (copy / "store" / "score").iterdir():
+        if path != damaged:
+            path.unlink()
+    result = run(tiny_suite, copy, engine="serial")
+    assert result.failures == {}
+    assert same_tables(copy, tiny_run)
+
+
+def test_a_failing_part_is_named_and_the_rest_goes_on(tiny_suite, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "failing_part.py").write_text(
+        "def broken(model, images, targets):\n    raise RuntimeError('no map today')\n"
+    )
+    suite = tmp_path / "failing.toml"
+    suite.write_text(tiny_suite.read_text().replace("lime = { n_samples = 10 }", '"failing_part:broken" = {}'))
+    result = run(suite, tmp_path / "run", engine="serial")
+    assert len(result.failures) == 3, "one for each network"
+    listed = rows(result.folder / "failures.csv")
+    assert [row["stage"] for row in listed] == ["explain"] * 3
+    assert "no map today" in listed[0]["error"]
+    assert "2 jobs that need it were not run" in listed[0]["error"]
+    scores = pd.read_parquet(result.folder / "scores.parquet")
+    assert set(scores["explainer"]) == {"saliency", "guided_gradcam", "pattern_net", "uniform", "input"}
+    # Mended, the same command runs only what failed.
+    (tmp_path / "failing_part.py").write_text("def broken(model, images, targets):\n    return images[:, 0]\n")
+    import linecache
+    import sys
+
+    from xaibench.runner.parts import forget_parts
+
+    sys.modules.pop("failing_part")
+    linecache.clearcache()
+    forget_parts()
+    assert run(suite, result.folder, engine="serial").failures == {}
+    assert "failing_part:broken" in set(pd.read_parquet(result.folder / "scores.parquet")["explainer"])
+
+
+def test_two_runs_do_not_share_a_folder(tiny_suite, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ArgumentError, match=r"Another run .* is using"):
+            run(tiny_suite, tmp_path / "run", engine="serial")
+
+
+def test_a_folder_that_cannot_be_made(tiny_suite, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArgumentError, match=r"Cannot write to the run folder .*--out"):
+        run(tiny_suite, tmp_path / "file" / "run", engine="serial")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"engine": "threads"}, "Unknown engine 'threads'. Known: serial, processes, ray"),
+        ({"workers": 0, "engine": "processes"}, "workers is 0; expected 1 or more"),
+        ({"device": "abacus"}, "There is no device 'abacus' here"),
+        ({"device": None}, "device is None; expected a text such as"),
+    ],
+)
+def test_bad_arguments(tiny_suite, tmp_path, arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        run(tiny_suite, tmp_path / "run", **arguments)
+
+
+def test_without_ray_the_command_is_named(tiny_suite, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xaibench.runner.engines.ray_cluster", None)
+    with pytest.raises(ArgumentError, match=r"engine='ray' needs Ray.*pip install \"xaibench\[ray\]\"\."):
+        run(tiny_suite, tmp_path / "run", engine="ray")
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_is_finished(tiny_suite, tiny_run, tmp_path, monkeypatch):
+    from xaibench.runner.store import store_files as module
+
+    written = []
+    real = module.write_atomic
+
+    def write_until_full(path, data, durable=True):
+        if len(written) == 8:
+            raise StoreError(f"no space left to write {path}")
+        written.append(path)
+        real(path, data, durable=durable)
+
+    monkeypatch.setattr(module, "write_atomic", write_until_full)
+    with pytest.raises(StoreError, match="no space left"):
+        run(tiny_suite, tmp_path / "run", engine="serial")
+    monkeypatch.setattr(module, "write_atomic", real)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "store").rglob("*.*")}
+    assert len(kept) >= 7
+    run(tiny_suite, tmp_path / "run", engine="serial")
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    assert same_tables(tmp_path / "run", tiny_run)
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", ".owner"])
+def test_a_full_disk_is_said_with_the_file_that_could_not_be_written(tiny_suite, tmp_path, name):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to("/dev/full")
+    with pytest.raises(StoreError, match=f"No space is left to write .*{name}; free some"):
+        run(tiny_suite, tmp_path / "run", engine="serial")

@@ -1,0 +1,1 @@
+"""One folder per benchmark: its data, networks, suites, published tables and claims."""

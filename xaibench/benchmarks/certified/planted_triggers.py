@@ -1,0 +1,173 @@
+"""Images with a planted trigger as ground truth, verified by interventions on the network.
+
+Adebayo et al. (2022) and Zhou et al. (2022) plant a patch that predicts the label, and train on it. A correlation
+between patch and label does not prove that the network uses the patch. Here, an image is only kept if adding the patch
+makes the network predict the label and removing it makes the network predict another class. Adebayo, Muelly, Abelson,
+Kim: Post hoc Explanations may be Ineffective for Detecting Unknown Spurious Correlation, ICLR 2022 (arXiv 2212.04629);
+Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022 (arXiv 2104.14403).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from xaibench.core.checks import check_count
+from xaibench.data.base import Split
+
+#: Batch size of the forward passes.
+_BATCH_SIZE = 32
+
+
+class PlantedSplit(Split):
+    """Images with a trigger that determines the network's prediction. The mask is the trigger, the target its label.
+
+    Attributes:
+        originals: ``[N, C, H, W]`` the images without the trigger.
+        share: Fraction of the images that passed all interventions and are in this split, in [0, 1].
+        found: Number of images that passed each intervention: ``{"planted": ..., "removed": ..., "moved": ...}``.
+    """
+
+    def __init__(
+        self, images: Tensor, masks: Tensor, targets: Tensor, originals: Tensor, share: float, found: dict[str, int]
+    ) -> None:
+        super().__init__(images, masks, targets)
+        self.originals = originals
+        self.share = share
+        self.found = found
+
+
+def checkerboard(side: int, channels: int = 3) -> Tensor:
+    """Return a checkerboard patch of black and white pixels, which does not occur in photographs.
+
+    Args:
+        side: Height and width in pixels.
+        channels: Number of channels of the images.
+
+    Returns:
+        ``[channels, side, side]`` float32 of 0 and 1; the first pixel is white.
+
+    Raises:
+        ValueError: If a number is below 1.
+
+    Example:
+        >>> checkerboard(2, channels=1).tolist()
+        [[[1.0, 0.0], [0.0, 1.0]]]
+    """
+    check_count("side", side)
+    check_count("channels", channels)
+    steps = torch.arange(side)
+    return ((steps[:, None] + steps + 1) % 2).float().expand(channels, side, side).clone()
+
+
+def plant_trigger(
+    network: Callable[[Tensor], Tensor],
+    images: Tensor,
+    targets: Tensor,
+    *,
+    patch: Tensor,
+    label: int,
+    least: float = 0.5,
+    seed: int = 0,
+) -> PlantedSplit:
+    """Put a patch on images, and keep the images for which interventions show that the patch determines the prediction.
+
+    Images of class ``label`` are not used. Every other image is kept if it passes three interventions:
+
+    - *planted*: with the patch at a random position, the network predicts ``label``;
+    - *removed*: without the patch, the network predicts another class;
+    - *moved*: with the patch at the same position, the network predicts ``label`` for another image too, one for which
+      it predicts another class without the patch.
+
+    Args:
+        network: Maps images ``[n, C, H, W]`` to logits ``[n, K]``, in evaluation mode: a network whose head was trained
+            on planted images (:func:`xaibench.models.fit_head`), or :func:`xaibench.models.triggered`.
+        images: ``[N, C, H, W]`` float32.
+        targets: ``[N]`` class indices.
+        patch: ``[C, h, w]`` in the units of the images, such as :func:`checkerboard`.
+        label: The class that the patch indicates.
+        least: Minimum fraction of the images that must be kept, in (0, 1].
+        seed: Seed of the positions and of the choice of the other image.
+
+    Returns:
+        The images that are kept, with the patch. The network may also use the rest of the image, so ``mass_outside`` of a
+        faithful map need not be 0.
+
+    Raises:
+        ValueError: If the patch does not fit, ``least`` is not in (0, 1], there are fewer than two images of other
+            classes, or a smaller fraction than ``least`` is kept, that is, the network does not use the patch.
+
+    Example:
+        >>> brightest = lambda images: torch.stack([torch.full((len(images),), 0.5), images.amax((1, 2, 3))], 1)
+        >>> dark = torch.rand(10, 1, 8, 8, generator=torch.Generator().manual_seed(0)) / 4
+        >>> split = plant_trigger(brightest, dark, torch.zeros(10).long(), patch=torch.ones(1, 2, 2), label=1)
+        >>> len(split), split.share, int(split.masks[0].sum())
+        (10, 1.0, 4)
+    """
+    if not 0 < least <= 1:
+        raise ValueError(f"least={least!r}: expected a fraction in (0, 1].")
+    if patch.ndim != 3 or len(patch) != images.shape[1] or any(np.less(images.shape[2:], patch.shape[1:])):
+        raise ValueError(
+            f"patch has shape {list(patch.shape)}, which does not fit images {list(images.shape)}; expected [C, h, w] "
+            "with the same number of channels, and not larger than the images."
+        )
+    originals = images[targets.cpu() != label]
+    if len(originals) < 2:
+        raise ValueError(
+            f"images: got {len(originals)} of another class than label {label}, expected at least 2; the effect of a "
+            "trigger can only be shown on images of other classes."
+        )
+    rng = np.random.default_rng(seed)
+    tops, lefts = (
+        rng.integers(0, whole - side + 1, len(originals))
+        for whole, side in zip(images.shape[2:], patch.shape[1:], strict=True)
+    )
+    others = _draw_partners(len(originals), rng)
+    planted, masks = _add_patch(originals, patch, tops, lefts)
+    moved, _ = _add_patch(originals[others], patch, tops, lefts)
+    removed = _predict(network, originals) != label
+    passed = {
+        "planted": _predict(network, planted) == label,
+        "removed": removed,
+        "moved": (_predict(network, moved) == label) & removed[others],
+    }
+    kept = torch.stack(list(passed.values())).all(0)
+    share, found = float(kept.double().mean()), {name: int(one.sum()) for name, one in passed.items()}
+    if share < least:
+        counts = ", ".join(f"{name} {count}" for name, count in found.items())
+        raise ValueError(
+            f"The network does not use the patch: {int(kept.sum())} of {len(originals)} images pass all interventions "
+            f"({counts}), expected a fraction of at least {least:g}. Train its head on images with the patch, use "
+            "xaibench.models.triggered, or a larger patch."
+        )
+    labels = torch.full((int(kept.sum()),), label)
+    return PlantedSplit(planted[kept], masks[kept], labels, originals[kept], share, found)
+
+
+def _draw_partners(count: int, rng: np.random.Generator) -> Tensor:
+    """Pair every image with a different one, its successor in a random cyclic permutation."""
+    circle = rng.permutation(count)
+    others = np.empty(count, dtype=np.int64)
+    others[circle] = np.roll(circle, -1)
+    return torch.from_numpy(others)
+
+
+def _add_patch(
+    images: Tensor, patch: Tensor, tops: NDArray[np.int64], lefts: NDArray[np.int64]
+) -> tuple[Tensor, Tensor]:
+    """Return the images with the patch, and the pixels of the patch ``[N, H, W]`` bool."""
+    height, width = patch.shape[1:]
+    stamped, masks = images.clone(), torch.zeros(len(images), *images.shape[2:], dtype=torch.bool)
+    for number, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):
+        stamped[number, :, top : top + height, left : left + width] = patch
+        masks[number, top : top + height, left : left + width] = True
+    return stamped, masks
+
+
+def _predict(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return torch.cat([network(part).argmax(1).cpu() for part in torch.split(images, _BATCH_SIZE)])

@@ -1,0 +1,1 @@
+"""Mosaics of labeled photographs."""

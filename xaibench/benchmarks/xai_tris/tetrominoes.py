@@ -1,0 +1,328 @@
+"""XAI-TRIS: tetrominoes on noise, with ground truth known by construction.
+
+Clark, Wilming and Haufe (2023), *XAI-TRIS: Non-linear image benchmarks for evaluating false positive post-hoc
+attribution of feature importance*, arXiv 2306.12816. With the patterns A (smoothed, cut to their support) and the
+backgrounds E of all N samples, and Frobenius norms over the whole data set,
+
+* LIN, RIGID, XOR (equation 1):  ``x = alpha·A/‖A‖ + (1 − alpha)·E/‖E‖``
+* MULT (equation 2):             ``x = (1 − alpha·a)·η``, with a and η not normalized. The text of the paper divides
+  a by ‖A‖, which would make its effect negligible; the released code normalizes the factors afterwards, which only
+  rescales.
+
+Finally, the whole data set is divided by its largest absolute value, so that x is in [−1, 1].
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xaibench.benchmarks.xai_tris.noise import BACKGROUNDS, BLOCK, CORR_SIGMA, Background, fill_noise, layout_rng
+from xaibench.benchmarks.xai_tris.pattern_mixture import PatternMixture
+from xaibench.benchmarks.xai_tris.patterns import SCENARIOS, SIZES, Patterns, Scenario, Size, smoothing_matrix
+from xaibench.benchmarks.xai_tris.photo_backgrounds import assign_backgrounds, describe_repetition, image_backgrounds
+from xaibench.benchmarks.xai_tris.published_accuracy import CITATION, paper_alpha
+from xaibench.core.checks import check_count
+from xaibench.core.part_info import DatasetInfo
+from xaibench.data.base import Dataset, Split
+from xaibench.data.stratified_splits import check_fractions, stratified_split
+
+_LOGGER = logging.getLogger("xaibench")
+_N_SAMPLES = {8: 10_000, 64: 40_000}
+_SPLIT = {8: (0.8, 0.1, 0.1), 64: (0.9, 0.05, 0.05)}
+_BATCH_SIZE = 512
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Tetromino:
+    """An XAI-TRIS data set; call it to generate samples.
+
+    The same parameters give bit-identical samples, regardless of ``workers`` and ``chunk_size``. The global random
+    state is neither used nor changed.
+
+    Args:
+        scenario: ``"lin"``, ``"mult"``, ``"rigid"`` or ``"xor"``.
+        background: ``"white"``, ``"corr"`` or ``"imagenet"``.
+        size: Height and width of the images, 8 or 64.
+
+    Example:
+        >>> data = Tetromino("xor", "corr", 8)(seed=1, n_samples=200)
+        >>> data
+        Dataset('xai-tris/xor-corr-8x8', train=160, val=20, test=20, seed=1, alpha=0.15, n_samples=200, \
+split=(0.8, 0.1, 0.1))
+        >>> image, mask, target = data.test[0]
+        >>> image.shape, int(mask.sum())
+        (torch.Size([1, 8, 8]), 8)
+    """
+
+    scenario: Scenario
+    background: Background
+    size: Size
+
+    @cached_property
+    def info(self) -> DatasetInfo:
+        """Info record of the data set."""
+        images = self.background == "imagenet"
+        return DatasetInfo(
+            name=f"xai-tris/{self.scenario}-{self.background}-{self.size}x{self.size}",
+            classes=Patterns(self.scenario, self.size).classes,
+            image_shape=(1, self.size, self.size),
+            citation=CITATION,
+            licence="the license of your background images" if images else "generated, no license needed",
+            how_to_get="Give a folder of images as images_dir=: ImageNet-1k validation (as in the paper) or PASS."
+            if images
+            else "",
+            scenario=self.scenario,
+            background=self.background,
+            truth="data",
+            known_distribution=self._is_known,
+            revision=2 if images else 1,
+        )
+
+    def __call__(
+        self,
+        *,
+        seed: int = 0,
+        alpha: float | None = None,
+        n_samples: int | None = None,
+        split: Sequence[float] | None = None,
+        images_dir: str | os.PathLike[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        workers: int | None = None,
+        chunk_size: int = 256,
+    ) -> Dataset:
+        """Generate the data set.
+
+        Args:
+            seed: Non-negative; determines every sample.
+            alpha: Signal-to-noise ratio in [0, 1]; None = the value of the paper for this data set.
+            n_samples: Number of samples over all splits; None = as in the paper (10,000 at 8×8, 40,000 at 64×64). The
+                norms are computed over all of them.
+            split: Fractions of train, validation and test; None = as in the paper (80/10/10 at 8×8, 90/5/5 at 64×64).
+                Stratified by class, or for XOR by sign pair.
+            images_dir: IMAGENET only: folder of background images, searched recursively. If it has fewer than
+                ``n_samples`` images, they are repeated, each within one split; ``note`` states how often, and samples
+                with the same image are a group (``groups`` of a split).
+            cache_dir: IMAGENET only: folder of the cache for preprocessed images; None = ``$XAIBENCH_CACHE`` or
+                ``~/.cache/xaibench``.
+            workers: Number of threads; None = one per usable CPU, at most 8.
+            chunk_size: Number of samples that a thread processes at a time, rounded up to multiples of 128; limits the
+                working memory.
+
+        Returns:
+            The data set, with images ``[N, 1, size, size]`` in [−1, 1].
+
+        Raises:
+            ValueError: If a parameter is out of range, ``alpha`` is None but the paper has no value for this data set,
+                or the folder has fewer usable images than splits, or images that cannot be read.
+        """
+        alpha = self._check_alpha(alpha)
+        n_samples = _N_SAMPLES[self.size] if n_samples is None else n_samples
+        fractions = check_fractions(_SPLIT[self.size] if split is None else split)
+        workers = min(8, _usable_processors()) if workers is None else workers
+        check_count("seed", seed, least=0)
+        check_count("n_samples", n_samples)
+        check_count("workers", workers)
+        check_count("chunk_size", chunk_size)
+        self._check_images_dir(images_dir)
+        patterns = Patterns(self.scenario, self.size)
+        rng = layout_rng(seed)
+        cases = np.arange(n_samples) % patterns.cases
+        parts = stratified_split(cases, fractions, rng)
+        cases = cases[np.concatenate(parts)]
+        # Not np.empty: NumPy requests huge pages, and touching them first can cost more than all the arithmetic.
+        images = torch.empty((n_samples, self.size, self.size)).numpy()
+        background_of, note = np.arange(n_samples), ""
+        fill_background: Callable[[int, NDArray[np.float32]], None] = partial(fill_noise, self.background, seed)
+        if images_dir is not None:
+            photographs = image_backgrounds(
+                images_dir, n_samples, self.size, seed=seed, cache_dir=cache_dir, workers=workers
+            )
+            background_of = assign_backgrounds(len(photographs), [len(part) for part in parts])
+            note = describe_repetition(len(photographs), n_samples)
+            fill_background = partial(_fill_photographs, photographs, background_of)
+        work = _ChunkedWork(n_samples, workers, chunk_size)
+        masks = torch.empty(images.shape, dtype=torch.bool).numpy()
+        scaling = _compose_images(images, masks, patterns, patterns.draw(cases, rng), alpha, fill_background, work)
+
+        bounds = np.cumsum([0, *(len(part) for part in parts)])
+        targets = patterns.targets(cases)
+        train, val, test = (
+            Split(
+                torch.from_numpy(images[first:last, None]),
+                torch.from_numpy(masks[first:last]),
+                torch.from_numpy(targets[first:last]),
+                groups=background_of[first:last] if note else None,
+            )
+            for first, last in itertools.pairwise(bounds)
+        )
+        parameters = {"seed": int(seed), "alpha": alpha, "n_samples": int(n_samples), "split": fractions}
+        if images_dir is not None:
+            parameters["images_dir"] = os.fspath(images_dir)
+        if note:
+            _LOGGER.warning("%s: %s", self.info.name, note)
+        known = partial(self._make_distribution, patterns, alpha, scaling) if self._is_known else None
+        return Dataset(train, val, test, self.info, parameters, _BATCH_SIZE, note, known)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the distribution of an image is available.
+
+        It is not for photographs, nor for RIGID at 64×64, where the table of 24,168 patterns would take 800 MB.
+        """
+        return self.background != "imagenet" and (self.scenario, self.size) != ("rigid", 64)
+
+    def _make_distribution(self, patterns: Patterns, alpha: float, scaling: _Scaling) -> PatternMixture:
+        """Return the distribution of one image with unknown pattern (:mod:`.pattern_mixture`)."""
+        table, where = patterns.render(np.arange(patterns.kinds))
+        table = table[where]
+        means, scales = scaling.scaled(patterns.scenario, alpha, table)
+        smoothing = np.eye(self.size)
+        if self.background == "corr":  # rounded to float32, as in the smoothing of the noise
+            smoothing = smoothing_matrix(self.size, CORR_SIGMA[self.size]).astype(np.float32).astype(np.float64)
+        return PatternMixture(means, scales, smoothing, np.full(len(table), 1 / len(table)))
+
+    def _check_alpha(self, alpha: float | None) -> float:
+        if alpha is None:
+            alpha = paper_alpha(self.scenario, self.background, self.size)
+        if alpha is None:
+            raise ValueError(
+                f"{self.info.name}: the paper has no signal-to-noise ratio for this data set; give alpha= in [0, 1]."
+            )
+        if not isinstance(alpha, int | float | np.number) or not 0 <= alpha <= 1:
+            raise ValueError(f"alpha={alpha!r}: expected a signal-to-noise ratio in [0, 1].")
+        return float(alpha)
+
+    def _check_images_dir(self, images_dir: str | os.PathLike[str] | None) -> None:
+        if self.background == "imagenet" and images_dir is None:
+            raise ValueError(f"{self.info.name} needs photographs as backgrounds. {self.info.how_to_get}")
+        if self.background != "imagenet" and images_dir is not None:
+            raise ValueError(f"{self.info.name} has a generated background; images_dir= is for the imagenet sets.")
+
+
+@dataclass(frozen=True)
+class _ChunkedWork:
+    """Processes the samples in chunks of whole blocks, in threads (NumPy releases the interpreter lock)."""
+
+    n_samples: int
+    workers: int
+    chunk_size: int
+
+    def map(self, function: Callable[[int, int], _R]) -> list[_R]:
+        """Call ``function(start, stop)`` for every chunk, and return the results in the order of the samples."""
+        step = -(-self.chunk_size // BLOCK) * BLOCK
+        spans = [(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step)]
+        if self.workers == 1:
+            return [function(*span) for span in spans]
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(lambda span: function(*span), spans))
+
+
+@dataclass(frozen=True)
+class _Scaling:
+    """Scaling of a whole data set: ``‖A‖``, ``‖E‖`` and the largest absolute value."""
+
+    pattern_norm: float
+    background_norm: float
+    largest: float
+
+    def scaled(
+        self, scenario: Scenario, alpha: float, table: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each pattern ``[K, size, size]`` adds to an image, and the factor of the noise."""
+        if scenario == "mult":
+            return np.zeros_like(table), (1 - alpha * table) / self.largest
+        noise = (1 - alpha) / self.background_norm / self.largest
+        return alpha / self.pattern_norm / self.largest * table, np.full_like(table, noise)
+
+
+def _compose_images(
+    images: NDArray[np.float32],
+    masks: NDArray[np.bool_],
+    patterns: Patterns,
+    kinds: NDArray[np.int64],
+    alpha: float,
+    fill_background: Callable[[int, NDArray[np.float32]], None],
+    work: _ChunkedWork,
+) -> _Scaling:
+    """Fill ``images`` and ``masks`` in three passes: backgrounds and norms; sum or product; division by the maximum."""
+
+    def fill(start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        fill_background(start, images[start:stop])
+        table, where = patterns.render(kinds[start:stop])
+        np.take(patterns.truth(table), where, axis=0, out=masks[start:stop], mode="clip")
+        return _sum_squares(table)[where], _sum_squares(images[start:stop])
+
+    # fsum is exact, so the norms do not depend on the chunks.
+    squares = zip(*work.map(fill), strict=True)
+    pattern_norm, background_norm = (math.sqrt(math.fsum(itertools.chain.from_iterable(parts))) for parts in squares)
+    if background_norm == 0:
+        raise ValueError("All background images are constant, so that the background has norm 0. Give other images.")
+
+    def combine(start: int, stop: int) -> float:
+        part = images[start:stop]
+        table, where = patterns.render(kinds[start:stop])
+        if patterns.scenario == "mult":
+            part *= (1 - alpha * table).astype(np.float32)[where]
+        else:
+            part *= np.float32((1 - alpha) / background_norm)
+            part += (alpha / pattern_norm * table).astype(np.float32)[where]
+        return float(max(part.max(), -part.min()))
+
+    largest = np.float32(max(work.map(combine)))
+
+    def rescale(start: int, stop: int) -> None:
+        images[start:stop] /= largest
+
+    work.map(rescale)
+    return _Scaling(pattern_norm, background_norm, float(largest))
+
+
+def _fill_photographs(
+    photographs: NDArray[np.float32], background_of: NDArray[np.int64], start: int, out: NDArray[np.float32]
+) -> None:
+    """Write the backgrounds of the samples from ``start`` on into ``out``."""
+    np.take(photographs, background_of[start : start + len(out)], axis=0, out=out, mode="clip")
+
+
+def _usable_processors() -> int:
+    # os.sched_getaffinity does not exist on every platform.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _sum_squares(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the sum of squares of each sample, in float64."""
+    flat = values.reshape(len(values), -1)
+    return np.asarray(np.einsum("nd,nd->n", flat, flat, dtype=np.float64))
+
+
+_SETS = {
+    f"{scenario}_{background}_{size}x{size}": Tetromino(scenario, background, size)
+    for scenario in SCENARIOS
+    for background in BACKGROUNDS
+    for size in SIZES
+}
+
+
+def __getattr__(name: str) -> Tetromino:
+    """Return ``lin_white_8x8`` … ``xor_imagenet_64x64``, the data sets as attributes for the registry."""
+    if name in _SETS:
+        return _SETS[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_SETS])

@@ -1,0 +1,134 @@
+"""Random numbers per sample that depend on the seed and the image, not on the position in a batch.
+
+Using the same numbers for all samples would not depend on the position either, but the error would be the same in every
+map: a mean over samples would not reduce it and confidence intervals would miss it. So each image has its own
+generator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xaibench.compute.host_threads import beside
+
+#: Number of blocks that are drawn ahead of the device.
+_AHEAD = 4
+
+#: Numbers that are drawn at a time. They fit into the processor's cache, and torch copies so few without starting
+#: threads, which would compete with the drawing threads.
+_DRAWN = 1 << 15
+
+#: Images that seed the generators, set by the outermost :func:`drawing_as` block.
+_ORIGINALS: ContextVar[Tensor | None] = ContextVar("originals", default=None)
+
+
+def sample_generators(seed: int, images: Tensor) -> list[np.random.Generator]:
+    """Return one random generator per image, seeded by ``seed`` and the image alone.
+
+    The generators are Philox, keyed by a hash of seed and pixels, so that the numbers are the same on every machine.
+    The image is hashed as float32, so that the dtype does not matter, and -0.0 counts as 0.0. Equal images get equal
+    numbers.
+
+    Args:
+        seed: Any integer >= 0.
+        images: ``[N, C, H, W]``. Inside of a :func:`drawing_as` block with as many images, those are hashed instead.
+
+    Returns:
+        N generators. Numbers are drawn one by one: drawing n and then m gives the same as drawing n + m.
+
+    Example:
+        >>> import torch
+        >>> images = torch.arange(8.0).reshape(2, 1, 2, 2)
+        >>> together, alone = sample_generators(0, images)[1], sample_generators(0, images[1:])[0]
+        >>> together.random() == alone.random()
+        True
+    """
+    originals = _ORIGINALS.get()
+    counted = originals if originals is not None and len(originals) == len(images) else images
+    # Adding zero turns -0.0 into 0.0, which is equal but has other bytes.
+    pixels = (counted.detach().cpu().float() + 0.0).flatten(1).numpy()
+    digests = (hashlib.blake2b(b"%d %s" % (seed, row.tobytes()), digest_size=16).digest() for row in pixels)
+    return [np.random.Generator(np.random.Philox(key=np.frombuffer(digest, dtype="<u8"))) for digest in digests]
+
+
+def normal_numbers(
+    generators: list[np.random.Generator], like: Tensor, cut: Iterable[tuple[slice, slice]]
+) -> Iterator[Tensor]:
+    """Yield standard normal numbers for the blocks of samples and steps that an explainer processes.
+
+    A GPU processes a block faster than one thread draws the next. For devices other than the CPU, several threads
+    therefore draw some blocks ahead. The numbers are the same.
+
+    Args:
+        generators: One per sample. They draw number by number, so the partition into blocks does not change the
+            numbers.
+        like: ``[N, C, H, W]``; its shape, dtype and device are used.
+        cut: Samples and steps of each block; the steps of a sample must be in order.
+
+    Yields:
+        ``[n, s, C, H, W]`` for n samples and s steps.
+    """
+    device, blocks, drawn = like.device, iter(cut), deque[tuple[Tensor, list[Callable[[], Tensor]]]]()
+    last: dict[int, Callable[[], Tensor]] = {}
+
+    def draw(number: int, row: Tensor, before: Callable[[], Tensor] | None) -> Tensor:
+        if before is not None:  # an earlier block of the same sample uses the same generator
+            before()
+        places, drawn = row.view(-1), np.empty(min(_DRAWN, row.numel()))
+        for start in range(0, len(places), _DRAWN):
+            part = drawn[: len(places) - start]
+            generators[number].standard_normal(out=part)
+            places[start : start + _DRAWN].copy_(torch.from_numpy(part))
+        return row
+
+    with beside(device) as submit:
+        while True:
+            for samples, steps in itertools.islice(blocks, 1 if device.type == "cpu" else _AHEAD - len(drawn)):
+                numbers = range(len(generators))[samples]
+                shape = (len(numbers), steps.stop - steps.start, *like.shape[1:])
+                # From pinned memory, the copy to the GPU overlaps with its computation.
+                block = torch.empty(shape, dtype=like.dtype, pin_memory=device.type == "cuda")
+                for number, row in zip(numbers, block, strict=True):
+                    last[number] = submit(draw, number, row, last.get(number))
+                drawn.append((block, [last[number] for number in numbers]))
+            if not drawn:
+                return
+            block, rows = drawn.popleft()
+            for row in rows:
+                row()
+            yield block.to(device, non_blocking=True)
+
+
+@contextmanager
+def drawing_as(images: Tensor) -> Iterator[None]:
+    """Seed the generators of :func:`sample_generators` by these images inside the block; the outermost block counts.
+
+    A change of precision then does not change the random numbers, and a metric that perturbs the images slightly
+    measures the effect of that perturbation rather than of other random numbers.
+
+    Args:
+        images: ``[N, C, H, W]``.
+
+    Example:
+        >>> import torch
+        >>> images = torch.ones(1, 1, 2, 2)
+        >>> plain = sample_generators(0, images)[0].random()
+        >>> with drawing_as(images):
+        ...     sample_generators(0, images + 0.1)[0].random() == plain
+        True
+    """
+    token = None if _ORIGINALS.get() is not None else _ORIGINALS.set(images)
+    try:
+        yield
+    finally:
+        if token is not None:
+            _ORIGINALS.reset(token)

@@ -1,0 +1,218 @@
+"""Data sets in memory: the splits of a data set and their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.utils import data as torch_data
+
+from xaibench.core.html_repr import html_table
+from xaibench.core.part_info import DatasetInfo
+
+_T = TypeVar("_T")
+#: With more classes, the notebook table has their number instead of one column per class.
+_MAX_CLASS_COLUMNS = 10
+
+#: One sample ``(image [C,H,W], mask [H,W], target [])``, or a batch of them with a leading ``N``.
+Sample: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
+class Split(torch_data.Dataset[Sample]):
+    """Samples of one split, held in memory (:class:`~xaibench.data.disk.disk_split.DiskSplit` reads them from disk).
+
+    Args:
+        images: ``[N, C, H, W]`` float32.
+        masks: ``[N, H, W]`` bool, ``True`` = important.
+        targets: ``[N]`` int64 class indices.
+        ids: ``[N]`` unique sample names. None = ``"0"``, ``"1"``, and so on.
+        groups: ``[N]`` integers: samples with the same number (of a patient, of a photograph) are not independent,
+            which intervals and tests account for. None = every sample is its own group.
+
+    Raises:
+        TypeError: If a tensor has another dtype, or the groups are not integers.
+        ValueError: If the shapes do not match, or a sample name occurs twice.
+
+    Example:
+        >>> split = Split(torch.zeros(5, 1, 8, 8), torch.zeros(5, 8, 8, dtype=torch.bool), torch.arange(5))
+        >>> [tuple(part.shape) for part in split[0]]
+        [(1, 8, 8), (8, 8), ()]
+        >>> [tuple(part.shape) for part in split[[3, 1]]]
+        [(2, 1, 8, 8), (2, 8, 8), (2,)]
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        masks: Tensor,
+        targets: Tensor,
+        *,
+        ids: Sequence[str] | None = None,
+        groups: ArrayLike | None = None,
+    ) -> None:
+        for name, tensor, dtype in (
+            ("images", images, torch.float32),
+            ("masks", masks, torch.bool),
+            ("targets", targets, torch.int64),
+        ):
+            if tensor.dtype != dtype:
+                raise TypeError(f"{name} are {tensor.dtype}, expected {dtype}; convert them with .to({dtype}).")
+        count = len(targets)
+        if images.ndim != 4 or masks.shape != (count, *images.shape[2:]) or images.shape[0] != count:
+            raise ValueError(
+                "Expected images [N,C,H,W], masks [N,H,W] and targets [N] with the same N, H and W; got "
+                f"{list(images.shape)}, {list(masks.shape)} and {list(targets.shape)}."
+            )
+        self._images = images
+        self._masks = masks
+        self._targets = targets
+        self._ids = None if ids is None else _check_ids(ids, count)
+        self._groups = None if groups is None else _check_groups(groups, count)
+
+    @property
+    def images(self) -> Tensor:
+        """``[N, C, H, W]`` float32."""
+        return self._images
+
+    @property
+    def masks(self) -> Tensor:
+        """``[N, H, W]`` bool, ``True`` = important."""
+        return self._masks
+
+    @property
+    def targets(self) -> Tensor:
+        """``[N]`` int64 class indices."""
+        return self._targets
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """``[N]`` unique sample names, used to match external maps, table rows and pictures."""
+        return LazySequence(str, range(len(self))) if self._ids is None else self._ids
+
+    @property
+    def groups(self) -> NDArray[np.int64] | None:
+        """``[N]`` group number of each sample; None if every sample is its own group."""
+        return self._groups
+
+    @property
+    def meta(self) -> Sequence[Mapping[str, object]]:
+        """Metadata of each sample: ``meta[i]["id"]``, and for data sets on disk ``"file"`` and further entries."""
+        return LazySequence(lambda number: {"id": self.ids[number]}, range(len(self)))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the samples are in memory. If not, ``images`` and ``masks`` read from disk on every access."""
+        return True
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Sample:
+        """Return one sample for an int; a batch for a slice, a list or a tensor of indices."""
+        if not isinstance(index, int | slice | Tensor):
+            index = torch.as_tensor(index, dtype=torch.int64)
+        return self.images[index], self.masks[index], self.targets[index]
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} samples, images {list(self.images.shape[1:])})"
+
+
+class LazySequence(Sequence[_T], Generic[_T]):
+    """The values of a function at given numbers, computed on access: a data set may have a million samples."""
+
+    def __init__(self, function: Callable[[int], _T], numbers: Sequence[int] | NDArray[np.int64]) -> None:
+        self._function = function
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | Sequence[_T]:
+        if isinstance(index, slice):
+            return [self._function(int(number)) for number in self._numbers[index]]
+        return self._function(int(self._numbers[index]))
+
+
+def _check_ids(ids: Sequence[str], count: int) -> list[str]:
+    names = [str(name) for name in ids]
+    if len(names) != count or len(set(names)) != count:
+        raise ValueError(
+            f"ids: got {len(names)} names, {len(set(names))} of them different, for {count} samples; give each sample "
+            "a unique name."
+        )
+    return names
+
+
+def _check_groups(groups: ArrayLike, count: int) -> NDArray[np.int64]:
+    numbers = np.asarray(groups)
+    if numbers.shape != (count,):
+        raise ValueError(f"groups have shape {list(numbers.shape)}, expected [{count}]: one integer per sample.")
+    if numbers.dtype.kind not in "iu" and count:
+        raise TypeError(
+            f"groups are {numbers.dtype}, expected integers; convert names with numpy.unique(names, "
+            "return_inverse=True)[1]."
+        )
+    return numbers.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set with the splits ``train``, ``val`` and ``test``.
+
+    Attributes:
+        train: Samples for training.
+        val: Samples for selecting the best epoch.
+        test: Samples to explain and score.
+        info: Properties of the data set that do not depend on its seed.
+        parameters: The parameters of these samples, including defaults.
+        batch_size: The batch size that the data set was published with.
+        note: A further remark on these samples, in one sentence; may be empty.
+        distribution: A function without arguments that returns the distribution of one image, from which pixels can be
+            redrawn (:func:`xaibench.reliance`); None = not known.
+    """
+
+    train: Split
+    val: Split
+    test: Split
+    info: DatasetInfo
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    batch_size: int = 32
+    note: str = ""
+    distribution: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of their index."""
+        return self.info.classes
+
+    def __repr__(self) -> str:
+        sizes = f"train={len(self.train)}, val={len(self.val)}, test={len(self.test)}"
+        given = "".join(f", {key}={value!r}" for key, value in self.parameters.items())
+        return f"Dataset({self.info.name!r}, {sizes}{given})"
+
+    def _repr_html_(self) -> str:
+        few = self.classes if len(self.classes) <= _MAX_CLASS_COLUMNS else ()
+        splits = {"train": self.train, "val": self.val, "test": self.test}
+        rows = [
+            (name, len(split), *(int((split.targets == number).sum()) for number in range(len(few))))
+            for name, split in splits.items()
+        ]
+        known = {
+            "images": list(self.info.image_shape) if len(self.train) == 0 else list(self.train[0][0].shape),
+            "classes": "" if few else len(self.classes),
+            "parameters": ", ".join(f"{key}={value!r}" for key, value in self.parameters.items()),
+            "note": self.note,
+            "licence": self.info.licence,
+            "cite": self.info.citation,
+        }
+        notes = [f"{what}: {value}" for what, value in known.items() if value]
+        return html_table(rows, head=("", "samples", *few), title=self.info.name, notes=notes)

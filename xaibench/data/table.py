@@ -1,0 +1,60 @@
+"""Registry of the data sets. To add a data set, add a line."""
+
+from __future__ import annotations
+
+from xaibench.core.registry import Registry
+
+#: All data sets by name. A target is called with keyword parameters, including ``seed``, returns a
+#: :class:`~xaibench.data.base.Dataset`, and has a :class:`~xaibench.types.DatasetInfo` as ``info``.
+DATASETS = Registry(
+    "data set",
+    {
+        f"xai-tris/{scenario}-{background}-{side}": f"xaibench.benchmarks.xai_tris.tetrominoes:{scenario}_{background}_{side}"
+        for side in ("8x8", "64x64")
+        for scenario in ("lin", "mult", "rigid", "xor")
+        for background in ("white", "corr", "imagenet")
+    }
+    | {
+        "gender": "xaibench.data.photographs.coco_gender:gender",
+        "scene": "xaibench.data.photographs.places_scene:scene",
+        "glasses": "xaibench.data.photographs.celeba_glasses:glasses",
+        "sixray": "xaibench.data.scans.sixray_luggage:sixray",
+        "lidc": "xaibench.data.scans.lidc_nodules:lidc",
+        "tumor": "xaibench.data.scans.pancreas_tumor:tumor",
+        "pet": "xaibench.data.photographs.oxford_pet:pet",
+        "pascal": "xaibench.data.photographs.pascal_voc:pascal",
+    },
+    aliases={
+        "voc": "pascal",
+        "voc2012": "pascal",
+        "pascal-voc": "pascal",
+        "object": "pascal",
+        "cats-dogs": "pet",
+        "cat-dog": "pet",
+        "oxford-pet": "pet",
+        "oxford-iiit-pet": "pet",
+        "pets": "pet",
+        "coco": "gender",
+        "coco-gender": "gender",
+        "places": "scene",
+        "places365": "scene",
+        "eyeglasses": "glasses",
+        "celeba": "glasses",
+        "celebamask-hq": "glasses",
+        "prohibited": "sixray",
+        "nodule": "lidc",
+        "nodules": "lidc",
+        "lidc-idri": "lidc",
+        "pancreas": "tumor",
+        "tumour": "tumor",
+    },
+    schemes={
+        "published": "xaibench.data.photographs.saliency_bench_release:SaliencyBenchRelease",
+        "folder": "xaibench.data.photographs.image_folder:OwnFolder",
+        "photographs": "xaibench.data.photographs.labelled_photographs:Photographs",
+        "mosaic": "xaibench.benchmarks.mosaics.photo_mosaics:PhotoMosaics",
+        "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
+        "hf": "xaibench.data.exchange.hub_sets:HubSet",
+        "certified": "xaibench.benchmarks.certified.images:KnownImages",
+    },
+)

@@ -1,0 +1,309 @@
+"""Evaluation of methods on a data set, with or without a model, by one or more metrics."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xaibench.core.checks import check_choice
+from xaibench.core.progress import ProgressBar
+from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric, is_inapplicable
+from xaibench.evaluation.checks import check_maps, check_numbers
+from xaibench.evaluation.model_placement import to_device
+from xaibench.evaluation.protocol import DEFAULT, PROTOCOLS, Protocol
+from xaibench.evaluation.score_collection import ScoreCollector
+from xaibench.evaluation.table import Evaluation
+from xaibench.evaluation.training_data import training_batches
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor, nn
+
+    from xaibench.core.vocabulary import Precision
+    from xaibench.data import Dataset, Split
+    from xaibench.evaluation.apply import Batch
+
+#: The name of an explainer, an explainer, any callable ``(model, images, targets) -> maps``, or maps ``[N, H, W]``.
+Method: TypeAlias = Any
+#: The name of a metric, or a function like those of :mod:`xaibench.metrics`.
+Metric: TypeAlias = "str | Callable[..., Any]"
+
+#: Default metrics: with ground-truth masks, and in addition with a model.
+GROUND_TRUTH = ("iou", "precision", "recall", "f1", "hit", "average_precision")
+MODEL = ("insertion", "deletion", "average_drop", "comprehensiveness", "sufficiency")
+#: Default controls, which do not use the model.
+CONTROLS = ("uniform", "sobel", "laplace", "input", "center_prior")
+
+
+def evaluate(
+    methods: Method | Mapping[str, Method],
+    dataset: str | Dataset | Split,
+    model: nn.Module | None = None,
+    metrics: Metric | Sequence[Metric] | Mapping[Metric, Mapping[str, Any]] | None = None,
+    *,
+    controls: bool | Sequence[str] = True,
+    samples: int | None = None,
+    protocol: Protocol = DEFAULT,
+    scored: Literal["correct", "all"] = "correct",
+    batch_size: int = 32,
+    seed: int = 0,
+    device: str = "auto",
+    precision: Precision | None = None,
+    progress: Callable[[int, int], None] | bool = True,
+) -> Evaluation:
+    """Score methods on the test split of a data set, together with controls that do not use the model.
+
+    Args:
+        methods: One method, several as ``{label: method}``, or a list of names. A method is the name of an explainer,
+            an explainer of xaibench or Captum, any callable ``(model, images, targets) -> maps [n, H, W]``, or
+            precomputed maps ``[N, H, W]`` (numpy or torch), one per sample in the order of the split. Explainers that
+            need fitting are fitted to the training split, except objects that are already fitted.
+        dataset: A name (:func:`xaibench.load`), a data set (its test split is used) or a split.
+        model: The model, which returns logits ``[N, K]``, one per class of the data set. Controls and most metrics with
+            masks do not need it; other explainers and metrics do.
+        metrics: Names or functions, or ``{name: parameters}``. None = IoU, precision, recall, F1, pointing game and
+            average precision; with a model also insertion, deletion, average drop, comprehensiveness and sufficiency.
+        controls: Whether to add the controls uniform noise, Sobel, Laplace, the input and the center prior; or the
+            names of the controls to add.
+        samples: Number of samples, taken from the start of the split; None = all.
+        scored: Which samples are explained and scored, if there is a model: ``"correct"`` for samples that it
+            classifies correctly, as in XAI-TRIS and Saliency-Bench (for the others, it is unknown which pixels led to
+            the wrong prediction), or ``"all"``. Without a model, all samples are scored.
+        protocol: How IoU, precision, recall and F1 binarize maps: ``"scaled"`` halfway between the smallest and
+            largest magnitude, ``"published"`` at the functions' default thresholds
+            (:mod:`xaibench.evaluation.protocol`).
+        batch_size: Number of samples that are read, explained and scored at a time. It does not affect the scores.
+        seed: Seed of explainers that use random numbers.
+        device: The device for explainers and metrics; a model on another device is copied. ``"auto"`` is the GPU if
+            there is one.
+        precision: Precision of float32 multiplications in explainers and model-based metrics, as in
+            :func:`xaibench.explain`; None: full precision, in the model's dtype.
+        progress: Whether to show a progress bar in terminals and notebooks if the evaluation takes longer than half a
+            second (``TQDM_DISABLE=1`` turns off all bars), and a warning with an estimate beyond five minutes.
+            Alternatively, a function called with the number of samples done and the total.
+
+    Returns:
+        The scores, with ``.table()``, ``.summary()``, ``.compare(metric)`` and ``.ranks(metric)``. Its printed form
+        includes the number of scored samples, the model's accuracy, and how many maps are zero everywhere.
+
+    Raises:
+        ValueError: If no sample can be scored; if maps do not match the samples, or the model's outputs do not
+            match the classes; if a metric or method needs a model and there is none; or if a method's maps have the
+            wrong shape or are not finite.
+        UnknownNameError: If a data set, explainer or metric is unknown (did you mean).
+        UnsupportedModelError: If none of the methods supports the model. If some do, the others are left out and
+            listed in ``.inapplicable``.
+
+    Example:
+        >>> import xaibench as xb
+        >>> data = xb.load("xai-tris/lin-white-8x8", n_samples=200)
+        >>> result = evaluate({"truth": data.test.masks.float()}, data, metrics=["iou", "hit"], controls=["uniform"])
+        >>> result.summary()[["metric", "method", "mean", "beats_controls"]].head(1).to_numpy().tolist()
+        [['iou', 'truth', 1.0, True]]
+    """
+    import torch
+
+    from xaibench.compute.device import resolve_device
+    from xaibench.compute.model_probe import check_module, probe
+    from xaibench.compute.precision import computing
+
+    check_numbers(samples, batch_size)
+    split, classes, training, distribution = _open_dataset(dataset)
+    count = len(split) if samples is None else min(samples, len(split))
+    if count == 0:
+        raise ValueError("dataset: the split has no samples, expected at least one.")
+    check_choice("protocol", protocol, PROTOCOLS)
+    check_choice("scored", scored, ("correct", "all"))
+    scorers = _build_metrics(metrics, model, protocol, device)
+    applied = functools.partial(
+        AppliedExplainer,
+        seed=seed,
+        device=device,
+        training=training,
+        distribution=distribution,
+        progress=progress is True,
+    )
+    applied_methods = _build_methods(methods, controls, model, count, applied)
+    collector = ScoreCollector(count)
+    steps = len(applied_methods) * len(scorers)
+    advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
+    bar = ProgressBar("evaluate", count * steps, "score", shown=progress is True, advice=advice)
+    with computing(precision, resolve_device(device)), bar:
+        if model is not None:
+            check_module(model)
+            model = to_device(model, device)
+        for start in range(0, count, batch_size):
+            stop = min(start + batch_size, count)
+            batch, numbers = split[start:stop], torch.arange(start, stop)
+            if model is not None:
+                if start == 0:
+                    probe(model, batch[0][:1], classes=classes)
+                correct = collector.find_correct(model, batch)
+                if scored == "correct":
+                    batch, numbers = (batch[0][correct], batch[1][correct], batch[2][correct]), numbers[correct]
+            if len(numbers):
+                for table in _score_batch(applied_methods, scorers, model, batch, numbers, collector):
+                    collector.tables.append(table)
+                    bar.advance(len(table))
+            bar.advance(stop * steps - bar.done)  # samples that are not scored count as done
+            if callable(progress):
+                progress(stop, count)
+    collector.check(scored)
+    infos = {scorer.name: scorer.info for scorer in scorers}
+    return collector.evaluation(split, infos, frozenset(m.label for m in applied_methods if m.control))
+
+
+@dataclass(frozen=True)
+class _Method:
+    """Source of the maps of one method, batch by batch: given maps, or an explainer."""
+
+    label: str
+    given: Tensor | None = None
+    explainer: AppliedExplainer | None = None
+
+    @property
+    def control(self) -> bool:
+        return self.explainer is not None and self.explainer.control
+
+    def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor, numbers: Tensor) -> Tensor:
+        if self.given is not None:
+            return self.given[numbers]
+        assert self.explainer is not None
+        return self.explainer(model, images, targets)
+
+
+def _open_dataset(
+    dataset: str | Dataset | Split,
+) -> tuple[Split, tuple[str, ...] | None, Callable[[], Any] | None, Callable[[], Any] | None]:
+    """Return the samples to score, the classes, the training batches and the distribution; None if unknown."""
+    from xaibench.data import Dataset, Split, load
+
+    loaded = load(dataset) if isinstance(dataset, str) else dataset
+    if isinstance(loaded, Split):
+        return loaded, None, None, None
+    if isinstance(loaded, Dataset):
+        return loaded.test, loaded.classes, functools.partial(training_batches, loaded.train), loaded.distribution
+    raise TypeError(f"dataset: got {type(loaded).__name__}, expected a name, a data set (xaibench.load) or a split.")
+
+
+def _build_metrics(
+    metrics: Metric | Sequence[Metric] | Mapping[Metric, Mapping[str, Any]] | None,
+    model: nn.Module | None,
+    protocol: Protocol,
+    device: str,
+) -> list[AppliedMetric]:
+    if metrics is None:
+        metrics = (*GROUND_TRUTH, *(MODEL if model is not None else ()))
+    if isinstance(metrics, str) or callable(metrics):
+        metrics = [metrics]
+    table = metrics if isinstance(metrics, Mapping) else dict.fromkeys(metrics)
+    if not table:
+        raise ValueError(f"metrics={metrics!r}: expected at least one metric, or None for the default ones.")
+    scorers: dict[str, AppliedMetric] = {}
+    for metric, parameters in table.items():
+        scorer = AppliedMetric(metric, parameters, protocol=protocol, device=device)
+        if scorer.needs_model and model is None:
+            raise ValueError(f"Metric {scorer.name!r} needs a model, but none was given; give one, or omit the metric.")
+        if scorers.setdefault(scorer.name, scorer) is not scorer:
+            raise ValueError(f"metrics: {scorer.name!r} is given more than once, under several names; give it once.")
+    return list(scorers.values())
+
+
+def _build_methods(
+    methods: Method | Mapping[str, Method],
+    controls: bool | Sequence[str],
+    model: nn.Module | None,
+    count: int,
+    applied: Callable[[Any], AppliedExplainer],
+) -> list[_Method]:
+    if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
+        methods = {name: name for name in methods}
+    named = dict(methods) if isinstance(methods, Mapping) else {_default_label(methods): methods}
+    built = [_build_method(label, method, model, count, applied) for label, method in named.items()]
+    chosen = CONTROLS if controls is True else tuple(controls or ())
+    for name in chosen:
+        control = applied(name)
+        if not control.control:
+            raise ValueError(f"controls={list(chosen)}: {name!r} is not a control; give it as one of the methods.")
+        if control.name not in named:
+            built.append(_Method(control.name, explainer=control))
+    if not built:
+        raise ValueError("methods is empty, and controls are off; give at least one method.")
+    return built
+
+
+def _build_method(
+    label: str, method: Method, model: nn.Module | None, count: int, applied: Callable[[Any], AppliedExplainer]
+) -> _Method:
+    import torch
+
+    if isinstance(method, np.ndarray | torch.Tensor):
+        maps = torch.as_tensor(method).detach().cpu()
+        check_maps(maps, label, count)
+        return _Method(label, given=maps)
+    # Captum's explainers have `attribute`.
+    if not isinstance(method, str) and not callable(method) and not callable(getattr(method, "attribute", None)):
+        raise TypeError(
+            f"{label}: got {type(method).__name__}, expected maps [N, H, W] (a numpy array or a torch tensor), the "
+            "name of an explainer, or a callable (model, images, targets) -> maps."
+        )
+    explainer = applied(method)
+    if model is None and not explainer.control:
+        raise ValueError(f"{label} explains a model, but none was given; give one, or precomputed maps.")
+    if isinstance(model, torch.nn.Module):
+        explainer.resolve_layer(model)
+    return _Method(label, explainer=explainer)
+
+
+def _default_label(method: Method) -> str:
+    if isinstance(method, str):
+        return method
+    name = getattr(method, "__name__", type(method).__name__)
+    return "maps" if name in ("ndarray", "Tensor") else str(name)
+
+
+def _score_batch(
+    methods: Sequence[_Method],
+    scorers: Sequence[AppliedMetric],
+    model: nn.Module | None,
+    batch: Batch,
+    numbers: Tensor,
+    collector: ScoreCollector,
+) -> Iterator[pd.DataFrame]:
+    """Yield the scores of the batch per method and metric, with samples as their indices in the split."""
+    images, masks, targets = batch
+    answers: dict[str, Tensor] = {}  # model outputs that do not depend on the map, shared by all methods
+    for method in methods:
+        if method.label in collector.inapplicable:
+            continue
+        try:
+            maps = method(model, images, targets, numbers)
+        except ValueError as error:
+            # With several methods, the unsupported ones are left out. If none is left, the error is raised.
+            collector.inapplicable[method.label] = str(error)
+            none_left = all(other.control or other.label in collector.inapplicable for other in methods)
+            if not is_inapplicable(error) or none_left:
+                raise
+            continue
+        if maps.shape != masks.shape:
+            raise ValueError(
+                f"{method.label}: its maps are {list(maps.shape)}, but the masks are {list(masks.shape)}. "
+                "Resize the maps, or load the data set in their size."
+            )
+        collector.record_maps(method.label, maps, numbers)
+        scored: dict[str, pd.DataFrame] = {}
+        for scorer in scorers:
+            if scorer.info.kind == "explainer" and method.explainer is None:
+                raise ValueError(
+                    f"Metric {scorer.name!r} needs the explainer, but the maps of {method.label!r} are precomputed. "
+                    "Give the explainer itself, or omit the metric."
+                )
+            table = scorer(maps, batch, model, method.explainer, scored, answers)
+            table["sample"] = numbers.numpy()
+            table.insert(0, "method", method.label)
+            table.insert(1, "metric", scorer.name)
+            yield table

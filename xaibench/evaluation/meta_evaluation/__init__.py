@@ -1,5 +1,0 @@
-"""Meta-evaluation: tests whether metrics rank maps of known quality in the right order."""
-
-from xaibench.evaluation.meta_evaluation.ranking_trials import MetaEvaluation, meta_evaluate
-
-__all__ = ["MetaEvaluation", "meta_evaluate"]

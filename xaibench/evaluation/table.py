@@ -1,0 +1,264 @@
+"""Result of an evaluation: all scores, their summary, comparisons and ranks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from xaibench.core.html_repr import html_table
+from xaibench.core.registry import UnknownNameError
+from xaibench.statistics import (
+    Drawn,
+    against_controls,
+    average_ranks,
+    holm,
+    mean_ranks,
+    nested_means,
+    paired_differences,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from xaibench.core.part_info import MetricInfo
+
+#: Mark in the table for methods that are not better than every control.
+MARK = "†"
+
+
+class Ranks(NamedTuple):
+    """Mean ranks of methods over the samples; 1 is best.
+
+    Attributes:
+        ranks: Mean rank of each method, best first.
+        critical_difference: Nemenyi critical difference at 5 %, over the samples or the groups of them. Mean ranks that
+            differ by less are not significantly different.
+        n: Number of samples, those on which all methods have a score.
+    """
+
+    ranks: pd.Series
+    critical_difference: float
+    n: int
+
+    def _note(self) -> str:
+        return f"Mean ranks over {self.n} samples; critical difference {self.critical_difference:.2f} (Nemenyi, 5 %)."
+
+    def __repr__(self) -> str:
+        ranks = self.ranks.rename_axis(None).to_string(float_format="{:.2f}".format)
+        return f"{ranks}\n{self._note()}"
+
+    def _repr_html_(self) -> str:
+        rows = [(method, f"{rank:.2f}") for method, rank in self.ranks.items()]
+        return html_table(rows, head=("method", "mean rank"), notes=[self._note()])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Scores of several methods on the same samples.
+
+    Attributes:
+        scores: One row per method, metric and sample: ``method, metric, sample, value, reason``; ``value`` is nan
+            where the metric is undefined, and ``reason`` explains why.
+        metrics: The info record of each metric: label, direction, range.
+        controls: The methods that do not use the model.
+        groups: Group index of each sample (patient, image), ``[N]``, or None.
+        samples: Number of samples that were read. Fewer are scored if only correctly classified samples count.
+        accuracy: Share of these samples that the model classifies correctly, 0 to 1; None without a model.
+        zero_maps: Samples whose map is zero everywhere, per method. Such a map ranks no pixel above another: metrics
+            score it like a constant map, or not at all.
+        inapplicable: Methods that were left out because they do not support the model, with the reason.
+    """
+
+    scores: pd.DataFrame
+    metrics: Mapping[str, MetricInfo]
+    controls: frozenset[str] = frozenset()
+    groups: NDArray[np.int64] | None = None
+    samples: int | None = None
+    accuracy: float | None = None
+    zero_maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    inapplicable: Mapping[str, str] = field(default_factory=dict)
+    _matrices: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods in the order given; controls last."""
+        return list(dict.fromkeys(self.scores["method"]))
+
+    def matrix(self, metric: str) -> pd.DataFrame:
+        """Return the scores of one metric.
+
+        Args:
+            metric: Name of the metric.
+
+        Returns:
+            One row per sample and one column per method; nan where the score is undefined.
+
+        Raises:
+            UnknownNameError: If that metric was not evaluated.
+        """
+        if metric not in self.metrics:
+            raise UnknownNameError(f"There are no scores of {metric!r}; known: {', '.join(self.metrics)}.")
+        if metric not in self._matrices:
+            chosen = self.scores[self.scores["metric"] == metric]
+            wide = chosen.pivot(index="sample", columns="method", values="value")
+            order = chosen["sample"].drop_duplicates()
+            self._matrices[metric] = wide.reindex(index=order, columns=self.methods)
+        return self._matrices[metric]
+
+    def summary(self) -> pd.DataFrame:
+        """Summarize the scores per metric and method.
+
+        Columns: ``metric, method, mean, low, high`` (95 % confidence interval of the mean over the samples, or over
+        the groups of them; it does not account for the variation between trainings), ``n``, ``n_valid`` (number of
+        defined scores, from which all of these are computed), ``rank`` (mean rank over the samples, 1 is best), and
+        ``beats_controls``: whether the mean is significantly better than that of every control, at 5 % after Holm's
+        correction (paired t-test, :func:`xaibench.statistics.against_controls`); None for controls, and if there is
+        no control to compare with.
+
+        Returns:
+            One row per metric and method, in their order.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([row for metric in self.metrics for row in self._rows(metric)])
+
+    def _rows(self, metric: str) -> list[dict[str, Any]]:
+        matrix = self.matrix(metric)
+        values = matrix.to_numpy(dtype=np.float64)
+        intervals = nested_means(values, self._design(len(values))).intervals(within=self.metrics[metric].range)
+        ranks, _ = average_ranks(values, higher_is_better=self.metrics[metric].higher_is_better)
+        beats = self._beats_controls(metric)
+        rows = []
+        for column, method in enumerate(matrix.columns):
+            known = values[:, column][~np.isnan(values[:, column])]
+            rows.append(
+                {
+                    "metric": metric,
+                    "method": method,
+                    "mean": float(known.mean()) if len(known) else np.nan,
+                    "low": intervals[column, 0],
+                    "high": intervals[column, 1],
+                    "n": len(values),
+                    "n_valid": len(known),
+                    "rank": ranks[column],
+                    "beats_controls": beats.get(method),
+                }
+            )
+        return rows
+
+    def _design(self, rows: int) -> Drawn:
+        return Drawn.of(rows, groups=self.groups)
+
+    def _beats_controls(self, metric: str) -> dict[str, bool]:
+        pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
+        higher = self.metrics[metric].higher_is_better
+        found = against_controls(pairs, self.controls, higher_is_better=higher)
+        return {method: against.beats for method, against in found.items()}
+
+    def compare(self, metric: str) -> pd.DataFrame:
+        """Compare every pair of methods by one metric, over the samples on which both have a score.
+
+        Columns: ``first, second, difference`` (mean of first minus second), ``low, high`` (95 % confidence interval),
+        ``p`` (paired t-test over groups), ``p_holm`` (corrected for all pairs), ``n_valid``.
+
+        Args:
+            metric: Name of the metric.
+
+        Returns:
+            One row per pair; empty if there is only one method.
+        """
+        import pandas as pd
+
+        matrix = self.matrix(metric)
+        pairs = list(itertools.combinations(matrix.columns, 2))
+        columns = ["first", "second", "difference", "low", "high", "p", "p_holm", "n_valid"]
+        if not pairs:
+            return pd.DataFrame(columns=columns)
+        firsts, seconds = (matrix[list(side)].to_numpy(dtype=np.float64) for side in zip(*pairs, strict=True))
+        differences = paired_differences(firsts, seconds)
+        found = nested_means(differences, self._design(len(differences)))
+        p, n = found.p_values(), (~np.isnan(differences)).sum(0)
+        values = zip(pairs, found.mean, found.intervals(), p, holm(p), n, strict=True)
+        rows = [(*pair, mean, low, high, p, p_holm, int(n)) for pair, mean, (low, high), p, p_holm, n in values]
+        return pd.DataFrame(rows, columns=columns)
+
+    def ranks(self, metric: str) -> Ranks:
+        """Rank the methods within each sample by one metric; 1 is best.
+
+        Args:
+            metric: Name of the metric.
+
+        Returns:
+            The mean rank of each method, best first; the critical difference; and the number of samples.
+        """
+        import pandas as pd
+
+        matrix = self.matrix(metric)
+        higher = self.metrics[metric].higher_is_better
+        found = mean_ranks(matrix.to_numpy(), self._design(len(matrix)), higher_is_better=higher)
+        ranks = pd.Series(found.ranks, index=matrix.columns, name="rank").sort_values()
+        return Ranks(ranks, found.critical_difference, found.n)
+
+    def table(self) -> pd.DataFrame:
+        """Format the summary as a table with one row per method and one column per metric: ``mean [low, high]``.
+
+        A † marks methods that are not better than every control. An arrow after the metric's name shows which
+        direction is better.
+
+        Returns:
+            The table of strings, with the methods in the order given.
+        """
+        summary = self.summary()
+        unbeaten = summary["beats_controls"].eq(False)
+        cells = [
+            f"{row.mean:.3f} [{row.low:.3f}, {row.high:.3f}]{MARK if mark else ''}"
+            for row, mark in zip(summary.drop(columns="beats_controls").itertuples(), unbeaten, strict=True)
+        ]
+        wide = summary.assign(cell=cells).pivot(index="method", columns="metric", values="cell")
+        wide = wide.reindex(index=self.methods, columns=list(self.metrics))
+        arrows = {name: f"{name} {'↑' if info.higher_is_better else '↓'}" for name, info in self.metrics.items()}
+        return wide.rename(columns=arrows).rename_axis(index=None, columns=None)
+
+    def notes(self) -> list[str]:
+        """Return the notes below the table.
+
+        Returns:
+            One line each about the scored samples and the model's accuracy, the controls, maps that are zero
+            everywhere, and methods that are not applicable.
+        """
+        lines = [f"{self._describe_samples()}; mean and 95 % interval."]
+        if self.controls:
+            lines.append(f"Controls: {', '.join(sorted(self.controls))}. {MARK} not better than all of them (5 %).")
+        if self.zero_maps:
+            counts = ", ".join(f"{method} {len(ids)}" for method, ids in self.zero_maps.items())
+            lines.append(f"Maps that are zero everywhere: {counts} (.zero_maps has the samples).")
+        lines += [f"Not applicable: {method}: {why}" for method, why in self.inapplicable.items()]
+        return lines
+
+    def _describe_samples(self) -> str:
+        scored = self.scores["sample"].nunique()
+        if self.accuracy is None:
+            return f"{scored} samples"
+        right = f"accuracy {self.accuracy:.1%}".replace("%", " %")
+        if self.accuracy == 1:
+            return f"{scored} samples, all classified correctly by the model"
+        if scored == self.samples:
+            return f"{scored} samples, including wrongly classified ones ({right})"
+        return (
+            f"{scored} of {self.samples} samples, classified correctly by the model ({right}; scored='all' takes all)"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self.table().to_string(), *self.notes()])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        return html_table(table.itertuples(name=None), head=("", *table.columns), notes=self.notes())

@@ -1,0 +1,178 @@
+"""The interface of explainers, the reduction of channels, and the batching of forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.compute.batching import default_rows
+from xaibench.core.checks import check_choice, check_count
+
+#: How the attributions of the channels become one map (see :func:`reduce_channels`).
+Channels: TypeAlias = Literal["sum", "abs_sum", "max_abs"]
+
+
+class Explainer(Protocol):
+    """Anything that can be called as ``explainer(model, images, targets) -> maps``.
+
+    ``model`` maps images ``[N, C, H, W]`` to ``[N, K]``; column ``targets[i]`` is explained for sample ``i``. Maps are
+    ``[N, H, W]`` and signed; a larger magnitude means more important. :func:`xaibench.explain` does the rest: it
+    selects the explained output, the device and the precision, and restores the state of the model afterwards.
+
+    An explainer that must be fitted first has a method ``fit(model, loader)``, which returns the fitted explainer, and
+    an attribute ``fitted``.
+    """
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor, /) -> Tensor:
+        """Explain the output of the model for each image.
+
+        Args:
+            model: Maps images ``[N, C, H, W]`` to ``[N, K]``, of which one column is explained.
+            images: ``[N, C, H, W]``, on the device and in the precision of the model.
+            targets: ``[N]`` int64, the explained column of each sample.
+
+        Returns:
+            Maps ``[N, H, W]``, signed; a larger magnitude means more important.
+        """
+        ...
+
+
+class UnsupportedModelError(ValueError):
+    """The explainer does not support this network; the message names the layer and an alternative."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """Base class with the parameters of every explainer that reduces channels.
+
+    Attributes:
+        channels: How the attributions of the channels become one map, see :func:`reduce_channels`.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images. It bounds the memory and changes
+            the maps by rounding only.
+    """
+
+    channels: Channels = "sum"
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("channels", self.channels, get_args(Channels), owner=type(self).__name__)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            if field.name.startswith("n_") or field.name == "batch_size":
+                check_count(field.name, value, owner=type(self).__name__)
+
+    def rows(self, images: Tensor) -> int:
+        """Return the number of rows per forward pass.
+
+        Args:
+            images: ``[N, C, H, W]``; their size and device matter.
+
+        Returns:
+            ``batch_size``, or a default for these images; at least 1.
+        """
+        return self.batch_size or default_rows(images, least=1)
+
+    def by_chunk(
+        self, attribute: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor, rows_per_image: int = 1
+    ) -> Tensor:
+        """Compute attributions for a chunk of images at a time and reduce their channels.
+
+        Args:
+            attribute: Maps images ``[n, C, H, W]`` and targets ``[n]`` to attributions ``[n, C, H, W]``.
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``.
+            rows_per_image: Rows per image that ``attribute`` needs in one pass.
+
+        Returns:
+            Maps ``[N, H, W]``.
+        """
+        chunk = max(1, self.rows(images) // rows_per_image)
+        parts = [attribute(x, y) for x, y in chunks(chunk, images, targets)]
+        return reduce_channels(torch.cat(parts), self.channels)
+
+
+def reduce_channels(attributions: Tensor, how: Channels) -> Tensor:
+    """Reduce the attributions of the channels to one map.
+
+    Args:
+        attributions: ``[N, C, H, W]``.
+        how: ``"sum"``: the signed sum (the meaning of an additive attribution for the pixel). ``"abs_sum"``: the sum of
+            the magnitudes. ``"max_abs"``: the value of largest magnitude, with its sign (Simonyan et al. 2014 take its
+            magnitude). A single channel is returned unchanged, regardless of ``how``.
+
+    Returns:
+        ``[N, H, W]``.
+
+    Raises:
+        ValueError: If ``how`` is not one of these.
+
+    Example:
+        >>> import torch
+        >>> attributions = torch.tensor([1.0, -3.0, 1.0]).reshape(1, 3, 1, 1)
+        >>> [reduce_channels(attributions, how).item() for how in ("sum", "abs_sum", "max_abs")]
+        [-1.0, 5.0, -3.0]
+    """
+    if attributions.shape[1] == 1:
+        return attributions.squeeze(1)
+    if how == "sum":
+        return attributions.sum(1)
+    if how == "abs_sum":
+        return attributions.abs().sum(1)
+    if how == "max_abs":
+        return attributions.gather(1, attributions.abs().argmax(1, keepdim=True)).squeeze(1)
+    raise ValueError(f"channels={how!r}: expected one of {', '.join(map(repr, get_args(Channels)))}.")
+
+
+def blocks(samples: int, steps: int, rows: int, *, across: bool = False) -> Iterator[tuple[slice, slice]]:
+    """Cut a grid of ``samples`` times ``steps`` forward rows into blocks of at most ``rows``.
+
+    By default, a block holds all steps of as many samples as fit, so that sums over the steps are computed at once.
+    With ``across``, a block holds as many samples as possible. That suits a GPU: the random numbers of the samples are
+    then drawn in parallel, which would otherwise take longer than the forward pass.
+
+    Example:
+        >>> [(s.start, s.stop, k.start, k.stop) for s, k in blocks(samples=2, steps=3, rows=2)]
+        [(0, 1, 0, 2), (0, 1, 2, 3), (1, 2, 0, 2), (1, 2, 2, 3)]
+        >>> [(s.start, s.stop, k.start, k.stop) for s, k in blocks(samples=2, steps=3, rows=2, across=True)]
+        [(0, 2, 0, 1), (0, 2, 1, 2), (0, 2, 2, 3)]
+    """
+    per_block = max(1, min(samples, rows) if across else rows // max(1, steps))
+    per_step = max(1, rows // per_block) if across else rows
+    for first in range(0, samples, per_block):
+        for step in range(0, steps, per_step):
+            yield slice(first, min(first + per_block, samples)), slice(step, min(step + per_step, steps))
+
+
+def chunks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Split tensors of equal length into views of at most ``size`` rows, in parallel."""
+    for start in range(0, len(tensors[0]), size):
+        yield tuple(tensor[start : start + size] for tensor in tensors)
+
+
+def target_gradient(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+    """Return the gradient ``[N, C, H, W]`` of each sample's target output with respect to its image.
+
+    Raises:
+        UnsupportedModelError: If the output does not depend on the images through differentiable operations.
+    """
+    with torch.enable_grad():
+        images = images.detach().requires_grad_()
+        outputs = model(images).gather(1, targets[:, None])
+        if not outputs.requires_grad:
+            raise UnsupportedModelError(
+                "The output of the model has no gradient with respect to the images. Use an explainer that only "
+                "perturbs the images (pfi, shapley_sampling, kernel_shap, lime)."
+            )
+        return torch.autograd.grad(outputs.sum(), images)[0]
+
+
+def target_output(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+    """Return each sample's target output ``[N]``, without gradients."""
+    with torch.no_grad():
+        return torch.as_tensor(model(images)).gather(1, targets[:, None]).squeeze(1)

@@ -1,0 +1,260 @@
+"""The CAM family: a weighted sum of the feature maps of one layer, enlarged to the image.
+
+A_k(x, y) is feature map k of the layer at position (x, y), and g_k(x, y) the gradient of the explained output with
+respect to it. The maps are not scaled to [0, 1]; apart from that they agree with the ``grad-cam`` package (tested).
+
+The methods explain the logit by default (class attribute ``explains``), as in their papers. Methods that use the
+explained output support any output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import UnsupportedModelError, blocks, target_output
+from xaibench.explainers.cam.single_layer import FeatureMaps, PerFeatureMapCAM, weighted_sum
+from xaibench.explainers.shared.captured_maps import Layer, activations, activations_and_gradients
+from xaibench.explainers.shared.explained_output import network_of
+from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
+from xaibench.explainers.shared.layer_calls import run_layers
+
+
+@described(
+    ExplainerInfo(
+        "CAM",
+        family="Feature maps",
+        needs_convolution=True,
+        revision=4,
+        citation="Zhou et al.: Learning Deep Features for Discriminative Localization. CVPR 2016.",
+        passes=1,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class CAM(FeatureMaps):
+    """Sum over k of w_k A_k, with w_k the weight of feature map k in the logit of the target (equation 2).
+
+    For networks that end in global average pooling and one linear layer. The mean of the map before resizing, plus the
+    bias, is the logit. Signed, since the paper has no ReLU. The logit is explained, regardless of ``output``.
+
+    Beyond the paper, a differentiable function of the outputs s_j of that linear layer may follow, such as the
+    log-sum-exp of merged classes: then w_k = sum over j of (dz/ds_j) w_jk, with z the logit of the target.
+    """
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features = activations(model, layer, images)
+        head, is_last = self._find_head(model, layer, images, features)
+        if is_last:
+            return weighted_sum(head.weight[targets], features)
+        shares = _gradients_by(network_of(model), head, images, targets)[0]
+        assert shares is not None
+        return weighted_sum(shares.to(head.weight.dtype) @ head.weight, features)
+
+    def _find_head(self, model: nn.Module, layer: Layer, images: Tensor, features: Tensor) -> tuple[nn.Linear, bool]:
+        """Return the linear layer that takes the means of the feature maps, and whether nothing follows it."""
+        network = network_of(model)
+        runs = run_layers(network, images)
+        last = next((run for run in reversed(runs) if isinstance(run.module, nn.Linear)), None)
+        if last is None:
+            found = "no nn.Linear"
+        elif not _is_close(last.inputs[0], features[:1].mean((2, 3)), features[:1].abs().amax()):
+            found = f"that the inputs of {last.name!r} (Linear) are not the means of {layer}"
+        else:
+            head = cast(nn.Linear, last.module)
+            if _is_close(last.output, runs[-1].output, torch.as_tensor(last.output).abs().amax()):
+                return head, True
+            by_head, by_images = _gradients_by(network, head, images[:1], torch.zeros_like(images[:1, 0, 0, 0]).long())
+            if by_head is not None and by_images is None:
+                return head, False
+            found = f"that the network continues after {last.name!r} (Linear) with other tensors than its outputs"
+        raise UnsupportedModelError(
+            f"CAM: expected a network that ends in global average pooling and one linear layer, such as a ResNet; "
+            f"found {found}. gradcam, which generalizes it, supports any network with convolutions or attention."
+        )
+
+
+def _gradients_by(
+    network: nn.Module, head: nn.Linear, images: Tensor, targets: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of the target's logit with respect to the outputs of a layer, and to the images past it.
+
+    A gradient is ``None`` if the logit does not depend on that tensor.
+    """
+    leaves: list[Tensor] = []
+
+    def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = head.register_forward_hook(cut)
+    try:
+        with torch.enable_grad():
+            images = images.detach().clone().requires_grad_()
+            logits = network(images).gather(1, targets[:, None])
+    finally:
+        handle.remove()
+    if not logits.requires_grad:
+        return None, None
+    by_head, by_images = torch.autograd.grad(logits.sum(), [leaves[-1], images], allow_unused=True)
+    return by_head, by_images
+
+
+def _is_close(one: object, other: object, largest: Tensor) -> bool:
+    """Return whether two tensors agree up to rounding, for values as large as ``largest``."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
+        return False
+    precision = max(torch.finfo(x.dtype).eps for x in (one, other))
+    return bool((one - other).abs().amax() <= max(1e-5, 4 * precision) * largest)
+
+
+@described(
+    ExplainerInfo(
+        "Grad-CAM",
+        family="Feature maps",
+        needs_convolution=True,
+        revision=4,
+        citation="Selvaraju et al.: Grad-CAM: Visual Explanations from Deep Networks. ICCV 2017.",
+        passes=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class GradCAM(FeatureMaps):
+    """ReLU of the sum over k of a_k A_k, with a_k the mean of g_k over the positions (equations 1 and 2)."""
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("GradCAM", model, layer, images, targets)
+        return weighted_sum(gradients.mean((2, 3)), features).relu()
+
+
+@described(
+    ExplainerInfo(
+        "Grad-CAM++",
+        family="Feature maps",
+        needs_convolution=True,
+        revision=4,
+        citation="Chattopadhay et al.: Grad-CAM++: Generalized Gradient-Based Visual Explanations for Deep "
+        "Convolutional Networks. WACV 2018.",
+        passes=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class GradCAMPlusPlus(FeatureMaps):
+    """ReLU of the sum over k of w_k A_k, with w_k = sum over the positions of alpha_k ReLU(g_k).
+
+    alpha_k = g_k² / (2 g_k² + g_k³ sum A_k + epsilon), and zero if g_k is zero (equation 19): the closed form for the
+    exponential of the explained output. The exponential itself, one positive factor per sample, is omitted, since it
+    overflows.
+
+    Attributes:
+        epsilon: Added to the denominator. The paper has none (0). The default 1e-6 is that of the ``grad-cam`` package,
+            which most published results use; it matters if g_k is below about 1e-3.
+    """
+
+    epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.epsilon >= 0:
+            raise ValueError(f"GradCAMPlusPlus(epsilon={self.epsilon!r}): expected a number of at least 0.")
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("GradCAMPlusPlus", model, layer, images, targets)
+        square = gradients**2
+        denominator = 2 * square + square * gradients * features.sum((2, 3), keepdim=True) + self.epsilon
+        # If the denominator is zero, the gradient is zero or alpha is undefined.
+        alpha = torch.where(denominator == 0, 0.0, square / denominator)
+        return weighted_sum((alpha * gradients.relu()).sum((2, 3)), features).relu()
+
+
+@described(
+    ExplainerInfo(
+        "LayerCAM",
+        family="Feature maps",
+        needs_convolution=True,
+        revision=4,
+        citation="Jiang et al.: LayerCAM: Exploring Hierarchical Class Activation Maps. IEEE TIP 30, 2021.",
+        passes=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class LayerCAM(FeatureMaps):
+    """ReLU of the sum over k of ReLU(g_k) A_k, position by position (equations 6 to 8); suits earlier layers too."""
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("LayerCAM", model, layer, images, targets)
+        return (gradients.relu() * features).sum(1).relu()
+
+
+@described(
+    ExplainerInfo(
+        "Score-CAM",
+        family="Feature maps",
+        needs_convolution=True,
+        revision=4,
+        citation="Wang et al.: Score-CAM: Score-Weighted Visual Explanations for Convolutional Neural Networks. CVPR "
+        "workshops 2020.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class ScoreCAM(PerFeatureMapCAM):
+    """ReLU of the sum over k of w_k A_k, with w the softmax over k of the output for the image masked by A_k.
+
+    Algorithm 1: A_k is enlarged and scaled to [0, 1], and the image is multiplied by it. The output of the blank image,
+    which the paper subtracts, cancels in the softmax. A constant A_k masks everything. The paper does not specify the
+    interpolation; it is bilinear with aligned corners here, as in the ``grad-cam`` package. It takes one forward row
+    per k.
+    """
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features = activations(model, layer, images)
+        size, layout = images.shape[-2:], fastest_layout(model, images)
+        scores = images.new_empty(features.shape[:2])
+        for samples, channels in blocks(len(images), scores.shape[1], forward_rows(images, self.batch_size)):
+            masks = nn.functional.interpolate(features[samples, channels], size, mode="bilinear", align_corners=True)
+            low, high = masks.amin((2, 3), keepdim=True), masks.amax((2, 3), keepdim=True)
+            masks = (masks - low) / (high - low + 1e-8)
+            rows = (images[samples, None] * masks[:, :, None]).flatten(0, 1).contiguous(memory_format=layout)
+            classes = targets[samples].repeat_interleave(masks.shape[1])
+            scores[samples, channels] = target_output(model, rows, classes).reshape(masks.shape[:2])
+        return weighted_sum(scores.softmax(1), features).relu()
+
+
+@described(
+    ExplainerInfo(
+        "Eigen-CAM",
+        family="Feature maps",
+        needs_convolution=True,
+        revision=4,
+        citation="Muhammad, Yeasin: Eigen-CAM: Class Activation Map using Principal Components. IJCNN 2020.",
+        passes=1,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class EigenCAM(FeatureMaps):
+    """The projection of the features at each position onto their first principal component; equal for all targets.
+
+    O V_1, with O ``[h·w, C]`` the feature maps and V_1 the first right singular vector. Its sign, which the paper
+    leaves open, makes the value of largest magnitude positive. Signed, since the paper has no ReLU.
+
+    Attributes:
+        centered: Whether to subtract its mean from each feature map first, as the ``grad-cam`` package does; the paper
+            does not.
+    """
+
+    centered: bool = True
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features = activations(model, layer, images)
+        # The decomposition is not available in half precision.
+        matrix = features.flatten(2).transpose(1, 2).to(torch.promote_types(features.dtype, torch.float32))
+        if self.centered:
+            matrix = matrix - matrix.mean(1, keepdim=True)
+        u, s, _ = torch.linalg.svd(matrix, full_matrices=False)
+        projection = u[..., 0] * s[:, :1]
+        largest = projection.gather(1, projection.abs().argmax(1, keepdim=True))
+        maps: Tensor = (projection * largest.sign()).reshape(-1, *features.shape[2:]).to(features.dtype)
+        return maps

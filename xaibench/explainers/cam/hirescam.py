@@ -1,0 +1,35 @@
+"""HiResCAM: each feature map times its own gradient, position by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.cam.single_layer import FeatureMaps
+from xaibench.explainers.shared.captured_maps import Layer, activations_and_gradients
+
+
+@described(
+    ExplainerInfo(
+        "HiResCAM",
+        family="Feature maps",
+        needs_convolution=True,
+        citation="Draelos, Carin: Use HiResCAM instead of Grad-CAM for faithful explanations of convolutional neural "
+        "networks. arXiv:2011.08891, 2020.",
+        passes=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class HiResCAM(FeatureMaps):
+    """Sum over k of g_k A_k, position by position: Grad-CAM without averaging the gradient over the positions.
+
+    If one linear layer follows the feature maps, pooled or flattened, the map before resizing sums to the logit minus
+    the bias. Signed, since the definition has no ReLU (the ``grad-cam`` package clips the map at zero, and agrees above
+    it). LayerCAM uses the positive gradients only.
+    """
+
+    def _maps(self, model: nn.Module, layer: Layer, images: Tensor, targets: Tensor) -> Tensor:
+        features, gradients = activations_and_gradients("HiResCAM", model, layer, images, targets)
+        return (gradients * features).sum(1)

@@ -1,0 +1,146 @@
+"""RISE: the mean of random masks, weighted by the outputs for the masked images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.checks import check_count
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.explainers.base import chunks
+from xaibench.explainers.shared.layer_activations import fastest_layout, forward_rows
+from xaibench.explainers.shared.passes import Repeating
+
+
+@described(
+    ExplainerInfo(
+        "RISE",
+        family="Perturbations",
+        citation="Petsiuk, Das, Saenko: Randomized Input Sampling for Explanation of Black-box Models. BMVC 2018.",
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class RISE(Repeating):
+    """Sum over i of f(x ⊙ M_i) M_i / (N p): equation 6 of the paper, with masks drawn as in its released code.
+
+    N is ``n_masks`` and p is ``keep_probability``. The masks are the same for all images, as in the released code, and
+    are created when they are needed (see :func:`random_masks`). Mask i depends on ``seed`` and i only, not on
+    ``batch_size``, ``n_masks`` or the device. The sum is computed in float64, so ``batch_size`` changes the map only by
+    rounding in the network. The map is nonnegative if the output is, and its level grows with the output: compare
+    pixels within a map.
+
+    Attributes:
+        n_masks: Number of masks; 4000 for VGG16 and 8000 for ResNet50 in the paper.
+        grid_size: Cells of the coarse grid along each side of the image.
+        keep_probability: Probability that a cell is kept.
+        seed: Seed of the masks.
+        batch_size: Rows per forward pass; ``None``: chosen by the size of the images.
+    """
+
+    counted: ClassVar[str] = "n_masks"
+
+    n_masks: int = 4000
+    grid_size: int = 7
+    keep_probability: float = 0.5
+    seed: int = 0
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        counts = ("n_masks", "grid_size") if self.batch_size is None else ("n_masks", "grid_size", "batch_size")
+        for name in counts:
+            check_count(name, getattr(self, name), owner="RISE")
+        if not 0 < self.keep_probability <= 1:
+            raise ValueError(
+                f"RISE(keep_probability={self.keep_probability!r}): expected a probability above 0, at most 1."
+            )
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Return maps ``[N, H, W]``."""
+        size = (images.shape[-2], images.shape[-1])
+        rows = forward_rows(images, self.batch_size)
+        layout = fastest_layout(model, images)
+        total = images.new_zeros((len(images), math.prod(size)), dtype=torch.float64)
+        images = images.contiguous(memory_format=layout)
+        with torch.inference_mode():
+            for masks in self._batches(rows, size, images):
+                weighed = masks.flatten(1).double()
+                chunk = rows // len(masks)
+                for x, y, out in chunks(chunk, images, targets, total):
+                    masked = _masked(x, masks, layout)
+                    scores = model(masked).gather(1, y.repeat_interleave(len(masks))[:, None])
+                    out.addmm_(scores.double().reshape(len(x), -1), weighed)
+        return (total / (self.n_masks * self.keep_probability)).to(images.dtype).reshape(-1, *size)
+
+    def _batches(self, rows: int, size: tuple[int, int], like: Tensor) -> Iterator[Tensor]:
+        rng = np.random.default_rng(self.seed)
+        for start in range(0, self.n_masks, rows):
+            count = min(rows, self.n_masks - start)
+            yield random_masks(rng, count, size, self.grid_size, self.keep_probability, like=like)
+
+
+def random_masks(
+    rng: np.random.Generator,
+    n: int,
+    size: tuple[int, int],
+    grid_size: int = 7,
+    keep_probability: float = 0.5,
+    *,
+    like: Tensor | None = None,
+) -> Tensor:
+    """Draw smooth random masks: a coarse binary grid, upsampled and cropped at a random offset (section 3.2).
+
+    As in the released code, s × s cells (s is ``grid_size``), each 1 with probability ``keep_probability``, are
+    upsampled bilinearly (the border is mirrored about the centers of its cells) to (s + 1)·ceil(H / s) by (s +
+    1)·ceil(W / s). H × W pixels are cropped with an offset of less than a cell of ceil(H / s) by ceil(W / s). The
+    generator draws one mask after another: n masks and then m are the same as n + m.
+
+    Args:
+        rng: Draws s² + 2 numbers per mask.
+        n: Number of masks.
+        size: H and W.
+        grid_size: Cells along each side.
+        keep_probability: Probability that a cell is kept.
+        like: A tensor with the device and dtype of the masks; ``None``: float32 on the CPU.
+
+    Returns:
+        ``[n, H, W]``, in [0, 1]; the mean of each value is ``keep_probability``.
+
+    Example:
+        >>> random_masks(np.random.default_rng(0), 2, (4, 6), grid_size=1, keep_probability=1.0).unique().tolist()
+        [1.0]
+    """
+    like = torch.empty(0) if like is None else like
+    numbers = rng.random((n, grid_size**2 + 2))
+    cells = [math.ceil(side / grid_size) for side in size]
+    grids = like.new_tensor(numbers[:, :-2] < keep_probability).reshape(n, grid_size, grid_size)
+    shifts = torch.from_numpy((numbers[:, -2:] * cells).astype(np.int64)).to(like.device)
+    rows, columns = (
+        _enlarge(grid_size, (grid_size + 1) * cell).to(like)[shift[:, None] + torch.arange(side, device=like.device)]
+        for side, cell, shift in zip(size, cells, shifts.T, strict=True)
+    )
+    return rows @ grids @ columns.mT
+
+
+def _enlarge(cells: int, pixels: int) -> Tensor:
+    """Return the matrix ``[pixels, cells]`` of linear interpolation, pixel centers at halves, border mirrored."""
+    position = (torch.arange(pixels, dtype=torch.float64) + 0.5) * cells / pixels - 0.5
+    lower = position.floor()
+    matrix = torch.zeros(pixels, cells, dtype=torch.float64)
+    for neighbour, weight in ((lower, lower + 1 - position), (lower + 1, position - lower)):
+        inside = (cells - 1 - (cells - 1 - neighbour.abs()).abs()).clamp_min(0)
+        matrix.scatter_add_(1, inside.long()[:, None], weight[:, None])
+    return matrix
+
+
+def _masked(images: Tensor, masks: Tensor, layout: torch.memory_format) -> Tensor:
+    """Return every image under every mask, ``[n·m, C, H, W]``, directly in the given memory layout."""
+    n, m = len(images), len(masks)
+    rows = torch.empty((n * m, *images.shape[1:]), dtype=images.dtype, device=images.device, memory_format=layout)
+    torch.mul(images[:, None], masks[:, None], out=rows.view(n, m, *rows.shape[1:]))
+    return rows

@@ -1,0 +1,271 @@
+"""Backward propagation through the operations of a network, shared by PatternNet, deep Taylor and LRP.
+
+The forward pass is intercepted. Operations that compute new values from the image (linear layers, activations,
+poolings, sums) are passed to a treatment, which returns their output with a modified backward pass. Operations that
+only rearrange values (flatten, max-pooling, concatenation) keep their gradient, which routes each value to its origin.
+Attention weights are constants, so an attention is a weighted sum of its values. Autograd then propagates relevance or
+signal from the logit to the image. Any other operation raises an error that names its layer.
+
+A network may end by merging logits z_j into groups, z_g = log sum_j exp(z_j), as :class:`xaibench.models.Folded` does.
+The propagation then starts at the members, each with dz_g/dz_j (its share within the group) times its start value. For
+the epsilon rule with epsilon 0 this is Input×Gradient of z_g, as for a single logit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.explainers.attention.attention_calls import PRODUCTS
+from xaibench.explainers.base import UnsupportedModelError
+from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
+from xaibench.explainers.propagation.layer_operations import (
+    LINEAR,
+    REARRANGING,
+    Operation,
+    is_attention_softmax,
+    tensors_in,
+)
+
+#: Returns the output of an operation with a chosen backward pass (see :func:`with_backward`).
+Treatment: TypeAlias = Callable[[Operation, tuple[Tensor, ...]], Tensor]
+
+
+def propagate(
+    model: nn.Module, images: Tensor, targets: Tensor, treat: Treatment, start: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Run the model with a treatment, and propagate ``start`` of the target's logit back to the image.
+
+    Args:
+        model: Returns logits; the head of an :class:`~xaibench.explainers.ExplainedOutput` is not used.
+        images: ``[N, C, H, W]``.
+        targets: ``[N]``.
+        treat: Called for each operation.
+        start: The start value of the backward pass at a logit, elementwise.
+
+    Returns:
+        ``[N, C, H, W]``.
+
+    Raises:
+        UnsupportedModelError: If an operation is not supported; the message names its layer.
+    """
+    with intercept_operations(model, lambda network: _LayerWalk(network, treat, start)) as layer_walk:
+        images = images.detach().clone().requires_grad_()
+        logits = layer_walk.logits(images)
+        chosen = targets[:, None]
+        first = start(logits.detach().gather(1, chosen))
+        head = torch.zeros_like(logits).scatter_(1, chosen, torch.ones_like(first) if layer_walk.head else first)
+        return torch.autograd.grad(logits, images, head)[0]
+
+
+def visit_operations(model: nn.Module, images: Tensor, treat: Treatment) -> None:
+    """Call a treatment for every operation on images that require a gradient.
+
+    Raises:
+        UnsupportedModelError: If an operation is not supported, or there is no linear layer between image and logit.
+    """
+    with intercept_operations(model, lambda network: _LayerWalk(network, treat, torch.ones_like)) as layer_walk:
+        layer_walk.logits(images)
+
+
+def with_backward(
+    operation: Operation, inputs: tuple[Tensor, ...], backward: Callable[..., tuple[Tensor, ...]]
+) -> Tensor:
+    """Return the operation's output, with ``backward(relevance, *inputs)`` as its backward pass."""
+    return _WithBackward.apply(operation, backward, *inputs)  # type: ignore[no-any-return]
+
+
+class _WithBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, operation: Operation, backward: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        ctx.rule = backward
+        return operation(*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, relevance: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *ctx.rule(relevance, *ctx.saved_tensors)
+
+
+def unsupported_operation(where: str, called: str, advice: str = "") -> UnsupportedModelError:
+    """Return the error for an operation that relevance cannot be propagated through."""
+    advice = advice or (
+        "Supported are linear and convolutional layers, batch and layer normalization, elementwise activations, max- "
+        "and average pooling, sums of branches, attention and flattening; remove a final softmax. Any "
+        "network can be explained by saliency or integrated_gradients, or by shapley_sampling or lime, which only "
+        "perturb the image."
+    )
+    return UnsupportedModelError(f"{where}: relevance cannot be propagated through {called}. {advice}")
+
+
+class _LayerWalk(OperationInterceptor):
+    def __init__(self, network: nn.Module, treat: Treatment, start: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(network)
+        self.treat, self.start = treat, start
+        self.calls: Counter[str] = Counter()
+        #: The layer that merged logits; only sums may follow.
+        self.head = ""
+        # By the id of a tensor: the linear operation that computed it, its input, and the tensor itself, which is kept
+        # alive so that its id stays unique. Needed for a batch normalization that follows.
+        self.origin: dict[int, tuple[Operation, Tensor, Tensor]] = {}
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the logits ``[N, K]``, with the backward pass of the treatment."""
+        logits = self.run(self.network, images)
+        if not self.calls:
+            raise UnsupportedModelError(
+                f"{type(self.network).__name__}: no linear or convolutional layer processes the images, so there is "
+                "nothing to propagate. saliency and integrated_gradients explain any differentiable network."
+            )
+        return logits
+
+    def handle(
+        self,
+        func: Callable[..., Any],
+        called: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        carriers: tuple[Tensor, ...],
+    ) -> Any:
+        if called in REARRANGING:
+            return func(*args, **kwargs)
+        operation = self.operation(func, called, args, kwargs, kind="group" if called == "logsumexp" else None)
+        if operation is not None and operation.kind == "group":
+            self.head = self.where()
+            return with_backward(operation, carriers, partial(self._group_members, operation))
+        if self.head:
+            if operation is None or operation.kind == "activation":
+                raise unsupported_operation(self.head, f"a log-sum-exp that is followed by another layer ({called})")
+            return func(*args, **kwargs)
+        if called in LINEAR:
+            return self._handle_linear(func, called, *args, **kwargs)
+        if is_attention_softmax(called, args, kwargs):
+            # Attention weights are constants: nothing is propagated to queries and keys.
+            return func(*args, **kwargs).detach()
+        if called in PRODUCTS or called == "normalize":
+            return self._handle_product(func, called, args, kwargs, carriers)
+        if called == "layer_norm":
+            operation = self.operation(func, called, args, kwargs, kind="affine")
+        if called == "batch_norm":
+            return self._handle_batch_norm(*args, **kwargs)
+        if operation is not None:
+            return self.treat(operation, carriers)
+        result = func(*args, **kwargs)
+        if any(x.requires_grad for x in tensors_in(result)):
+            raise unsupported_operation(self.where(), called)
+        return result  # a size, a comparison, a detached value
+
+    def _handle_product(
+        self,
+        func: Callable[..., Any],
+        called: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        carriers: tuple[Tensor, ...],
+    ) -> Tensor:
+        """Handle a matrix product: a weighted sum of values, or attention scores, which have no backward pass."""
+        where = self.where()
+        operation = self.operation(func, called, args, kwargs, kind="sum")
+        assert operation is not None
+        weights = [x for x in tensors_in((args, kwargs)) if not x.requires_grad]
+        if len(carriers) == 1 and called in PRODUCTS:
+            if any(bool((x < 0).any()) for x in weights):
+                raise unsupported_operation(where, called)
+            return self.treat(operation, carriers)
+
+        def refuse(relevance: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+            raise unsupported_operation(
+                where, f"{called} of tensors that depend on the image, except for the scores of an attention"
+            )
+
+        return with_backward(operation, carriers, refuse)
+
+    def _group_members(self, group: Operation, signal: Tensor, logits: Tensor) -> tuple[Tensor, ...]:
+        """Return the start values of the members of a group: their own, times their share of the group's gradient.
+
+        ``signal`` is 1 for the target, since the logit of the group itself has no start value.
+        """
+        return tuple(share * self.start(logits.detach()) for share in group.pullback(None, signal, logits))
+
+    def _handle_linear(
+        self,
+        func: Callable[..., Tensor],
+        called: str,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *rest: Any,
+        **named: Any,
+    ) -> Tensor:
+        if weight.requires_grad or (bias is not None and bias.requires_grad):
+            raise unsupported_operation(self.where(), f"{called} with a weight that depends on the image")
+        if bias is not None and bias.ndim == 1:
+            bias = bias.reshape(-1, *[1] * (weight.ndim - 2))
+        name = self.name(called)
+        first = not self.calls
+        self.calls[name] += 1
+        if self.calls[name] > 1:
+            name = f"{name}#{self.calls[name]}"
+        operation = Operation(
+            "linear",
+            name,
+            lambda x, w: func(x, w, None, *rest, **named),
+            called,
+            self.where(),
+            weight,
+            bias,
+            is_input=first,
+        )
+        output = self.treat(operation, (input,))
+        if called in LINEAR:
+            self.origin[id(output)] = operation, input, output
+        return output
+
+    def _handle_batch_norm(
+        self,
+        input: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        """Fold the normalization into the previous linear operation; otherwise treat it as a linear operation."""
+        if training or running_mean is None or running_var is None:
+            raise unsupported_operation(
+                self.where(),
+                "batch normalization with the statistics of the batch",
+                "Use running statistics (track_running_stats=True), so that each image is explained on its own.",
+            )
+        scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
+        shift = -running_mean * scale if bias is None else bias - running_mean * scale
+        known = self.origin.get(id(input))
+        if known is None and input.ndim == 4:
+            return self._handle_linear(_scale, "batch_norm", input, scale[:, None, None], shift[:, None, None])
+        if known is None or (known[0].called == "linear" and input.ndim != 2):
+            raise unsupported_operation(
+                self.where(), "batch normalization of anything other than images or the output of a linear layer"
+            )
+        operation, x, _ = known
+        assert operation.weight is not None
+        ones = [1] * (operation.weight.ndim - 2)
+        if operation.bias is not None:
+            shift = shift + operation.bias.flatten() * scale
+        folded = replace(
+            operation, weight=operation.weight * scale.reshape(-1, 1, *ones), bias=shift.reshape(-1, *ones)
+        )
+        return self.treat(folded, (x,))
+
+
+def _scale(x: Tensor, weight: Tensor, bias: None) -> Tensor:
+    """Apply a batch normalization without its shift: each output has one input."""
+    return x * weight

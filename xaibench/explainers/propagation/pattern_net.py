@@ -1,0 +1,244 @@
+"""PatternNet and PatternAttribution (Kindermans et al., ICLR 2018).
+
+A linear neuron y = wᵀx extracts its signal with w, but w is not the signal, since it must also cancel distractors. The
+pattern a describes the signal in x: S_a(x) = a y is such that x - S_a(x) does not correlate with y. Patterns are
+estimated for each neuron of each linear and convolutional layer, in one pass over the data. The backward pass of
+PatternNet is that of the gradient with a instead of w; PatternAttribution uses w∘a.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.checks import check_choice
+from xaibench.core.part_info import ExplainerInfo, described
+from xaibench.core.vocabulary import Output
+from xaibench.explainers.base import Attribution, Channels
+from xaibench.explainers.propagation.layer_operations import Operation
+from xaibench.explainers.propagation.layer_walk import propagate, with_backward
+from xaibench.explainers.propagation.pattern_estimation import (
+    PatternSums,
+    Signal,
+    plain_output,
+    record_linear_operations,
+)
+from xaibench.explainers.shared.fitted_data import NotFittedError, NotFittedForModelError, iterate_images
+
+# Minimum number of rows per pass when fitting.
+_FEWEST_ROWS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Patterns(Attribution):
+    """Base class of PatternNet and PatternAttribution.
+
+    Attributes:
+        signal: Estimator of the patterns, from the inputs x of a neuron and y = wᵀx without its bias:
+
+            a = (E+[x y] - E+[x] E[y]) / (wᵀE+[x y] - wᵀE+[x] E[y])
+
+            ``"two_component"``: E+ is the mean where the neuron is active (wᵀx + bias > 0; in the last layer: a
+            positive logit), the a+ of S_a+-, as in the released XAI-TRIS runs (iNNvestigate 1.0). ``"linear"``: E+ is
+            the mean over everything, which gives a = cov(x, y) / var(y). Always wᵀa = 1. In a convolution, each
+            position of each image is a sample. A neuron that is never active, or whose y is constant, has the pattern
+            0.
+        patterns: ``{layer: [out, in, ...]}`` float64, in the shape of the weights, with a batch normalization folded
+            in; ``None`` before :meth:`fit`.
+    """
+
+    signal: Signal = "two_component"
+    patterns: Mapping[str, Tensor] | None = field(default=None, repr=False, compare=False)
+    #: The only output that can be explained.
+    explains: ClassVar[Output] = "logit"
+    explains_only: ClassVar[bool] = True
+    #: Fields that determine the patterns, besides network and data: explainers that agree in them can share a fit.
+    fit_decided_by: ClassVar[tuple[str, ...]] = ("signal", "batch_size")
+
+    @property
+    def fit_state(self) -> Mapping[str, Tensor]:
+        """The fitted patterns; empty before :meth:`fit`."""
+        return self.patterns or {}
+
+    def with_fit(self, state: Mapping[str, Tensor]) -> Self:
+        """Return this explainer with the :attr:`fit_state` of another one."""
+        return replace(self, patterns=dict(state))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("signal", self.signal, get_args(Signal), owner=type(self).__name__)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the patterns of a network are known."""
+        return self.patterns is not None
+
+    def fit(self, model: nn.Module, loader: Iterable[Any]) -> Self:
+        """Estimate the patterns of a network, in one pass and in the memory of one batch.
+
+        Args:
+            model: Returns logits. It is used in evaluation mode, on its own device and in ``model.explain_dtype`` if it
+                has that; its state is restored afterwards. Sums over batches are kept in float64.
+            loader: Batches of images ``[N, C, H, W]``, or tuples that begin with them (``(images, masks, targets)``,
+                ``(images, targets)``), usually the training data. Large batches are split, see ``batch_size``.
+
+        Returns:
+            This explainer with the patterns of the model.
+
+        Raises:
+            TypeError: If a batch does not begin with a floating-point tensor.
+            ValueError: If the loader is empty, or yields single images.
+            UnsupportedModelError: If the network has a layer that the method does not support.
+        """
+        sums: dict[str, PatternSums] = {}
+        with torch.inference_mode(False):
+            network = _to_explain_dtype(model)
+            for batch in iterate_images(type(self).__name__, loader):
+                for images in self._batches_on_device(batch, network):
+                    for name, found in record_linear_operations(network, images).items():
+                        sums.setdefault(name, PatternSums(found.operation, self.signal)).add(found)
+            patterns = {name: total.pattern() for name, total in sums.items()}
+        return replace(self, patterns=patterns)
+
+    def __call__(self, model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        """Return maps ``[N, H, W]``.
+
+        Raises:
+            NotFittedError: If :meth:`fit` was not called.
+            NotFittedForModelError: If it was called with another network.
+            UnsupportedModelError: If the network has a layer that the method does not support.
+        """
+        name = type(self).__name__
+        if self.patterns is None:
+            raise NotFittedError(
+                f"{name} is not fitted. Fit it to the network first, fitted = {name}().fit(model, loader), and "
+                "use the result, explain(fitted, model, images, targets)."
+            )
+        weights: dict[str, Tensor] = {}
+
+        def back(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+            # In the backward pass, a following batch normalization has been folded in, so the operation is final.
+            if operation.name not in weights:
+                weights[operation.name] = self._backward_weight(operation, self._check_pattern(operation))
+            return operation.pullback(weights[operation.name], signal, x)
+
+        def treat(operation: Operation, inputs: tuple[Tensor, ...]) -> Tensor:
+            if operation.kind != "linear":
+                return plain_output(operation, inputs)
+            return with_backward(operation, inputs, partial(back, operation))
+
+        return self.by_chunk(lambda x, y: propagate(model, x, y, treat, torch.sign), images, targets)
+
+    def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:
+        """Return the weight of the backward pass."""
+        raise NotImplementedError
+
+    def _batches_on_device(self, images: Tensor, network: nn.Module) -> Iterator[Tensor]:
+        """Yield the images of a batch on the device of the network, in parts that fit into one pass."""
+        parameter = next(network.parameters(), images)
+        # Autograd cannot record tensors created in inference mode, but clones of them.
+        images = images.to(parameter.device) if not images.is_inference() else images.to(parameter.device).clone()
+        # Small parts stay in the CPU cache, but each one is added to sums of the size of the weights.
+        for part in torch.split(images, self.batch_size or max(_FEWEST_ROWS, self.rows(images))):
+            yield part.to(parameter.dtype)
+
+    def _check_pattern(self, operation: Operation) -> Tensor:
+        """Return the pattern of a layer, or raise an error if it belongs to other weights."""
+        assert self.patterns is not None
+        assert operation.weight is not None
+        name, weight = type(self).__name__, operation.weight
+        refit = f"Patterns belong to one trained network: fit {name} to this one."
+        pattern = self.patterns.get(operation.name)
+        if pattern is None or pattern.shape != weight.shape:
+            got = "no pattern" if pattern is None else f"a pattern {list(pattern.shape)}"
+            raise NotFittedForModelError(
+                f"{operation.where}: {name} has {got} for {operation.name!r} with weights {list(weight.shape)}; it was "
+                f"fitted to a network with {_describe_shapes(self.patterns)}. {refit}"
+            )
+        # wᵀa = 1 (0 for neurons without a pattern) holds for the fitted weights, up to their rounding.
+        pattern = pattern.to(weight.device)
+        product = pattern * weight
+        response, scale = product.flatten(1).sum(1), product.abs().flatten(1).sum(1)
+        if bool(((response - 1).abs().minimum(response.abs()) > 1e-3 + 1e-4 * scale).any()):
+            raise NotFittedForModelError(
+                f"{operation.where}: its weights have changed since {name} was fitted (wᵀa is "
+                f"{float(response[(response - 1).abs().argmax()]):.3g}, expected 1). {refit}"
+            )
+        return pattern.to(weight.dtype)
+
+
+@described(
+    ExplainerInfo(
+        "PatternNet",
+        family="Patterns",
+        citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
+        "2018.",
+        passes=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class PatternNet(_Patterns):
+    """The signal that the target's logit extracts, projected back to the image: a gradient with patterns as weights.
+
+    The backward pass starts from the sign of the logit, as in the released XAI-TRIS runs. For a linear network, the map
+    times the magnitude of the logit is the estimated signal S_a(x) = a y. Biases are ignored. Max-pooling and ReLU use
+    their gradient, as in the paper; beyond it, so do average pooling and the sum of branches.
+
+    Departure: iNNvestigate divides the signal by its largest magnitude at each bottleneck of a convolutional network,
+    so its maps are these divided by their largest magnitude. Here nothing is scaled.
+
+    The default of ``channels`` is ``"max_abs"``, since the map is a signal and not a sum of contributions.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 1, bias=False))
+        >>> _ = model[1].weight.data.copy_(torch.tensor([[1.0, -1.0]]))  # cancels a distractor that both pixels have
+        >>> signal, distractor = torch.tensor([1.0, -1.0, 2.0, -2.0]), torch.tensor([1.0, 1.0, -1.0, -1.0])
+        >>> images = torch.stack([signal + distractor, distractor], 1).reshape(4, 1, 1, 2)
+        >>> fitted = PatternNet(signal="linear").fit(model, [images])
+        >>> fitted(model, images[:1], torch.tensor([0]))  # only the first pixel contains the signal
+        tensor([[[1., 0.]]])
+    """
+
+    channels: Channels = "max_abs"
+
+    def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:
+        return pattern
+
+
+@described(
+    ExplainerInfo(
+        "PatternAttribution",
+        family="Patterns",
+        citation="Kindermans et al.: Learning how to explain neural networks: PatternNet and PatternAttribution. ICLR "
+        "2018.",
+        passes=2,
+    )
+)
+@dataclass(frozen=True, kw_only=True)
+class PatternAttribution(_Patterns):
+    """The contribution of the signal in each pixel to the target's logit: a gradient with w∘a as weights.
+
+    Start value, other layers and departure are those of :class:`PatternNet`.
+    """
+
+    def _backward_weight(self, operation: Operation, pattern: Tensor) -> Tensor:
+        assert operation.weight is not None
+        return pattern * operation.weight
+
+
+def _to_explain_dtype(model: nn.Module) -> nn.Module:
+    """Return the model, or a copy in its ``explain_dtype``."""
+    own = getattr(model, "explain_dtype", None)
+    current = next((p.dtype for p in model.parameters() if p.is_floating_point()), own)
+    return copy.deepcopy(model).to(own) if isinstance(own, torch.dtype) and own != current else model
+
+
+def _describe_shapes(patterns: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name} {list(pattern.shape)}" for name, pattern in patterns.items())

@@ -1,0 +1,93 @@
+"""Record every call of every layer in a forward pass, and look up the names of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.explainers.base import UnsupportedModelError
+from xaibench.explainers.shared.explained_output import network_of
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """One call of a layer in a forward pass.
+
+    Attributes:
+        name: Its name in ``network.named_modules()``.
+        module: The layer.
+        inputs: Its positional arguments.
+        output: Its output.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: tuple[object, ...]
+    output: object
+
+
+@contextmanager
+def record_layer_runs(model: nn.Module) -> Iterator[list[LayerRun]]:
+    """Record every call of a layer or container in the block, in the order in which the calls finish."""
+    runs: list[LayerRun] = []
+    handles = [
+        module.register_forward_hook(lambda m, inputs, out, name=name: runs.append(LayerRun(name, m, inputs, out)))
+        for name, module in network_of(model).named_modules()
+    ]
+    try:
+        yield runs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def run_layers(model: nn.Module, images: Tensor) -> list[LayerRun]:
+    """Return every call of a layer or container for the first image, in the order in which the calls finish."""
+    with record_layer_runs(model) as runs, torch.no_grad():
+        model(images[:1])
+    return runs
+
+
+def layer_name(owner: str, model: nn.Module, layer: nn.Module) -> str:
+    """Return the name of a module in ``named_modules()`` of the network.
+
+    Raises:
+        ValueError: If the module does not belong to the network.
+    """
+    for name, module in network_of(model).named_modules():
+        if module is layer:
+            return str(name)
+    network = type(network_of(model)).__name__
+    raise ValueError(
+        f"{owner}: its layer is a {type(layer).__name__} that does not belong to the model {network}, expected "
+        "one of its modules. Take it from this model, or give its name (model.named_modules())."
+    )
+
+
+def with_layer_named(part: object, owner: str, model: nn.Module) -> Any:
+    """Return the explainer with its ``layer`` given by name if it was given as a module.
+
+    A copy of the network has other modules, but the same names.
+    """
+    layer = getattr(part, "layer", None)
+    if not isinstance(layer, nn.Module) or not is_dataclass(part) or isinstance(part, type):
+        return part
+    return replace(part, layer=layer_name(owner, model, layer))
+
+
+def check_sees_whole_image(owner: str, model: nn.Module) -> None:
+    """Refuse a network that cuts the image into parts before its first layer (attribute ``sees_in_parts``).
+
+    Raises:
+        UnsupportedModelError: If it does.
+    """
+    if getattr(network_of(model), "sees_in_parts", False):
+        raise UnsupportedModelError(
+            f"{owner}: each layer of {type(network_of(model)).__name__} sees only a part of the image, so none has a "
+            "feature map of the whole image. Explain the network of one part on that part."
+        )

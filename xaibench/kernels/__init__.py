@@ -1,0 +1,1 @@
+"""Compiled versions of operations that exist elsewhere in plain form."""

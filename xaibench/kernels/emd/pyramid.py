@@ -1,0 +1,190 @@
+"""A transport problem between pixels, and its coarser versions.
+
+Masses are integers, so merging pixels, splitting flows and comparing remainders is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.kernels.compilation import kernel
+from xaibench.kernels.emd.pairs import Floats, Ints, Points
+
+Masses: TypeAlias = NDArray[np.int64]
+Indices: TypeAlias = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class TransportPlan:
+    """Flows from sources to sinks: a forest (no cycles) without flows of zero.
+
+    Attributes:
+        tails: Source of each flow, ``[k]``, an index among the sources.
+        heads: Sink of each flow, ``[k]``, an index among the sinks.
+        flows: Mass, ``[k]``, all positive.
+    """
+
+    tails: Ints
+    heads: Ints
+    flows: Masses
+
+
+@dataclass(frozen=True)
+class TransportProblem:
+    """Transport of the positive masses of an image to the negative ones.
+
+    Attributes:
+        net: Masses ``[H, W]`` int64, of sum zero.
+        pixel: Height and width of a pixel, in pixels of the finest level, which is the unit of length at all levels.
+    """
+
+    net: Masses
+    pixel: tuple[int, int] = (1, 1)
+
+    @cached_property
+    def sources(self) -> Indices:
+        """Index of each pixel with surplus, in the flattened image."""
+        return np.flatnonzero(self.net > 0)
+
+    @cached_property
+    def sinks(self) -> Indices:
+        """Index of each pixel with demand, in the flattened image."""
+        return np.flatnonzero(self.net < 0)
+
+    @cached_property
+    def supply(self) -> Masses:
+        """Mass of each source."""
+        return self.net.ravel()[self.sources]
+
+    @cached_property
+    def demand(self) -> Masses:
+        """Demand of each sink."""
+        return -self.net.ravel()[self.sinks]
+
+    @cached_property
+    def source_points(self) -> Points:
+        """Centers of the sources."""
+        return self.points(self.sources)
+
+    @cached_property
+    def sink_points(self) -> Points:
+        """Centers of the sinks."""
+        return self.points(self.sinks)
+
+    def points(self, places: Indices) -> Points:
+        """Return the centers of the pixels ``places``."""
+        rows, columns = np.divmod(places, self.net.shape[1])
+        return (rows + 0.5) * self.pixel[0] - 0.5, (columns + 0.5) * self.pixel[1] - 0.5
+
+    def lengths(self, plan: TransportPlan) -> Floats:
+        """Return the length of each flow."""
+        (tail_rows, tail_columns), (head_rows, head_columns) = self.source_points, self.sink_points
+        down = tail_rows[plan.tails] - head_rows[plan.heads]
+        return np.hypot(down, tail_columns[plan.tails] - head_columns[plan.heads])
+
+    def corner_plan(self) -> TransportPlan:
+        """Return the plan of the north-west-corner rule: sources in their order fill sinks in theirs."""
+        whole = np.zeros(1, np.intp), np.zeros(1, np.intp), self.supply.sum(keepdims=True)
+        return self._spread(*whole, np.zeros_like(self.sources), np.zeros_like(self.sinks), 1)
+
+    def merge(self) -> Coarsening:
+        """Return the problem with pixels merged two by two, along the finer axis (if equal: the longer one)."""
+        (height, width), (tall, wide) = self.net.shape, self.pixel
+        by_rows = height > 1 and (width == 1 or (tall, -height) <= (wide, -width))
+        step = (2, 1) if by_rows else (1, 2)
+        surplus, lack = _merge(np.maximum(self.net, 0), step), _merge(np.maximum(-self.net, 0), step)
+        return Coarsening(
+            self, TransportProblem(surplus - lack, (tall * step[0], wide * step[1])), np.minimum(surplus, lack), step
+        )
+
+    def _spread(
+        self, tails: Indices, heads: Indices, flows: Masses, source_blocks: Indices, sink_blocks: Indices, blocks: int
+    ) -> TransportPlan:
+        """Distribute flows between blocks over their pixels."""
+        return TransportPlan(
+            *_spread(
+                (tails, heads, flows),
+                (np.argsort(source_blocks, kind="stable"), _starts(source_blocks, blocks), self.supply),
+                (np.argsort(sink_blocks, kind="stable"), _starts(sink_blocks, blocks), self.demand),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Coarsening:
+    """A problem and its version with merged pixels.
+
+    Attributes:
+        fine: The original problem.
+        level: The coarser problem.
+        common: Mass that is moved within a merged pixel, int64 of the coarser shape.
+        step: Number of pixels per merged pixel along each axis.
+    """
+
+    fine: TransportProblem
+    level: TransportProblem
+    common: Masses
+    step: tuple[int, int]
+
+    def refine(self, plan: TransportPlan) -> TransportPlan:
+        """Convert a plan of the coarser problem to the finer: each flow stays within its two merged pixels."""
+        inside = np.flatnonzero(self.common)
+        tails = np.concatenate([inside, self.level.sources[plan.tails]])
+        heads = np.concatenate([inside, self.level.sinks[plan.heads]])
+        flows = np.concatenate([self.common.ravel()[inside], plan.flows])
+        fine = self.fine
+        return fine._spread(tails, heads, flows, self._blocks(fine.sources), self._blocks(fine.sinks), self.common.size)
+
+    def _blocks(self, places: Indices) -> Indices:
+        rows, columns = np.divmod(places, self.fine.net.shape[1])
+        return cast(Indices, rows // self.step[0] * self.common.shape[1] + columns // self.step[1])
+
+
+def _merge(masses: Masses, step: tuple[int, int]) -> Masses:
+    height, width = (-(-size // by) for size, by in zip(masses.shape, step, strict=True))
+    padded = np.zeros((height * step[0], width * step[1]), np.int64)
+    padded[: masses.shape[0], : masses.shape[1]] = masses
+    return cast(Masses, padded.reshape(height, step[0], width, step[1]).sum(axis=(1, 3)))
+
+
+def _starts(blocks: Indices, count: int) -> Indices:
+    """Return the start index of each block in the pixels sorted by block."""
+    return cast(Indices, np.concatenate([[0], np.cumsum(np.bincount(blocks, minlength=count))]))
+
+
+@kernel
+def _spread(
+    arcs: tuple[Indices, Indices, Masses],
+    sources: tuple[Indices, Indices, Masses],
+    sinks: tuple[Indices, Indices, Masses],
+) -> tuple[Ints, Ints, Masses]:
+    """Convert flows between blocks to flows between pixels; a forest if the flows between blocks are a forest.
+
+    Within a block, pixels serve arcs in order (the north-west-corner rule), on both sides. Flows within a block do not
+    cross, so a cycle between pixels would imply a cycle between blocks.
+    """
+    supply, demand = sources[2].copy(), sinks[2].copy()
+    next_source, next_sink = sources[1].copy(), sinks[1].copy()
+    most = len(arcs[0]) + len(supply) + len(demand)
+    tails, heads, flows = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
+    size = 0
+    for arc in range(len(arcs[0])):
+        start, end, rest = arcs[0][arc], arcs[1][arc], arcs[2][arc]
+        while rest > 0:
+            i, j = sources[0][next_source[start]], sinks[0][next_sink[end]]
+            flow = min(rest, supply[i], demand[j])
+            tails[size], heads[size], flows[size] = i, j, flow
+            size += 1
+            rest -= flow
+            supply[i] -= flow
+            demand[j] -= flow
+            if supply[i] == 0:
+                next_source[start] += 1
+            if demand[j] == 0:
+                next_sink[end] += 1
+    return tails[:size], heads[:size], flows[:size]

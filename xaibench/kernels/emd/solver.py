@@ -1,0 +1,191 @@
+"""Exact earth mover's distance, and bounds of it within a tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.kernels.emd.multiscale import EXACT_GAP, SolverProgress, StopCriteria, solve
+from xaibench.kernels.emd.pairs import Floats, envelope
+from xaibench.kernels.emd.pyramid import Masses, TransportProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Transport:
+    """Earth mover's distance with its proof.
+
+    Attributes:
+        lower: Lower bound of all plans: ``sum(potential * (source - target))``, in pixels times mass.
+        upper: Cost of the plan; the distance, if it is exact.
+        origins: ``[k]`` pixels in the flattened image from which mass moves. Mass that both images have in common stays
+            in place and is not listed.
+        places: ``[k]`` pixels to which it moves.
+        masses: ``[k]`` moved masses.
+        potential: ``[H, W]``, 1-Lipschitz: ``|potential[x] - potential[y]| <= |x - y|`` for all pixels, so ``lower`` is
+            a lower bound (Kantorovich and Rubinstein).
+    """
+
+    lower: float
+    upper: float
+    origins: NDArray[np.intp]
+    places: NDArray[np.intp]
+    masses: Floats
+    potential: Floats
+
+    @property
+    def cost(self) -> float:
+        """Cost of the plan, in pixels times mass."""
+        return self.upper
+
+    @property
+    def gap(self) -> float:
+        """Difference of the bounds relative to the upper one; 0 if both are 0."""
+        return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
+
+
+def exact_emd(
+    source: Floats,
+    target: Floats,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[SolverProgress], None] | None = None,
+) -> Transport:
+    """Compute the earth mover's distance between two images of the same mass exactly: the bounds agree up to rounding.
+
+    Args:
+        source: ``[H, W]`` float64, not negative.
+        target: Same shape and sum.
+        time_limit: Seconds after which the bounds reached so far are returned instead; ``None`` for no limit.
+        progress: Called from time to time.
+
+    Returns:
+        The distance with its plan and potentials, which prove it: ``gap`` is rounding error, about 1e-14 of the mass
+        times the diameter, unless the time limit or the maximum number of rounds (``multiscale``) was reached.
+
+    Raises:
+        ValueError: If shapes differ, masses are negative or not finite, or sums differ.
+
+    Example:
+        >>> import numpy as np
+        >>> here, there = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
+        >>> round(exact_emd(here, there).cost, 12)  # one unit of mass, over the diagonal
+        1.414213562373
+    """
+    return _emd(source, target, StopCriteria(EXACT_GAP, time_limit, progress))
+
+
+def interval_emd(
+    source: Floats,
+    target: Floats,
+    *,
+    tolerance: float = 0.003,
+    time_limit: float | None = None,
+    progress: Callable[[SolverProgress], None] | None = None,
+) -> Transport:
+    """Compute bounds of the earth mover's distance between two images of the same mass.
+
+    Args:
+        source: ``[H, W]`` float64, not negative.
+        target: Same shape and sum.
+        tolerance: Largest difference of the bounds, relative to the upper one.
+        time_limit: Seconds after which the bounds reached so far are returned, regardless of the tolerance.
+        progress: Called from time to time.
+
+    Returns:
+        The bounds with the plan and the potentials that prove them.
+
+    Raises:
+        ValueError: As in :func:`exact_emd`, and for a negative tolerance.
+
+    Example:
+        >>> import numpy as np
+        >>> near, far = np.eye(32) / 32, np.fliplr(np.eye(32)) / 32
+        >>> bounds = interval_emd(near, far)
+        >>> bounds.lower <= exact_emd(near, far).cost <= bounds.upper, bounds.gap < 0.003
+        (True, True)
+    """
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be 0 or more, got {tolerance}.")
+    return _emd(source, target, StopCriteria(max(tolerance, EXACT_GAP), time_limit, progress))
+
+
+@cache
+def warm_up() -> None:
+    """Load or compile the loops, which otherwise happens in the first problem."""
+    upper = np.repeat([1.0, 0.0], 6)[:, None] * np.ones(12)
+    exact_emd(upper, upper[::-1])  # large enough to use a coarser problem
+
+
+def _emd(source: Floats, target: Floats, effort: StopCriteria) -> Transport:
+    source, target = _checked(source, target)
+    surplus = source - target
+    if (surplus > 0).sum() >= (surplus < 0).sum():
+        return _transport(surplus, effort)
+    there = _transport(
+        -surplus, effort
+    )  # the distance is symmetric, and faster to compute with more sources than sinks
+    return Transport(there.lower, there.upper, there.places, there.origins, there.masses, -there.potential)
+
+
+def _transport(surplus: Floats, effort: StopCriteria) -> Transport:
+    """Transport the positive masses of an image to the negative ones."""
+    diameter = math.hypot(surplus.shape[0] - 1, surplus.shape[1] - 1)
+    if not ((surplus > 0).any() and (surplus < 0).any()):  # equal, up to rounding
+        nothing = np.empty(0, np.intp)
+        upper = float(np.abs(surplus).sum()) * diameter
+        return Transport(0.0, upper, nothing, nothing, np.empty(0), np.zeros(surplus.shape))
+    size = math.frexp(np.abs(surplus).max())[1]
+    surplus = np.ldexp(surplus, -size)  # powers of two are exact, and keep sums in range
+    net, unit = _integers(surplus)
+    level = TransportProblem(net)
+    plan, u = solve(level, effort.tolerance, effort)
+    potential = envelope(level.source_points, u, level.points(np.arange(surplus.size))).reshape(surplus.shape)
+    potential -= (potential.max() + potential.min()) / 2  # minimizes the effect of rounding differences
+    rounding = math.fsum(np.abs(surplus - net * unit).ravel())  # rounding error of the plan's masses
+    upper = math.fsum(level.lengths(plan) * plan.flows) * unit + diameter * rounding
+    lower = min(max(math.fsum((potential * surplus).ravel()), 0.0), upper)  # larger only by rounding
+    return Transport(
+        lower=math.ldexp(lower, size),
+        upper=math.ldexp(upper, size),
+        origins=level.sources[plan.tails],
+        places=level.sinks[plan.heads],
+        masses=np.ldexp(plan.flows * unit, size),
+        potential=potential,
+    )
+
+
+def _integers(surplus: Floats) -> tuple[Masses, float]:
+    """Convert masses to integers that sum to exactly zero, at most about 2^60 on either side; also return their unit.
+
+    If the sides differ by rounding, the larger side is reduced, the largest masses first.
+    """
+    power = 60 - math.frexp(max(np.maximum(surplus, 0.0).sum(), np.maximum(-surplus, 0.0).sum()))[1]
+    net = np.rint(np.ldexp(surplus, power)).astype(np.int64).ravel()
+    over = int(net.sum())
+    sign = 1 if over > 0 else -1
+    order = np.argsort(-sign * net, kind="stable")
+    side = np.maximum(sign * net[order], 0)
+    net[order] -= sign * np.clip(abs(over) - (np.cumsum(side) - side), 0, side)
+    return net.reshape(surplus.shape), math.ldexp(1.0, -power)
+
+
+def _checked(source: Floats, target: Floats) -> tuple[Floats, Floats]:
+    source, target = np.asarray(source, np.float64), np.asarray(target, np.float64)
+    if source.ndim != 2 or source.shape != target.shape or source.size == 0:
+        raise ValueError(
+            f"source and target must be two images [H, W] of the same shape, got {source.shape} and {target.shape}."
+        )
+    for name, image in (("source", source), ("target", target)):
+        if not (np.isfinite(image).all() and (image >= 0).all()):
+            raise ValueError(f"{name} must be finite and not negative, got values from {image.min()} to {image.max()}.")
+    peak = max(source.max(), target.max()) or 1.0  # sums of huge values would overflow
+    if not math.isclose((source / peak).sum(), (target / peak).sum(), rel_tol=1e-12):
+        raise ValueError(
+            f"source and target must have the same mass, got {source.sum()} and {target.sum()}. Normalize them first."
+        )
+    return source, target

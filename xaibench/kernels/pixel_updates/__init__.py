@@ -1,0 +1,1 @@
+"""Outputs of a network for images that differ in few pixels."""

@@ -1,0 +1,161 @@
+"""Agreement of metrics: correlations between their scores for the same maps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_Floats = NDArray[np.float64]
+
+
+class Agreement(NamedTuple):
+    """Agreement of metrics by pair: three square tables with a row and a column per metric.
+
+    Attributes:
+        coefficients: Correlation in [-1, 1], higher = more agreement; NaN where it is undefined.
+        n: Number of samples that both metrics score, over which the coefficient is computed.
+        kind: ``"spearman"``, or ``"point-biserial"`` if one of the two is binary.
+    """
+
+    coefficients: pd.DataFrame
+    n: pd.DataFrame
+    kind: pd.DataFrame
+
+
+def agreement(
+    scores: Mapping[str, Any] | pd.DataFrame,
+    *,
+    higher_is_better: Mapping[str, bool] | None = None,
+    binary: Collection[str] | None = None,
+) -> Agreement:
+    r"""Correlate metrics over the samples that they score, after negating metrics for which lower is better.
+
+    Two metrics with continuous scores are compared by Spearman's rank correlation (ties get their mean rank). If one is
+    binary, the point-biserial correlation is used:
+
+    .. math:: r = \frac{\bar y_1 - \bar y_0}{\sigma_y} \sqrt{\frac{n_1 n_0}{n^2}},
+
+    with the scores :math:`y` of the other metric for the :math:`n_1` hits and :math:`n_0` misses (equal to Pearson's
+    correlation with 0 and 1). Since metrics for which lower is better are negated first, a positive coefficient always
+    means that both metrics prefer the same maps. Zhang et al. (2023), Table 4.
+
+    Args:
+        scores: Per metric the ``[N]`` scores of the same samples in the same order: a mapping of arrays (numpy, torch,
+            lists) or a table with a column per metric. NaN = undefined; such samples are excluded from the pairs with
+            that metric.
+        higher_is_better: Direction of each metric. Metrics that it does not contain must be registered; their
+            registered direction is used.
+        binary: Names of binary metrics. By default those whose defined scores are all 0 or 1; pass the names if ties
+            make a few of their scores fractional.
+
+    Returns:
+        The matrix of coefficients, the number of samples behind each, and its kind. A coefficient is NaN for fewer than
+        two samples, or if one metric has the same score for all samples; this includes the coefficient of a metric with
+        itself.
+
+    Raises:
+        ValueError: If ``scores`` is empty, scores have different lengths, more than one dimension or infinite values,
+            or a name in ``higher_is_better`` or ``binary`` has no scores.
+        UnknownNameError: If a metric is neither registered nor in ``higher_is_better`` (also a ``ValueError``).
+
+    Example:
+        >>> scores = {"iou": [0.1, 0.2, 0.3, 0.5], "hit": [0, 0, 1, 1], "deletion": [0.9, 0.6, 0.4, float("nan")]}
+        >>> matrix = agreement(scores, higher_is_better={"deletion": False})
+        >>> matrix.coefficients.round(3).loc["deletion"].tolist(), matrix.n.loc["deletion"].tolist()
+        ([1.0, 0.803, 1.0], [3, 3, 3])
+        >>> matrix.kind.loc["iou", "hit"]
+        'point-biserial'
+    """
+    import pandas as pd
+
+    columns = _columns(scores)
+    for argument, names in (("higher_is_better", higher_is_better or ()), ("binary", binary or ())):
+        if unknown := [name for name in names if name not in columns]:
+            raise ValueError(f"{argument} contains {unknown}, but there are only scores for {list(columns)}.")
+    turned = {name: _sign(name, higher_is_better or {}) * values for name, values in columns.items()}
+    hits = {name for name, values in columns.items() if _is_binary(values)} if binary is None else set(binary)
+    names = list(columns)
+    coefficients = pd.DataFrame(np.nan, index=names, columns=names)
+    n = pd.DataFrame(0, index=names, columns=names)
+    kind = pd.DataFrame("spearman", index=names, columns=names)
+    for i, one in enumerate(names):
+        for other in names[i:]:
+            both = ~(np.isnan(turned[one]) | np.isnan(turned[other]))
+            x, y = turned[one][both], turned[other][both]
+            pair = [(one, other), (other, one)]
+            biserial = bool(hits & {one, other})
+            for row, column in pair:
+                coefficients.loc[row, column] = _pearson(x, y) if biserial else _pearson(_ranks(x), _ranks(y))
+                n.loc[row, column] = len(x)
+                kind.loc[row, column] = "point-biserial" if biserial else "spearman"
+    return Agreement(coefficients, n, kind)
+
+
+def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, _Floats]:
+    """Return the scores of each metric as a float array, all of the same length."""
+    columns = {str(name): _as_floats(values, str(name)) for name, values in scores.items()}
+    if not columns:
+        raise ValueError("scores has no metrics; expected {metric: [N] scores} or a table with a column for each.")
+    if len({len(values) for values in columns.values()}) > 1:
+        lengths = {name: len(values) for name, values in columns.items()}
+        raise ValueError(f"All metrics must score the same samples, got different numbers of scores: {lengths}.")
+    return columns
+
+
+def _as_floats(values: Any, name: str) -> _Floats:
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1:
+        raise ValueError(
+            f"The scores of {name!r} must be [N], got the shape {list(found.shape)}; score with reduction='none'."
+        )
+    if np.isinf(found).any():
+        raise ValueError(f"The scores of {name!r} must be finite, or NaN where undefined; got infinity.")
+    return found
+
+
+def _sign(name: str, given: Mapping[str, bool]) -> float:
+    if name in given:
+        return 1.0 if given[name] else -1.0
+    from xaibench.core.registry import UnknownNameError
+    from xaibench.metrics.table import METRICS
+
+    if name not in METRICS and METRICS.canonical(name) == name and ":" not in name:
+        raise UnknownNameError(
+            f"{name!r} is not a registered metric, so its direction is unknown; "
+            f"pass higher_is_better={{{name!r}: ...}}."
+        )
+    info = getattr(METRICS.resolve(name), "info", None)
+    if info is None:
+        raise UnknownNameError(
+            f"The direction of {name!r} is unknown, because it has no info; pass higher_is_better={{{name!r}: ...}}."
+        )
+    return 1.0 if info.higher_is_better else -1.0
+
+
+def _is_binary(values: _Floats) -> bool:
+    defined = values[~np.isnan(values)]
+    return len(defined) > 0 and bool(np.isin(defined, (0.0, 1.0)).all())
+
+
+def _ranks(values: _Floats) -> _Floats:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values), dtype=np.float64)
+
+
+def _pearson(x: _Floats, y: _Floats) -> float:
+    if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
+        return float("nan")
+    # Scale before and after centering, so that neither huge nor tiny scores overflow or underflow.
+    x, y = (v / np.abs(v).max() for v in (x, y))
+    x, y = (v - v.mean() for v in (x, y))
+    x, y = (v / np.abs(v).max() for v in (x, y))
+    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))

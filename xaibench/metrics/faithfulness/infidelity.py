@@ -1,0 +1,278 @@
+"""Infidelity: does the map predict the change of the model's score when the image is perturbed?"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xaibench.core.checks import check_amount, check_choice, check_count
+from xaibench.core.part_info import AskedOnce, MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.model_inputs import (
+    LabeledImages,
+    Model,
+    as_map_tensor,
+    as_samples,
+    check_common,
+    check_finite,
+    draw,
+    reduce_tensor,
+)
+from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+from xaibench.metrics.shared.undefined_scores import ZERO_MAP
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Kinds of perturbation: a square is set to zero, or Gaussian noise is subtracted.
+Perturbation: TypeAlias = Literal["square", "gaussian"]
+
+#: Returns a perturbation ``[H, W]`` float64 by its index.
+Field: TypeAlias = Callable[[int], Tensor]
+
+
+class Fields(NamedTuple):
+    """The perturbations of an image.
+
+    Attributes:
+        number: Number of perturbations.
+        field: Returns a perturbation by its index; the one after the last is zero.
+        replace: True if the field marks pixels to set to zero, False if it is subtracted from the image.
+    """
+
+    number: int
+    field: Field
+    replace: bool
+
+
+# The authors remove squares of side 1 to 10 from images of 28 × 28.
+_LARGEST_SIDE = 10 / 28
+
+
+def infidelity_model_scores(
+    model: Model,
+    images: Array,
+    targets: Array,
+    *,
+    perturbation: Perturbation = "square",
+    n_samples: int = 200,
+    noise_std: float = 0.2,
+    seed: int = 0,
+    output: ModelOutput = "probability",
+    batch_size: int | None = None,
+) -> Tensor:
+    """Return the model's scores for :func:`infidelity`, which do not depend on the map.
+
+    Returns:
+        ``[N, perturbations + 1]`` float64, on the device of the model; the last column is the original image.
+    """
+    samples = as_samples(model, images, targets)
+    return _perturbed_scores(
+        model, samples, _fields(samples.images, perturbation, n_samples, noise_std, seed), output, batch_size
+    )
+
+
+def infidelity_from_scores(
+    scores: Tensor,
+    maps: Array,
+    *,
+    perturbation: Perturbation = "square",
+    n_samples: int = 200,
+    noise_std: float = 0.2,
+    rescale: bool = True,
+    seed: int = 0,
+    reduction: Reduction = "mean",
+) -> Scores:
+    """Return :func:`infidelity` of maps ``[N, H, W]`` from the scores of :func:`infidelity_model_scores`."""
+    values = torch.as_tensor(maps).to(scores.device)
+    check_finite(values, "maps")
+    fields = _fields(values, perturbation, n_samples, noise_std, seed)
+    return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)
+
+
+def _perturbed_scores(
+    model: Model, samples: LabeledImages, fields: Fields, output: ModelOutput, batch_size: int | None
+) -> Tensor:
+    def prepare(group: slice) -> MakeRows:
+        image = samples.images[group]
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            # Neighboring rows belong to the same point, whose field is computed once.
+            made = {index: fields.field(index) for index in set(point.tolist())}
+            perturbations = torch.stack([made[index] for index in point.tolist()])[:, None]
+            if fields.replace:
+                return image[sample].masked_fill(perturbations > 0, 0.0)
+            return image[sample] - perturbations.to(image)
+
+        return rows
+
+    with model_scorer(model, samples, fields.number + 1, output=output, batch_size=batch_size) as scorer:
+        return scorer.predict(samples, fields.number + 1, prepare)  # the last column is the original image
+
+
+def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Tensor:
+    # Maps are scaled to a largest magnitude of one, so that squares of huge or tiny values stay in the range of
+    # float64.
+    peak = values.double().abs().amax((1, 2), keepdim=True)
+    flat = (values.double() / torch.where(peak > 0, peak, 1.0)).flatten(1)
+    predicted = torch.stack([flat @ fields.field(index).flatten() for index in range(fields.number)], 1)
+    fall = scores[:, -1:] - scores[:, :-1]
+    if rescale:
+        # The optimal beta cancels any scale, so choose one that avoids underflow in squares of tiny numbers.
+        largest = predicted.abs().amax(1, keepdim=True)
+        predicted = predicted / torch.where(largest > 0, largest, 1.0)
+        beta = (predicted * fall).mean(1, keepdim=True) / predicted.square().mean(1, keepdim=True)
+    else:
+        beta = peak[:, 0]
+    error = (beta * predicted - fall).square().mean(1)
+    if rescale:  # beta = 0 is never better than the optimal beta, except for rounding
+        error = torch.minimum(error, fall.square().mean(1))
+    return error
+
+
+@described(
+    MetricInfo(
+        "Infidelity",
+        "model",
+        higher_is_better=False,
+        range=(0.0, 1.0),
+        meaning="Mean squared difference between the drop of the class’s score under small changes of the image and "
+        "the drop that the map predicts, at the best scale of the map.",
+        pitfalls="In squares of the score: networks with different confidence are not comparable. The perturbation "
+        "must match the meaning of the map, contributions or slopes; with the wrong one, a right map scores "
+        "badly.",
+        undefined=(ZERO_MAP,),
+        picture="erased squares",
+        asked_once=AskedOnce(infidelity_model_scores, infidelity_from_scores),
+        citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
+        "NeurIPS 2019, arXiv 1901.09392",
+    )
+)
+def infidelity(
+    model: Model,
+    images: Array,
+    maps: Array,
+    targets: Array,
+    *,
+    perturbation: Perturbation = "square",
+    n_samples: int = 200,
+    noise_std: float = 0.2,
+    rescale: bool = True,
+    seed: int = 0,
+    output: ModelOutput = "probability",
+    batch_size: int | None = None,
+    reduction: Reduction = "mean",
+) -> Scores:
+    r"""Mean squared error of the map as a linear prediction of the drop of the target's score.
+
+    .. math:: \mathbb E_I \bigl[\bigl(\beta\, I^\top s - (f_y(x) - f_y(x - I))\bigr)^2\bigr], \qquad
+        \beta = \frac{\mathbb E_I [I^\top s\,(f_y(x) - f_y(x - I))]}{\mathbb E_I [(I^\top s)^2]}
+
+    Yeh et al. (2019), Definition 2.1; beta is the best-fitting scale of the map per sample, as in the authors' code
+    (``get_exp_infid``), so that only the pattern of the map counts. With beta and probabilities in [0, 1] (an all-zero
+    prediction is possible); lower is better.
+
+    A map has one value per pixel, and so has a perturbation:
+
+    - ``"square"``: a square of pixels is set to zero, and :math:`I^\top s` is the sum of the map over it. Suited to
+      maps of contributions to the output (integrated gradients, Shapley values, input times gradient). As in the
+      authors' code (``binary_I``), squares of all side lengths up to 10/28 of the image at all positions are equally
+      likely; ``n_samples`` of them are drawn without replacement, or all if there are fewer.
+    - ``"gaussian"``: :math:`I = \sigma z` with one standard normal z for each pixel, the same in all its channels.
+      Suited to maps of slopes (saliency summed over the channels). The authors clip the noise to the range of their
+      images; normalized images have no such range.
+
+    The model calls (one pass per perturbation, plus one) do not depend on the map: ``xb.evaluate`` and suites share
+    them between all methods.
+
+    Departures: Captum's ``infidelity`` leaves the perturbation to the caller, uses beta only with ``normalize=True``,
+    and sums the expanded squares, which suffers from cancellation; Quantus' ``Infidelity`` has no beta.
+
+    Args:
+        model: Called with ``[n, C, H, W]``, returns ``[n, K]``.
+        images: ``[N, C, H, W]``.
+        maps: ``[N, H, W]``, signed.
+        targets: ``[N]``.
+        perturbation: ``"square"`` or ``"gaussian"``.
+        n_samples: Number of perturbations per image.
+        noise_std: Standard deviation of the Gaussian noise, in the units of the images.
+        rescale: Use the best beta; with ``False`` beta is 1, and the range is [0, inf).
+        seed: Seed of the perturbations, which are the same for all samples.
+        output: Class score: ``"probability"``, ``"logit"``, ``"margin"`` or a callable; see :func:`deletion`.
+        batch_size: Rows per forward pass; ``None`` chooses a number that suits the image size.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The error; with ``rescale``, ``nan`` where all predictions are zero (an all-zero map): beta is 0/0.
+
+    Raises:
+        ValueError: If shapes do not match, values are not finite, a target is not a class, the model does not return
+            ``[N, K]``, or a parameter is out of range.
+        TypeError: If images, maps or targets are not arrays or tensors of a suitable type.
+
+    Example:
+        >>> import torch
+        >>> weight = torch.tensor([[2.0, -1.0], [0.0, 3.0]])
+        >>> model = lambda images: (images * weight).flatten(1).sum(1, keepdim=True)
+        >>> image, target = torch.ones(1, 1, 2, 2), torch.tensor([0])
+        >>> round(infidelity(model, image, 5 * weight[None], target, output="logit"), 9)  # right up to scale
+        0.0
+        >>> round(infidelity(model, image, weight.flip(0)[None], target, output="logit"), 3)
+        2.857
+    """
+    check_common(batch_size, reduction, seed)
+    samples = as_samples(model, images, targets)
+    values = as_map_tensor(maps, samples)
+    fields = _fields(samples.images, perturbation, n_samples, noise_std, seed)
+    scores = _perturbed_scores(model, samples, fields, output, batch_size)
+    return reduce_tensor(_error(scores, values, fields, rescale), reduction, maps)
+
+
+def _fields(like: Tensor, perturbation: Perturbation, n_samples: int, noise_std: float, seed: int) -> Fields:
+    """Return the perturbations for images or maps ``[..., H, W]``, on their device."""
+    check_choice("perturbation", perturbation, ("square", "gaussian"))
+    check_count("n_samples", n_samples)
+    check_amount("noise_std", noise_std)
+    shape = (like.shape[-2], like.shape[-1])
+    if perturbation == "square":
+        return Fields(*_squares(shape, like.device, n_samples, seed), replace=True)
+    return Fields(*_noise(shape, like.device, n_samples, seed, noise_std), replace=False)
+
+
+def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int, noise_std: float) -> tuple[int, Field]:
+    """Return the number of fields and a function from index to field; the field after the last is zero."""
+
+    def field(index: int) -> Tensor:
+        numbers = draw(seed, index).standard_normal(shape) if index < number else np.zeros(shape)
+        return torch.from_numpy(noise_std * numbers).to(device)
+
+    return number, field
+
+
+def _squares(shape: tuple[int, int], device: torch.device, number: int, seed: int) -> tuple[int, Field]:
+    """Return the number of squares and a function from index to field; the field after the last is zero."""
+    height, width = shape
+    largest = max(1, round(_LARGEST_SIDE * min(height, width)))
+    # All squares are enumerated by side, row and column.
+    sides = range(1, largest + 1)
+    ends = list(itertools.accumulate((height - side + 1) * (width - side + 1) for side in sides))
+    total = ends[-1]
+    chosen = list(range(total)) if number >= total else draw(seed, 0).choice(total, number, replace=False).tolist()
+
+    def field(index: int) -> Tensor:
+        zeros = torch.zeros((height, width), dtype=torch.float64, device=device)
+        if index < len(chosen):
+            place = bisect.bisect_right(ends, chosen[index])
+            side = sides[place]
+            row, column = divmod(chosen[index] - (ends[place - 1] if place else 0), width - side + 1)
+            zeros[row : row + side, column : column + side] = 1
+        return zeros
+
+    return len(chosen), field

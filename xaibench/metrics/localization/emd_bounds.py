@@ -1,0 +1,213 @@
+"""Wasserstein distance between two distributions over an image, with a proof; the solver depends on the problem size.
+
+Masks with few pixels in small images, as in XAI-TRIS at 8×8, are solved for many maps in one compiled loop. Other small
+problems use the network simplex of POT, large ones the one of :mod:`xaibench.kernels.emd`.
+
+Numbers ``u_i``, ``v_j`` with ``u_i + v_j <= d(i, j)`` for all pairs make ``sum_i u_i p_i + sum_j v_j q_j`` a lower
+bound of the cost of every plan from ``p`` to ``q``. If it equals the cost of a plan, that plan is optimal. All solvers
+return such numbers, and the bound is computed from them, here and in :mod:`xaibench.kernels.emd`; the solver's own
+report of success is not relied on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.kernels.compilation import kernels_enabled
+
+#: A lower and an upper bound of one distance.
+Bounds: TypeAlias = tuple[float, float]
+
+#: The normalization of :func:`xaibench.metrics.emd_perf`.
+Diameter: TypeAlias = Literal["image", "released"]
+
+#: Relative difference of bounds at which the distance counts as proven.
+_PROVEN = 1e-9
+#: Problems with at most this many pairs of pixels are solved by POT: all problems of 16×16 images. Our solver is faster
+#: from about 15,000 pairs on: by 0.4 ms per map at 20×20, by more than a second at 64×64. But loading it takes 0.6 s,
+#: and compiling it 6 s once per installation, which users with small images avoid.
+FEW_PAIRS = 128 * 128
+#: Maps with masks of at most this many pixels, in images small enough for the pairs above, are solved many at a time:
+#: for 8 pixels of 8×8 about eight times as fast as POT, for 20 pixels as fast.
+FEW_PLACES = 16
+#: Maximum number of pivots in POT; problems of that size need some thousands.
+_MAX_PIVOTS = 100_000_000
+
+
+class TransportError(RuntimeError):
+    """The optimum was not reached, or not within the time limit, so the score is not known."""
+
+
+def marks_few(masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return ``[N]`` bool: which of the masks ``[N, H, W]`` :func:`wasserstein_to_few` should solve."""
+    marked: NDArray[np.intp] = masks.sum(axis=(1, 2))
+    few: NDArray[np.bool_] = (marked > 0) & (marked <= FEW_PLACES) & (marked * masks[0].size <= FEW_PAIRS)
+    return few & kernels_enabled()
+
+
+def wasserstein_to_few(
+    samples: NDArray[np.intp], maps: NDArray[np.float64], masks: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return W1 in pixels between maps and masks, both normalized to a mass of one, for masks with few pixels.
+
+    Each sample is solved independently, so that a distance does not depend on other maps. Computations that depend only
+    on the mask are shared between its maps.
+
+    Args:
+        samples: ``[N]``, indices of the maps in errors.
+        maps: ``[N, H, W]``; their magnitude is used.
+        masks: Same shape, none empty.
+
+    Returns:
+        Lower and upper bounds ``[N, 2]``; the upper bounds are the distances. NaN for maps of zeros.
+
+    Raises:
+        TransportError: If a distance could not be proven.
+    """
+    from xaibench.kernels.emd.few_pixels import few_places_emd  # loads numba
+
+    height, width = maps.shape[1:]
+    # A fixed layout, and writeable: the solver would be compiled again for each other type of array.
+    flat = np.require(masks.reshape(len(masks), -1), requirements=["C", "W"])
+    groups = np.unique(np.packbits(flat, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    bounds = np.full((len(maps), 2), np.nan)
+    few_places_emd(maps.reshape(len(maps), -1), flat, np.argsort(groups, kind="stable"), groups, width, bounds)
+    unproven = bounds[:, 1] - bounds[:, 0] > _PROVEN * bounds[:, 1]
+    if unproven.any():
+        first = unproven.argmax()
+        raise TransportError(f"Map {samples[first]}: {_transport_error(*bounds[first])}")
+    np.minimum(bounds[:, 1], largest_distance(height, width), out=bounds[:, 1])  # larger only by rounding
+    np.minimum(bounds[:, 0], bounds[:, 1], out=bounds[:, 0])
+    return bounds
+
+
+def wasserstein(
+    source: NDArray[np.float64],
+    target: NDArray[np.float64],
+    *,
+    exact: bool = True,
+    time_limit: float | None = None,
+    progress: Callable[[float, float], None] | None = None,
+) -> Bounds:
+    """Return bounds of W1 in pixels between two distributions over the same image.
+
+    The cost is a metric, so the mass that both have in common can stay in place: W1(p, q) = W1((p - q)+, (q - p)+).
+    Each pixel is then on one side only.
+
+    Args:
+        source: ``[H, W]``, of mass one.
+        target: Same shape, of mass one.
+        exact: Compute bounds with a relative difference of at most 1e-9; the upper one is the distance. Otherwise 0.3
+            %.
+        time_limit: Seconds, after which the bounds reached so far are returned; with ``exact`` an error is raised.
+        progress: Called with bounds from time to time.
+
+    Returns:
+        A lower and an upper bound.
+
+    Raises:
+        TransportError: If the optimum was not reached, or could not be proven.
+    """
+    surplus = source - target  # the mass that has to move
+    supply, demand = np.maximum(surplus, 0.0), np.maximum(-surplus, 0.0)
+    moved, wanted = float(supply[supply > 0].sum()), float(demand[demand > 0].sum())
+    if moved == 0 or wanted == 0:  # equal, up to rounding
+        return 0.0, 0.0
+    supply /= moved  # each side by its own sum, because they differ by rounding
+    demand /= wanted
+    largest = largest_distance(*source.shape)
+    if not kernels_enabled() or np.count_nonzero(supply) * np.count_nonzero(demand) <= FEW_PAIRS:
+        lower, upper = _by_pot(supply, demand)
+    else:
+        report = progress and (lambda lower, upper: progress(moved * lower, min(moved * upper, largest)))
+        lower, upper = _by_levels(supply, demand, exact, time_limit, report)
+    proven = upper - lower <= _PROVEN * upper
+    upper = min(moved * upper, largest)  # larger only by rounding
+    lower = min(moved * lower, upper)
+    if proven or not exact:
+        return lower, upper
+    raise _transport_error(lower, upper, time_limit)
+
+
+def _transport_error(lower: float, upper: float, time_limit: float | None = None) -> TransportError:
+    known = f"the distance is between {lower:.9g} and {upper:.9g} pixels"
+    if time_limit is None:
+        return TransportError(f"The optimum was not reached: {known}. Please report this map.")
+    return TransportError(
+        f"The time limit of {time_limit} s was reached: {known}. Allow more time, or pass exact=False."
+    )
+
+
+def largest_distance(height: int, width: int) -> float:
+    """Return the largest distance between two pixels."""
+    return math.hypot(height - 1, width - 1)
+
+
+def diameter_of(height: int, width: int, kind: Diameter) -> float:
+    """Return the distance by which a performance is normalized: the largest of the image, or that of the released code.
+
+    Raises:
+        ValueError: For ``"released"`` and an image that is not square.
+    """
+    if kind == "image":
+        return largest_distance(height, width)
+    if height != width:
+        raise ValueError(
+            f"diameter='released' is defined for square images, got {height}×{width}. Use diameter='image'."
+        )
+    return math.sqrt(2 * height * width)
+
+
+def _by_pot(supply: NDArray[np.float64], demand: NDArray[np.float64]) -> Bounds:
+    """Return bounds from the full cost matrix. The smaller side forms the rows, which is faster."""
+    # Imported on use: POT loads torch if it is installed, and no other metric of maps and masks needs either.
+    from ot.lp import emd
+    from scipy.spatial.distance import cdist
+
+    if np.count_nonzero(supply) > np.count_nonzero(demand):
+        supply, demand = demand, supply
+    costs = cdist(np.argwhere(supply), np.argwhere(demand))
+    supply, demand = supply[supply > 0], demand[demand > 0]
+    _, log = emd(
+        supply,
+        demand,
+        costs,
+        numItermax=_MAX_PIVOTS,
+        log=True,
+        center_dual=False,
+        check_marginals=False,  # they sum to one by construction
+    )
+    if log["result_code"] != 1:
+        raise TransportError(
+            f"The network simplex of POT ended without an optimum ({log['warning'] or 'unknown cause'}) for "
+            f"{len(supply)}×{len(demand)} pixels. Please report this map."
+        )
+    u = np.asarray(log["u"])
+    v = (costs - u[:, None]).min(axis=0)  # the largest feasible values for u
+    return float(u @ supply + v @ demand), float(log["cost"])
+
+
+def _by_levels(
+    supply: NDArray[np.float64],
+    demand: NDArray[np.float64],
+    exact: bool,
+    time_limit: float | None,
+    progress: Callable[[float, float], None] | None,
+) -> Bounds:
+    """Return bounds from coarse to fine, without the cost matrix."""
+    from xaibench.kernels import emd as w1
+
+    def report(state: w1.SolverProgress) -> None:
+        if progress is not None and state.shape == supply.shape:  # coarser problems have other bounds
+            progress(state.lower, state.upper)
+
+    if time_limit is not None:
+        w1.warm_up()  # compilation does not count towards the limit
+    solve = w1.exact_emd if exact else w1.interval_emd
+    found = solve(supply, demand, time_limit=time_limit, progress=report if progress else None)
+    return found.lower, found.upper

@@ -1,0 +1,278 @@
+r"""Overlap of the ground truth and the map, binarized at a threshold.
+
+With :math:`M = \{s > \tau\}` the marked pixels and :math:`F^+` the ground truth,
+
+======================  ==========================================================  ===================
+metric                  equation                                                    default :math:`\tau`
+======================  ==========================================================  ===================
+:func:`iou`             :math:`|M \cap F^+| \,/\, |M \cup F^+|`                     0.0
+:func:`precision`       :math:`|M \cap F^+| \,/\, |M|`                              0.0
+:func:`recall`          :math:`|M \cap F^+| \,/\, |F^+|`                            0.5
+:func:`f1`              :math:`2\,|M \cap F^+| \,/\, (|M| + |F^+|)`                 0.0
+======================  ==========================================================  ===================
+
+The default thresholds of the first three are taken from the published functions (Zhang et al. 2023), where they differ;
+pass one explicit ``threshold`` to all of them to compare them. Maps are used as they are, without magnitude or scaling:
+pass ``abs(maps)`` or maps scaled to [0, 1] if you want that. Maps are compared with the threshold in float64,
+regardless of their precision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.localization.chance_levels import expected_f1, expected_iou, expected_precision, expected_recall
+from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, NOTHING_ABOVE
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+_Counts: TypeAlias = NDArray[np.int64]
+
+_ZHANG = "Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537"
+
+
+@described(
+    MetricInfo(
+        "IoU",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Number of pixels that are both marked by the map and in the ground truth, divided by the number "
+        "that are either. 1: the same pixels.",
+        pitfalls="The score depends on the threshold as much as on the map. Use one threshold for all methods, on "
+        "maps with the same scaling; [suites](saliency-bench.md#how-maps-are-cut) state theirs. Maps with a "
+        "few high peaks mark almost nothing at half of their maximum.",
+        thresholded=True,
+        undefined=(EMPTY_MASK,),
+        chance="About s/(1 + s) if half of the image is marked, where s is the share covered by the ground truth.",
+        chance_level=expected_iou,
+        picture="cut map: of either",
+        class_name="IoU",
+        citation=_ZHANG,
+    )
+)
+def iou(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
+    r"""Intersection over union of the pixels above the threshold and the ground truth.
+
+    .. math:: |M \cap F^+| \,/\, |M \cup F^+|, \qquad M = \{s > \tau\}
+
+    Zhang et al. (2023), Section 5.1, also called the Jaccard index. In [0, 1], higher is better. With the default
+    threshold of 0 every pixel of a positive map is marked, so the score is the share of the image that the mask covers.
+
+    Departures: none from the published function (``xaibenchmark``), which also excludes samples with an empty mask from
+    the mean. Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this metric.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0.
+
+    Raises:
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> iou(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
+        0.6666666666666666
+    """
+    check_finite_number(threshold, "threshold")
+
+    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        n = _count(maps, masks, threshold)
+        return share(n.both, n.marked + n.truth - n.both, n.truth > 0)
+
+    return score_pairs(kernel, maps, masks, reduction)
+
+
+@described(
+    MetricInfo(
+        "Precision",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Share of the marked pixels that are in the ground truth.",
+        pitfalls="Undefined where no pixel is above the threshold, while IoU and recall are 0 there: compare methods "
+        "on the samples where all are defined. A single marked pixel inside scores 1.",
+        thresholded=True,
+        undefined=(EMPTY_MASK, NOTHING_ABOVE),
+        chance="The share of the image that the ground truth covers.",
+        chance_level=expected_precision,
+        picture="cut map: of the marked",
+        citation=_ZHANG,
+    )
+)
+def precision(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
+    r"""Share of the pixels above the threshold that are in the ground truth.
+
+    .. math:: |M \cap F^+| \,/\, |M|, \qquad M = \{s > \tau\}
+
+    Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The *precision* of XAI-TRIS is a different metric:
+    :func:`~xaibench.metrics.topk_precision`.
+
+    Departures: the published function (``xaibenchmark``) is NaN for all samples if one map has no pixel above 0; here
+    only that sample is undefined and excluded from the mean. Captum, Quantus, torch-cam and pytorch-grad-cam do not
+    provide this metric (Quantus' ``TopKIntersection`` takes a fixed number of pixels).
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for an empty mask and for a map with no pixel above the threshold.
+
+    Raises:
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> precision(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]))
+        0.5
+    """
+    check_finite_number(threshold, "threshold")
+
+    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        n = _count(maps, masks, threshold)
+        return share(n.both, n.marked, (n.truth > 0) & (n.marked > 0))
+
+    return score_pairs(kernel, maps, masks, reduction)
+
+
+@described(
+    MetricInfo(
+        "Recall",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Share of the ground truth’s pixels that are marked. A map that marks everything scores 1.",
+        pitfalls="A map that marks everything scores 1: combine it with precision at the same threshold; their "
+        "defaults differ.",
+        thresholded=True,
+        undefined=(EMPTY_MASK,),
+        chance="The share of the noise that is above the threshold, for example one half.",
+        chance_level=expected_recall,
+        picture="cut map: of the truth",
+        citation=_ZHANG,
+    )
+)
+def recall(maps: Array, masks: Array, *, threshold: float = 0.5, reduction: Reduction = "mean") -> Scores:
+    r"""Share of the ground truth that is above the threshold.
+
+    .. math:: |M \cap F^+| \,/\, |F^+|, \qquad M = \{s > \tau\}
+
+    Zhang et al. (2023), Section 5.1. In [0, 1], higher is better. The published function has a threshold of 0.5, where
+    :func:`iou` and :func:`precision` have 0; the defaults are the same here.
+
+    Departures: none from the published function (``xaibenchmark``), which also excludes samples with an empty mask from
+    the mean. Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this metric.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0.
+
+    Raises:
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> maps, masks = np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]])
+        >>> recall(maps, masks), recall(maps, masks, threshold=0.0)
+        (0.5, 1.0)
+    """
+    check_finite_number(threshold, "threshold")
+
+    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        n = _count(maps, masks, threshold)
+        return share(n.both, n.truth, n.truth > 0)
+
+    return score_pairs(kernel, maps, masks, reduction)
+
+
+@described(
+    MetricInfo(
+        "F1",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Harmonic mean of precision and recall.",
+        pitfalls="Within a sample it ranks maps as IoU does, but the means of the two may rank methods differently.",
+        thresholded=True,
+        undefined=(EMPTY_MASK,),
+        chance="About 2s/(1 + 2s) if half of the image is marked, where s is the share covered by the ground truth.",
+        chance_level=expected_f1,
+        picture="cut map: of both sizes",
+        citation=_ZHANG,
+    )
+)
+def f1(maps: Array, masks: Array, *, threshold: float = 0.0, reduction: Reduction = "mean") -> Scores:
+    r"""Harmonic mean of precision and recall, both at the same threshold.
+
+    .. math:: 2\,|M \cap F^+| \,/\, (|M| + |F^+|), \qquad M = \{s > \tau\}
+
+    Zhang et al. (2023), Section 5.1; also called the Dice coefficient; equal to ``2 * iou / (1 + iou)`` of the same
+    sample. In [0, 1], higher is better. Precision and recall have different default thresholds; the default here is
+    that of :func:`iou`. The score of a batch is the mean of the samples' F1, not the F1 of their mean precision and
+    recall.
+
+    Departures: the paper misprints the denominator. Captum, Quantus, torch-cam and pytorch-grad-cam do not provide this
+    metric.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for an empty mask. A map with no pixel above the threshold scores 0 (its precision is
+        undefined, its recall is 0).
+
+    Raises:
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> f1(np.array([[0.9, 0.2, 0.5, 0.7]]), np.array([[1, 1, 0, 0]]), threshold=0.5)
+        0.5
+    """
+    check_finite_number(threshold, "threshold")
+
+    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        n = _count(maps, masks, threshold)
+        return share(2 * n.both, n.marked + n.truth, n.truth > 0)
+
+    return score_pairs(kernel, maps, masks, reduction)
+
+
+class _Overlap(NamedTuple):
+    """Numbers of pixels ``[N]``: marked by the map, in the ground truth, and both."""
+
+    marked: _Counts
+    truth: _Counts
+    both: _Counts
+
+
+def _count(maps: NDArray[np.float64], masks: NDArray[np.bool_], threshold: float) -> _Overlap:
+    marked, truth = flat(maps > threshold), flat(masks)
+    return _Overlap(*(np.count_nonzero(pixels, axis=1) for pixels in (marked, truth, marked & truth)))

@@ -1,0 +1,152 @@
+"""Mass of a map on pixels that the network provably does not use.
+
+The masks are of the *network*, not of the data: ``True`` = the pixel affects the output. They come with the networks in
+:mod:`xaibench.models.certified`, or mark one cell of a mosaic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.localization.chance_levels import half, marked_share
+from xaibench.metrics.shared.map_inputs import Scores, flat, score_pairs, share
+from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, FULL_MASK, NOTHING_ABOVE, ZERO_MAP
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+
+def _expected_mass_outside(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return 1 where there are used and unused pixels: noise puts the same expected mass on each pixel."""
+    return 2 * half(masks)
+
+
+@described(
+    MetricInfo(
+        "Mass outside",
+        "ground-truth",
+        higher_is_better=False,
+        range=(0.0, np.inf),
+        meaning="Share of the map’s magnitude on pixels that cannot matter, divided by their share of the image. 0: "
+        "no mass there; 1: as much as by chance.",
+        pitfalls="Only for a network that provably uses some pixels only, with those pixels as the mask. If the mask "
+        "shows what is important to people or in the data, a network may use other pixels, and the score "
+        "of a faithful map is not 0.",
+        undefined=(EMPTY_MASK, FULL_MASK, ZERO_MAP),
+        chance="1.",
+        chance_level=_expected_mass_outside,
+        citation="Zhou, Booth, Ribeiro, Shah: Do Feature Attribution Methods Correctly Attribute Features?, AAAI 2022, "
+        "arXiv 2104.14403",
+        truth="use",
+    )
+)
+def mass_outside(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Share of the map's mass on pixels that cannot matter, divided by their share of the image.
+
+    .. math:: \frac{\sum_{U^-} |s|}{\sum |s|} \Big/ \frac{|U^-|}{|U^+| + |U^-|}
+
+    with :math:`U^+` the pixels that the network uses and :math:`U^-` the others. At least 0, lower is better: 0 if all
+    mass is on used pixels, 1 for a constant map and, on average, for random maps. Methods that guarantee zero for
+    pixels without effect score exactly 0.
+
+    Departures: Zhou et al. (2022) report the share of the mass inside. Dividing by the share of the area makes networks
+    comparable that use large and small parts of an image.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = the network uses the pixel.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for a map that is all zero, for an empty mask, and for one that covers the whole image (all
+        pixels matter).
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> used = np.array([[1, 1, 0, 0]])
+        >>> mass_outside(np.array([[3.0, -3.0, 0.0, 0.0]]), used), mass_outside(np.array([[1.0, -1.0, 1.0, 1.0]]), used)
+        (0.0, 1.0)
+    """
+    return score_pairs(_mass_outside, maps, masks, reduction)
+
+
+def _mass_outside(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    magnitude, used = _scaled(np.abs(maps)), flat(masks)
+    within = np.where(used, magnitude, 0.0).sum(axis=1)
+    without = np.where(used, 0.0, magnitude).sum(axis=1)
+    pixels, unused = used.shape[1], np.count_nonzero(~used, axis=1)
+    defined = (unused > 0) & (unused < pixels) & magnitude.any(axis=1)
+    return share(without * pixels, (within + without) * unused, defined)
+
+
+@described(
+    MetricInfo(
+        "Grid pointing",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Share of the map’s positive values inside the right cell of a mosaic. 1: all of them; chance is "
+        "the cell’s share of the image.",
+        pitfalls="Only positive values count: in maps without a sign, everything counts. A network may also find its "
+        "class in another cell, unless each cell has a network of its own.",
+        undefined=(EMPTY_MASK, NOTHING_ABOVE),
+        chance="The share of the mosaic that the cell covers.",
+        chance_level=marked_share,
+        citation="Rao, Böhle, Schiele: Towards Better Understanding Attribution Methods, CVPR 2022, arXiv 2205.10435",
+        truth="use",
+    )
+)
+def grid_pointing(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Share of the map's positive values that is inside the cell of the explained class.
+
+    .. math:: \sum_{C} s^+ \,/\, \sum s^+, \qquad s^+ = \max(s, 0)
+
+    The *localization* score of the grid pointing game: images of different classes form a mosaic, and each class is
+    explained once, with its own cell :math:`C` as the mask (Rao et al. 2022, Section 3.1; Böhle et al. 2021). In [0,
+    1], higher is better; a constant map scores the cell's share of the mosaic.
+
+    Departures: none, except that maps without positive values are undefined here.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, negative values are ignored.
+        masks: Same shape as the maps, binary; ``True`` = the cell of the explained class.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for an empty mask and for a map without positive values.
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> grid_pointing(np.array([[3.0, -9.0, 1.0, 0.0]]), np.array([[1, 1, 0, 0]]))
+        0.75
+    """
+    return score_pairs(_grid_pointing, maps, masks, reduction)
+
+
+def _grid_pointing(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+    positive, cell = _scaled(np.maximum(maps, 0.0)), flat(masks)
+    within = np.where(cell, positive, 0.0).sum(axis=1)
+    without = np.where(cell, 0.0, positive).sum(axis=1)
+    defined = np.asarray(positive.any(axis=1) & cell.any(axis=1))
+    return share(within, within + without, defined)
+
+
+def _scaled(maps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``[N, H·W]``, scaled to a maximum of 1, which avoids overflow and underflow of sums."""
+    values = flat(maps)
+    peak = values.max(axis=1, keepdims=True)
+    scaled: NDArray[np.float64] = values / np.where(peak > 0, peak, 1.0)
+    return scaled

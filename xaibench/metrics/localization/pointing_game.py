@@ -1,0 +1,99 @@
+"""Pointing game: is the map's largest pixel inside the ground truth? The map is used as it is, without magnitude."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.localization.chance_levels import marked_share
+from xaibench.metrics.shared.map_inputs import Scores, check_finite_number, flat, score_pairs, share
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+_POINTING = (
+    "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-down neural attention by excitation backprop, IJCV 126, 2018"
+)
+
+
+def _expected_hit(masks: NDArray[np.bool_], *, tolerance: float = 0) -> NDArray[np.float64]:
+    """Return the expected score of noise, ``[N]``."""
+    grown = _dilated(masks, tolerance) if tolerance else masks
+    return np.where(masks.any(axis=(1, 2)), marked_share(grown), np.nan)
+
+
+@described(
+    MetricInfo(
+        "Pointing game",
+        "ground-truth",
+        higher_is_better=True,
+        range=(0.0, 1.0),
+        meaning="Pointing game: whether the largest pixel of the map is inside the ground truth; ties count by share.",
+        pitfalls="A single pixel decides, and in a signed map it is the largest, not the one of largest magnitude. "
+        "Photographs usually show their subject in the center: the `center_prior` control hits often. Papers use "
+        "a tolerance of 15 pixels, or none: state which.",
+        chance="The share of the image that the ground truth covers, dilated by the tolerance.",
+        chance_level=_expected_hit,
+        picture="largest pixel",
+        citation=_POINTING,
+    )
+)
+def hit(maps: Array, masks: Array, *, tolerance: float = 0, reduction: Reduction = "mean") -> Scores:
+    r"""Pointing game: 1 if the largest pixel of the map is inside the ground truth, otherwise 0.
+
+    .. math:: |\{s = \max s\} \cap F^+_r| \,/\, |\{s = \max s\}|
+
+    Zhang et al. (2018). In [0, 1], higher is better. If several pixels share the maximum, the score is the share of
+    them inside, that is, the expected hit of a random one among them. A constant map therefore scores the share of the
+    image that the ground truth covers. The mean is the accuracy that papers report as hits / (hits + misses).
+
+    Departures: the published function (``xaibenchmark``) and Quantus (``PointingGame``) count a hit if *any* of the
+    tied maxima is inside, so that a constant map always hits (Quantus rejects a batch with a single constant value).
+    Quantus also converts the NaN of an empty mask to a bool, which counts as a hit. TorchRay (``PointingGame``) takes
+    one point from the caller, has a tolerance of 15, and requires a distance below the tolerance, so that at 0 nothing
+    hits; here a distance equal to it counts.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed; the largest value counts, not the largest magnitude.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        tolerance: Radius in pixels :math:`r`, at least 0. The ground truth is dilated by a Euclidean disc: pixels whose
+            center is at most this far from the center of a mask pixel are also inside.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The score; ``nan`` for an empty mask and for a map that is all zero (it has no largest pixel).
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, masks are not binary, or the tolerance is negative or
+            infinite.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> maps, masks = np.array([[0.1, 0.2, 0.2, 0.9]]), np.array([[1, 1, 0, 0]])
+        >>> hit(maps, masks), hit(maps, masks, tolerance=2)
+        (0.0, 1.0)
+        >>> hit(np.minimum(maps, 0.2), masks)  # one of the three largest pixels is inside
+        0.3333333333333333
+    """
+    check_finite_number(tolerance, "tolerance", least=0)
+
+    def kernel(maps: NDArray[np.float64], masks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        values, inside = flat(maps), flat(_dilated(masks, tolerance) if tolerance else masks)
+        top = values == values.max(axis=1, keepdims=True)
+        defined = np.asarray(flat(masks).any(axis=1) & values.any(axis=1))
+        return share((top & inside).sum(axis=1), top.sum(axis=1), defined)
+
+    return score_pairs(kernel, maps, masks, reduction)
+
+
+def _dilated(masks: NDArray[np.bool_], radius: float) -> NDArray[np.bool_]:
+    """Return masks ``[N, H, W]`` dilated by ``radius``; the result for an empty mask is arbitrary."""
+    from scipy.ndimage import distance_transform_edt  # imported on use, because it is slow to load
+
+    grown: NDArray[np.bool_] = np.stack([distance_transform_edt(~mask) <= radius for mask in masks])
+    return grown

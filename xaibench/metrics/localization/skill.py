@@ -1,0 +1,256 @@
+r"""Skill scores: metrics of this package relative to chance.
+
+.. math:: \text{skill} = \frac{\text{score} - \text{chance}}{\text{best} - \text{chance}}
+
+per sample, where *chance* is the mean score of maps of independent uniform noise for the same ground truth
+(:func:`xaibench.metrics.chance_level`) and *best* the score of the ground truth itself. 0 is chance, 1 is perfect,
+below 0 is worse than noise, for every metric and every size of the ground truth; so skills are comparable where scores
+are not. Within a sample, a skill ranks maps as its metric does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.localization.chance_corrected import skill_scores
+from xaibench.metrics.localization.emd import emd_perf
+from xaibench.metrics.localization.iou import iou
+from xaibench.metrics.localization.roc_auc import average_precision
+from xaibench.metrics.localization.topk_precision import topk_precision
+from xaibench.metrics.shared.map_inputs import Scores, check_reduction, reduce_scores
+from xaibench.metrics.shared.undefined_scores import EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+_CHANCE = "0, by construction."
+
+
+@described(
+    MetricInfo(
+        "EMD skill",
+        "ground-truth",
+        higher_is_better=True,
+        range=(-math.inf, 1.0),
+        meaning="How much nearer than noise the map is to the ground truth: one minus its earth mover’s distance "
+        "divided by that of noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
+        pitfalls="Scores below noise are common and mean little by themselves: a concentrated map at a wrong place "
+        "is farther from the ground truth than noise, which is spread over the image.",
+        chance=_CHANCE,
+        skill_of="emd_perf",
+        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+        picture="score, chance and best",
+        class_name="EMDSkill",
+        citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
+    )
+)
+def emd_skill(
+    maps: Array,
+    masks: Array,
+    *,
+    workers: int = 1,
+    time_limit: float | None = None,
+    reduction: Reduction = "mean",
+) -> Scores:
+    r"""EMD performance relative to chance: 0 for noise, 1 for the ground truth itself, below 0 if worse than noise.
+
+    .. math:: \frac{\mathbb{E}[W_1(u, q)] - W_1(p, q)}{\mathbb{E}[W_1(u, q)]}
+
+    with :math:`p` the map and :math:`q` the ground truth, both scaled to sum one, and :math:`u` a map of independent
+    uniform noise, scaled in the same way; the skill of :func:`emd_perf`, for any diameter. At most 1, higher is better.
+    At 8×8 noise has an EMD performance of about 0.8; the skill subtracts this reward for being spread out.
+
+    The expectation is integrated over fixed draws (64 at 8×8, 2 at 64×64, in antithetic pairs), once per mask, with a
+    standard error of the skill below 0.003 (:mod:`xaibench.metrics.localization.emd_noise`).
+
+    Departures: the paper reports only the performance.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        workers: As in :func:`emd`.
+        time_limit: As in :func:`emd`.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The skill; ``nan`` for a map that is all zero and for an empty mask, and for an image of one pixel.
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, masks are not binary, ``workers`` is below 1, or
+            ``time_limit`` is negative.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+        TransportError: If the optimum is not reached; the message contains the known bounds.
+
+    Example:
+        >>> import numpy as np
+        >>> mask = np.zeros((8, 8), dtype=bool)
+        >>> mask[2:4, 2:4] = True
+        >>> emd_skill(mask, mask), round(emd_skill(np.ones((8, 8)), mask), 1), emd_skill(mask[::-1, ::-1], mask) < 0
+        (1.0, 0.0, True)
+    """
+    scores = emd_perf(maps, masks, workers=workers, time_limit=time_limit, reduction="none")
+    return _reduce_skill("emd_perf", scores, maps, masks, {}, reduction)
+
+
+@described(
+    MetricInfo(
+        "Precision skill",
+        "ground-truth",
+        higher_is_better=True,
+        range=(-math.inf, 1.0),
+        meaning="Precision (top k) relative to noise, whose precision is the share of the image that the ground "
+        "truth covers. 0: no better than noise, 1: perfect, below 0: worse than noise.",
+        pitfalls="It cannot be far below 0 if the ground truth is small: a map that misses a ground truth of 5 % of "
+        "the image scores -0.05.",
+        chance=_CHANCE,
+        skill_of="topk_precision",
+        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+        picture="score, chance and best",
+        class_name="PrecisionSkill",
+        citation="Clark, Wilming, Haufe: XAI-TRIS, Machine Learning 2024, arXiv 2306.12816",
+    )
+)
+def precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Precision among the top k pixels relative to chance: 0 for noise, 1 if all of them are in the ground truth.
+
+    .. math:: \frac{\text{precision} - R/N}{1 - R/N}
+
+    with :math:`R` of the :math:`N` pixels in the ground truth; the skill of :func:`topk_precision`. At most 1, higher
+    is better.
+
+    Departures: the paper reports only the precision.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; ranked by magnitude.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The skill; ``nan`` for a map that is all zero, for an empty mask and for one that covers the whole image.
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> round(precision_skill(np.array([[0.1, -5.0, 3.0, 0.0]]), np.array([[0, 1, 0, 0]])), 3)
+        1.0
+    """
+    scores = topk_precision(maps, masks, reduction="none")
+    return _reduce_skill("topk_precision", scores, maps, masks, {}, reduction)
+
+
+@described(
+    MetricInfo(
+        "IoU skill",
+        "ground-truth",
+        higher_is_better=True,
+        range=(-math.inf, 1.0),
+        meaning="IoU relative to noise that is binarized in the same way. 0: no better than noise, 1: perfect, "
+        "below 0: worse than noise.",
+        pitfalls="Noise at a threshold of one half marks half of the image, which suits large ground truths; a map "
+        "that marks few pixels may score below 0 there, even if all of them are right.",
+        thresholded=True,
+        chance=_CHANCE,
+        skill_of="iou",
+        undefined=(EMPTY_MASK, PERFECT_CHANCE),
+        picture="score, chance and best",
+        class_name="IoUSkill",
+        citation="Zhang et al.: XAI Benchmark for Visual Explanation, 2023, arXiv 2310.08537",
+    )
+)
+def iou_skill(
+    maps: Array, masks: Array, *, threshold: float = 0.0, scaled: bool = False, reduction: Reduction = "mean"
+) -> Scores:
+    r"""Intersection over union relative to chance: 0 for equally binarized noise, 1 for the ground truth itself.
+
+    .. math:: \frac{\text{IoU} - c}{1 - c}, \qquad
+        c = R\,p \sum_o \binom{N-R}{o} p^o (1-p)^{N-R-o} \frac{1}{R+o}
+
+    with :math:`R` of the :math:`N` pixels in the ground truth and :math:`p` the chance that a pixel of the noise is
+    marked: the exact expectation, since inside and outside are marked independently. At most 1, higher is better.
+
+    Departures: the published functions report only the IoU.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, used as they are.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        threshold: :math:`\tau`; pixels with a value strictly above it are marked.
+        scaled: Noise to compare with. ``False``: uniform in [-1, 1), so :math:`p = (1 - \tau) / 2`. ``True``: its
+            magnitude scaled to [0, 1], for maps that were scaled in this way (by the protocol ``"scaled"`` or by you);
+            the largest pixel is 1, the smallest 0, and :math:`p = 1 - \tau` for the others.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The skill; ``nan`` for an empty mask, and for one that covers the whole image if all noise is marked.
+
+    Raises:
+        ValueError: If shapes differ, maps or the threshold are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> round(iou_skill(np.array([[0.9, 0.2, -0.5, 0.7]]), np.array([[1, 1, 0, 0]])), 3)
+        0.484
+    """
+    scores = iou(maps, masks, threshold=threshold, reduction="none")
+    return _reduce_skill("iou", scores, maps, masks, {"threshold": threshold, "scaled": scaled}, reduction)
+
+
+@described(
+    MetricInfo(
+        "AP skill",
+        "ground-truth",
+        higher_is_better=True,
+        range=(-math.inf, 1.0),
+        meaning="Average precision relative to noise. 0: no better than noise, 1: perfect, below 0: worse than noise.",
+        pitfalls="For small ground truths noise scores nearly 0, so the skill is almost equal to the score.",
+        chance=_CHANCE,
+        skill_of="average_precision",
+        undefined=(EMPTY_MASK, PERFECT_CHANCE, ZERO_MAP),
+        picture="score, chance and best",
+        citation="Bestgen: Exact expected average precision of the random baseline, 2015",
+    )
+)
+def average_precision_skill(maps: Array, masks: Array, *, reduction: Reduction = "mean") -> Scores:
+    r"""Average precision relative to chance: 0 for noise, 1 if the whole ground truth ranks above all other pixels.
+
+    .. math:: \frac{\text{AP} - c}{1 - c}, \qquad
+        c = \frac1N \Bigl[H_N \frac{N-R}{N-1} + N \frac{R-1}{N-1}\Bigr], \qquad H_N = \sum_{i=1}^N \frac1i
+
+    with :math:`R` of the :math:`N` pixels in the ground truth: the expectation over all orders of the pixels, which is
+    larger than :math:`R/N`. At most 1, higher is better.
+
+    Departures: ``sklearn`` and the published functions provide only the average precision.
+
+    Args:
+        maps: ``[N, H, W]`` or ``[H, W]``; signed, ranked by value, not by magnitude.
+        masks: Same shape as the maps, binary; ``True`` = important.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+
+    Returns:
+        The skill; ``nan`` for an empty mask, for one that covers the whole image, and for a map that is all zero.
+
+    Raises:
+        ValueError: If shapes differ, maps are not finite, or masks are not binary.
+        TypeError: If an input is not a numpy array or torch tensor of real numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> round(average_precision_skill(np.array([[0.9, 0.2, 0.5, 0.1]]), np.array([[1, 1, 0, 0]])), 3)
+        0.478
+    """
+    scores = average_precision(maps, masks, reduction="none")
+    return _reduce_skill("average_precision", scores, maps, masks, {}, reduction)
+
+
+def _reduce_skill(
+    metric: str, scores: Scores, maps: Array, masks: Array, parameters: Mapping[str, Any], reduction: Reduction
+) -> Scores:
+    check_reduction(reduction)
+    return reduce_scores(skill_scores(metric, scores, masks, parameters), reduction, like=maps)

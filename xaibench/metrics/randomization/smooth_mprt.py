@@ -1,0 +1,133 @@
+"""Smooth parameter randomization test: does the denoised map change when the model's parameters become random?
+
+The metric is called with ``(explainer, model, images, targets)``; see :mod:`xaibench.metrics.shared.explainer_calls`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xaibench.core.checks import check_amount, check_count
+from xaibench.core.part_info import MetricInfo, described
+from xaibench.core.vocabulary import Reduction
+from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
+from xaibench.metrics.shared.map_inputs import Scores
+from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, draw, reduce_tensor
+from xaibench.metrics.shared.perturbed_images import Curves
+from xaibench.metrics.shared.randomized_layers import check_module, learned_layers, reinitialize
+from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+
+@described(
+    MetricInfo(
+        "Smooth parameter randomization",
+        "explainer",
+        higher_is_better=False,
+        range=(-1.0, 1.0),
+        meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
+        "layer by layer, starting with the first. Each map is the mean over noisy copies of the image.",
+        pitfalls="Like `parameter_randomisation`, without the influence of noise in the maps; more expensive by the "
+        "number of copies. Still a test to pass, not a ranking.",
+        class_name="SmoothMPRT",
+        citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
+        "Parameter Randomisation Test, 2024, arXiv 2401.06465",
+    )
+)
+def smooth_mprt(
+    explainer: ExplainerFunction,
+    model: nn.Module,
+    images: Array,
+    targets: Array,
+    *,
+    n_samples: int = 50,
+    noise: float = 0.1,
+    magnitude: bool = False,
+    seed: int = 0,
+    batch_size: int | None = None,
+    reduction: Reduction = "mean",
+    return_curves: bool = False,
+) -> Scores:
+    r"""Smooth MPRT: similarity of the denoised map to maps of the model with random parameters, from the first layer.
+
+    .. math:: \frac{1}{L} \sum_{l=1}^{L} \rho\Bigl(\tfrac{1}{N}\sum_i g(f)(x + \eta_i),\;
+        \tfrac{1}{N}\sum_i g(f_l)(x + \eta_i)\Bigr)
+
+    with Spearman's rank correlation over the pixels (ties get their mean rank), :math:`f_l` the network whose first l
+    layers are random, and Gaussian noise :math:`\eta_i` of ``noise`` times the range of the image. Hedström et al.
+    (2024), Section 4.1, change :func:`parameter_randomisation` in two ways. Layers are randomized from the bottom up,
+    because from the top down the map still depends on the trained lower layers. Each map is the mean over N noisy
+    images. In [-1, 1]; lower is better. ``(L + 1) · N`` explanations per image.
+
+    Layers are initialized again as in :func:`parameter_randomisation`; the noise is the same for all networks.
+
+    Departures: the authors scale each map by its second moment first, which does not change ranks. Quantus'
+    ``SmoothMPRT`` returns the correlations of each layer by default, and draws the noise from the global generator.
+    Captum, torch-cam and pytorch-grad-cam do not provide this metric.
+
+    Args:
+        explainer: ``(model, images, targets) -> maps [N, H, W]``.
+        model: The explained network; a copy of it is randomized.
+        images: ``[N, C, H, W]``.
+        targets: ``[N]``.
+        n_samples: Noisy copies per image.
+        noise: Standard deviation of the noise, as a share of the image's range.
+        magnitude: Rank pixels by the mean of ``|map|`` instead of the mean of the map.
+        seed: Seed of the random parameters and of the noise.
+        batch_size: Images per call of the explainer; ``None`` for all.
+        reduction: ``"mean"`` of the defined scores, or ``"none"`` for all scores ``[N]``.
+        return_curves: Return ``(scores, curves)``; the curves are the correlations over the share of random layers.
+
+    Returns:
+        The mean correlation; ``nan`` where one of the maps is constant, which has no ranks.
+
+    Raises:
+        ValueError: If shapes do not match, images or maps are not finite, a target is not a class, the model does not
+            return ``[N, K]`` or has no parameters, or a parameter is out of range.
+        TypeError: If images or targets are not arrays or tensors of a suitable type, the explainer is not callable, or
+            the model is not a ``torch.nn.Module``.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+        >>> images, targets = torch.rand(1, 1, 2, 2), torch.tensor([0])
+        >>> weights = lambda model, images, targets: model[1].weight[targets].reshape(-1, 2, 2)
+        >>> edges = lambda model, images, targets: torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # ignores the model
+        >>> smooth_mprt(weights, model, images, targets, n_samples=2) < 1
+        True
+        >>> round(smooth_mprt(edges, model, images, targets, n_samples=2), 6)
+        1.0
+    """
+    check_common(batch_size, reduction, seed)
+    check_count("n_samples", n_samples)
+    check_amount("noise", noise, above=False)
+    check_module(model)
+    samples = as_samples(model, images, targets)
+    explain = ExplainerCaller(explainer, model, samples, batch_size)
+    layers = learned_layers(explain.model)
+    extent = samples.images.amax((1, 2, 3), keepdim=True) - samples.images.amin((1, 2, 3), keepdim=True)
+
+    def smooth_maps() -> Tensor:
+        total = torch.zeros(len(samples), *samples.images.shape[2:], dtype=torch.float64)
+        for number in range(n_samples):
+            normal = draw(seed, len(layers) + number).standard_normal(samples.images.shape[1:])
+            maps = explain(samples.images + noise * extent * torch.from_numpy(normal).to(samples.images))
+            total += (maps.abs() if magnitude else maps) / n_samples
+        return total
+
+    original, correlations = centred_ranks(smooth_maps()), []
+    for index, layer in enumerate(layers):
+        reinitialize(layer, seed, index)
+        correlations.append(correlation(original, centred_ranks(smooth_maps())))
+    curve = torch.from_numpy(np.stack(correlations, 1))
+    result = reduce_tensor(curve.mean(1), reduction, images)
+    if return_curves:
+        fractions = torch.arange(1, len(layers) + 1, dtype=torch.float64) / len(layers)
+        return result, Curves(convert_like(images, fractions), convert_like(images, curve))
+    return result

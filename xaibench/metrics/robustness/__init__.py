@@ -1,0 +1,1 @@
+"""Metrics of the stability of a map under small changes of the image."""

@@ -1,0 +1,81 @@
+"""Calls to the explainer, for metrics that explain other images or a modified model.
+
+Metrics of an explainer rather than of its maps are called with ``(explainer, model, images, targets)``. The explainer
+is any callable ``explainer(model, images, targets) -> maps``, such as
+``functools.partial(xaibench.explain, "saliency")``. It receives a private copy of the model in evaluation mode, so the
+given model stays unchanged.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.compute.precision import computing
+from xaibench.compute.sample_random import drawing_as
+from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
+from xaibench.metrics.shared.model_scores import ModelScorer
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Returns the maps ``[N, H, W]`` of a model for images ``[N, C, H, W]`` and targets ``[N]``.
+ExplainerFunction: TypeAlias = "Callable[[nn.Module, Tensor, Tensor], Array]"
+
+
+class ExplainerCaller:
+    """The explainer, applied to a copy of the model.
+
+    Attributes:
+        model: The copy, in evaluation mode; changes to it are visible to the explainer.
+        classes: Number of classes K.
+
+    Raises:
+        ValueError: If the model does not return ``[N, K]``, or a target is not a class.
+        TypeError: If the explainer or the model is not callable.
+    """
+
+    def __init__(
+        self, explainer: ExplainerFunction, model: nn.Module, samples: LabeledImages, batch_size: int | None
+    ) -> None:
+        if not callable(explainer):
+            raise TypeError(
+                f"explainer must be callable, (model, images, targets) -> maps, got {type(explainer).__name__}. "
+                "For a name pass functools.partial(xaibench.explain, name)."
+            )
+        if not callable(model):
+            raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
+        # Parameters copied in inference mode could not require gradients.
+        with torch.inference_mode(False), computing(device=samples.images.device):
+            self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
+            self.classes = ModelScorer(self.model, "logit", 1).probe_outputs(samples).shape[1]
+        self._explainer, self._samples = explainer, samples
+        self._batch_size = batch_size or len(samples)
+
+    def __call__(self, images: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Return the checked maps ``[N, H, W]`` of the images, float64 on the CPU.
+
+        Args:
+            images: ``[N, C, H, W]``.
+            targets: ``[N]``; None for the targets of the samples.
+        """
+        size, classes = self._batch_size, self._samples.targets if targets is None else targets
+        parts = [slice(start, start + size) for start in range(0, len(images), size)]
+        return torch.cat([self._maps(images[part], classes[part], part) for part in parts])
+
+    def _maps(self, images: Tensor, targets: Tensor, part: slice) -> Tensor:
+        # Tensors created in inference mode cannot require gradients, which explainers need.
+        with torch.inference_mode(False), torch.enable_grad(), computing(device=images.device):
+            images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
+            with drawing_as(self._samples.images[part]):  # the same random numbers as for the original images
+                maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
+        if maps.shape != (len(images), *images.shape[-2:]):
+            raise ValueError(
+                f"The explainer must return maps [N, H, W], got {list(maps.shape)} for images {list(images.shape)}."
+            )
+        check_finite(maps, "maps of the explainer")
+        return maps

@@ -1,0 +1,257 @@
+"""Class scores of a model, computed in batches; the model is left as it was.
+
+Two optimizations speed up convolutional networks and change their outputs by rounding error only: inputs in the memory
+format that convolutions prefer (channels last), and, for many rows, a private copy of the network in which every batch
+normalization is fused into the convolution before it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from xaibench.compute.batching import Rows, default_rows
+from xaibench.compute.input_copies import writes_input
+from xaibench.compute.model_probe import check_classes, check_logits, probe
+from xaibench.compute.model_state import evaluating
+from xaibench.compute.precision import computing
+from xaibench.core.vocabulary import Output
+from xaibench.metrics.shared.model_inputs import LabeledImages, Model
+
+#: The class scores that a metric computes from the model's outputs ``[n, K]``, in float64. ``"probability"``: their
+#: softmax. ``"logit"``: the outputs as they are, also for a model that returns probabilities. ``"margin"``: each output
+#: minus the log-sum-exp of the others. A callable: what it returns, ``[n, K]``, for the outputs ``[n, K]``.
+ModelOutput: TypeAlias = Output | Callable[[Tensor], Tensor]
+
+#: Builds the rows ``[n, C, H, W]`` for the indices ``[n]`` of samples in the group and of points. The indices are on
+#: the CPU and can index tensors of any device without synchronizing with a GPU.
+MakeRows: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+# Fusing batch normalization saves about a seventh of each pass and costs about five passes.
+_MIN_ROWS_TO_FUSE = 64
+
+#: Values of ``output`` in version 0.1, to name the new one in the error.
+_FORMER_OUTPUTS = {"softmax": "probability", "identity": "logit"}
+
+
+class ModelScorer:
+    """Computes class scores of a model; created by :func:`model_scorer`.
+
+    Attributes:
+        rows: Number of rows per forward pass.
+        classes: Number of classes K.
+    """
+
+    def __init__(self, model: Model, output: ModelOutput, batch_size: int) -> None:
+        self.rows = Rows(batch_size)
+        self.classes = 0
+        self._model = model
+        self._output = output
+        self._memory_format = torch.contiguous_format
+        self._copies_input = False
+
+    def outputs(self, rows: Tensor) -> Tensor:
+        """Return the model's outputs ``[n, K]`` in float64."""
+        rows = rows.contiguous(memory_format=self._memory_format)
+        return check_logits(self._model(rows.clone() if self._copies_input else rows), len(rows)).double()
+
+    def target_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the scores ``[n]`` of the targets, given the model's outputs ``[n, K]``."""
+        if self._output == "margin":
+            return _target_margins(outputs, targets)
+        return self._class_scores(outputs).gather(1, targets[:, None])[:, 0]
+
+    def _class_scores(self, outputs: Tensor) -> Tensor:
+        if self._output == "probability":
+            return outputs.softmax(1)
+        if isinstance(self._output, str):
+            return outputs
+        scores = self._output(outputs)
+        if scores.shape != outputs.shape:
+            raise ValueError(
+                f"output must return scores [N, K] for outputs [N, K], got {list(scores.shape)} for "
+                f"{list(outputs.shape)}."
+            )
+        return scores
+
+    def attack_objective(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return a function ``[n]`` of the outputs whose gradient has the same signs as the gradient of the scores.
+
+        For probabilities it is the margin, whose logistic function is the probability. Where the probability rounds to
+        one and its gradient to zero, the gradient of the margin does not vanish.
+        """
+        if self._output == "probability":
+            return _target_margins(outputs, targets)
+        return self.target_scores(outputs, targets)
+
+    def predict(
+        self, samples: LabeledImages, points: int, prepare: Callable[[slice], MakeRows], shared: Tensor | None = None
+    ) -> Tensor:
+        """Return the target scores ``[N, points]``, plus one column with ``shared``; rows are built when needed.
+
+        LabeledImages are prepared in groups of one batch, which bounds the memory. Within a group every pass is full,
+        regardless of the number of points.
+
+        Args:
+            samples: LabeledImages, whose targets are scored.
+            points: Rows per sample.
+            prepare: Called with the slice of a group of samples; returns the function that builds its rows.
+            shared: An image ``[1, C, H, W]`` that is the last point of every sample; evaluated only once.
+        """
+        columns = points + (shared is not None)
+        scores = torch.empty((len(samples), columns), dtype=torch.float64, device=samples.images.device)
+        with torch.inference_mode():
+            if shared is not None:
+                scores[:, -1] = self._shared_scores(self.outputs(shared), samples.targets)
+            for group in self.rows.parts(len(samples)):
+                size, rows, targets = self.rows.size, prepare(group), samples.targets[group]
+                flat = torch.arange(len(targets) * points)
+                for chunk in torch.split(flat, size):
+                    # Point by point: neighboring rows belong to the same point, so a pass contains few points.
+                    sample, point = chunk % len(targets), chunk // len(targets)
+                    scores[group.start + sample, point] = self._score_rows(rows, targets, sample, point)
+        return check_scores(scores)
+
+    def _shared_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the scores ``[N]`` of all targets for the outputs ``[1, K]`` of one image."""
+        if self._output == "margin":
+            return _target_margins(outputs.expand(len(targets), -1), targets)
+        return self._class_scores(outputs)[0].gather(0, targets)
+
+    def _score_rows(self, rows: MakeRows, targets: Tensor, sample: Tensor, point: Tensor) -> Tensor:
+        """Return the scores ``[n]`` of some rows of a group, in smaller batches if GPU memory runs out."""
+
+        def work(part: slice) -> Tensor:
+            return self.target_scores(self.outputs(rows(sample[part], point[part])), targets[sample[part]])
+
+        return self.rows.each(len(sample), work)
+
+    def prepare_model(self, samples: LabeledImages, rows: int) -> None:
+        """Check the model's outputs for the first image, and choose the fastest way to run the model.
+
+        Raises:
+            ValueError: As :meth:`probe_outputs`, or if the outputs do not fit ``output``.
+        """
+        outputs = self.probe_outputs(samples)
+        self._check_output(outputs)
+        self._choose_fastest(samples.images[:1], outputs, rows)
+
+    def probe_outputs(self, samples: LabeledImages) -> Tensor:
+        """Return the model's outputs ``[1, K]`` for the first image in float64, and set :attr:`classes`.
+
+        Raises:
+            ValueError: If the model fails on the image or does not return ``[N, K]``, or a target is not a class.
+        """
+        logits = probe(self._model, samples.images[:1], finite=False)
+        self.classes, self._copies_input = logits.shape[1], writes_input(self._model)
+        check_classes(samples.targets, self.classes)
+        return logits.double()
+
+    def _check_output(self, outputs: Tensor) -> None:
+        if self._output not in ("probability", "margin"):
+            return
+        if self.classes == 1:
+            raise ValueError(
+                f"output={self._output!r} needs a model with at least two outputs (the softmax of one output is always "
+                "1), got a model with one output. Pass output=torch.sigmoid, or output='logit'."
+            )
+        if outputs.min() >= 0 and (outputs.sum(1) - 1).abs().max() < 1e-4 and outputs.max() < 1:
+            warnings.warn(
+                f"The outputs of the model look like probabilities, but output={self._output!r} expects logits. "
+                "Pass output='logit' to use them as they are, if the model's last layer is a softmax.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _choose_fastest(self, image: Tensor, outputs: Tensor, rows: int) -> None:
+        """Run convolutions channels last, and many rows in a fused copy, if the outputs stay the same.
+
+        Either may fail: a network that calls ``view`` where ``reshape`` is needed raises an error, and a trace only
+        records operations on tensors.
+        """
+        given = self._model
+        if not isinstance(given, nn.Module) or image.dtype == torch.float64:
+            return
+        if not any(isinstance(module, nn.Conv2d) for module in given.modules()):
+            return
+        self._memory_format = torch.channels_last
+        for transform in (_fuse_batchnorm, _keep) if rows >= _MIN_ROWS_TO_FUSE else (_keep,):
+            try:
+                self._model = transform(given)
+                with torch.inference_mode():
+                    if torch.allclose(self.outputs(image), outputs, rtol=1e-3, atol=1e-4):
+                        return
+            except Exception:  # tracing runs arbitrary code of the model; if it fails, the model runs as it is
+                continue
+        self._model, self._memory_format = given, torch.contiguous_format
+
+
+@contextmanager
+def model_scorer(
+    model: Model, samples: LabeledImages, points: int, *, output: ModelOutput, batch_size: int | None
+) -> Iterator[ModelScorer]:
+    """Yield a scorer for ``points`` rows per sample; the model is in evaluation mode inside the block.
+
+    Raises:
+        ValueError: If the outputs are not ``[N, K]``, a target is not a class of the model, or ``output`` is unknown.
+        TypeError: If the model cannot be called.
+    """
+    if not callable(model):
+        raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
+    check_output_name(output)
+    # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
+    with evaluating(model), computing(device=samples.images.device):
+        scorer = ModelScorer(model, output, batch_size or default_rows(samples.images))
+        scorer.prepare_model(samples, len(samples) * points)
+        yield scorer
+
+
+def check_output_name(output: Any) -> None:
+    """Raise a ValueError unless ``output`` is a known name or a callable."""
+    if callable(output) or (isinstance(output, str) and output in get_args(Output)):
+        return
+    former = _FORMER_OUTPUTS.get(output) if isinstance(output, str) else None
+    hint = f" {output!r} is now called {former!r}." if former else ""
+    raise ValueError(f"output must be 'probability', 'logit', 'margin' or a callable, got {output!r}.{hint}")
+
+
+def check_scores(scores: Tensor) -> Tensor:
+    """Return the scores ``[N, points]``; raise a ValueError that names the first sample with NaN or infinity."""
+    finite = scores.isfinite().all(1)
+    if not finite.all():
+        raise ValueError(
+            f"The model's score is NaN or infinite for {int((~finite).sum())} of {len(finite)} samples (the first is "
+            f"sample {int(finite.int().argmin())}). Check the model's outputs for these images."
+        )
+    return scores
+
+
+def _target_margins(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the targets' outputs minus the log-sum-exp of the other outputs, ``[n]``."""
+    logits = outputs.gather(1, targets[:, None])
+    others = outputs.scatter(1, targets[:, None], -torch.inf)
+    return logits[:, 0] - others.logsumexp(1)
+
+
+def _keep(model: nn.Module) -> nn.Module:
+    return model
+
+
+def _fuse_batchnorm(model: nn.Module) -> nn.Module:
+    """Return a channels-last copy whose batch normalizations are fused into the convolutions before them.
+
+    Raises:
+        Exception: If the network cannot be traced, or has hooks, which a trace would skip.
+    """
+    from torch.fx.experimental.optimization import fuse
+
+    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+        raise ValueError("The network has hooks.")
+    with torch.inference_mode(False):
+        fused: nn.Module = fuse(model)
+        return fused.to(memory_format=torch.channels_last)

@@ -1,0 +1,290 @@
+"""Images with replaced pixels, most important first, and the model's scores for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import torch
+from scipy.ndimage import gaussian_filter1d
+from torch import Tensor
+
+from xaibench.compute.segments import grid_cells, superpixels
+from xaibench.core.checks import check_choice, check_count
+from xaibench.metrics.shared.model_inputs import LabeledImages, Model
+from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
+
+if TYPE_CHECKING:
+    from xaibench.core.vocabulary import Array
+
+#: Values of replaced pixels: a number, one number per channel, the blurred image (see :func:`blurred`), or images that
+#: broadcast to ``[N, C, H, W]``, such as one color ``[C, 1, 1]``.
+Baseline: TypeAlias = "float | Sequence[float] | Literal['blur'] | Array"
+
+#: Units that are replaced together: single pixels, the squares of a grid, or superpixels (see :func:`segment_order`).
+Segmentation: TypeAlias = Literal["pixels", "grid", "slic"]
+
+# Relative error of a score in float32, which depends on the other rows of the batch.
+_ROUNDING = 1e-6
+
+# RISE's blur: a kernel of 11 taps, sigma 5.
+_TAPS, _SIGMA = 11, 5.0
+
+
+class Curves(NamedTuple):
+    """The curve behind a score, for every sample.
+
+    Attributes:
+        fractions: ``[P]``, share of the pixels (or of the layers) that are changed at each point.
+        values: ``[N, P]``, the measured values; NaN for a sample whose score is NaN.
+    """
+
+    fractions: Array
+    values: Array
+
+
+class PixelOrder(NamedTuple):
+    """Positions of pixels in the order in which they are replaced; the pixels of one segment share their positions.
+
+    Attributes:
+        first: ``[N, H, W]``, position of the first pixel of the segment.
+        last: ``[N, H, W]``, position of the last pixel of the segment.
+    """
+
+    first: Tensor
+    last: Tensor
+
+    @classmethod
+    def of_pixels(cls, ranks: Tensor) -> PixelOrder:
+        """Create the order in which each pixel is a segment of its own."""
+        return cls(ranks, ranks)
+
+
+def perturbed_scores(
+    model: Model,
+    samples: LabeledImages,
+    maps: Tensor,
+    spans: Sequence[tuple[int, int]],
+    *,
+    baseline: Baseline,
+    reveal: bool,
+    output: ModelOutput,
+    batch_size: int | None,
+    segmentation: Segmentation = "pixels",
+    n_segments: int = 100,
+) -> Tensor:
+    """Return the model's scores ``[N, P]`` for images with the pixels of a range of ranks replaced.
+
+    Args:
+        model: The model that is called.
+        samples: Images and targets.
+        maps: ``[N, H, W]``; the largest value is the most important.
+        spans: P pairs of the first rank and the one after the last: ``(0, n)`` are the n most important pixels.
+        baseline: The image that replaces pixels.
+        reveal: ``True``: the pixels in the range are from the image, the others from the baseline. ``False``: the
+            reverse.
+        output: Class score, see :data:`~xaibench.metrics.shared.model_scores.ModelOutput`.
+        batch_size: Rows per forward pass.
+        segmentation: Units that are replaced together, see :func:`segment_order`.
+        n_segments: Approximate number of units.
+
+    Returns:
+        float64; a row of NaN for a constant map, which does not rank pixels.
+    """
+    check_choice("segmentation", segmentation, get_args(Segmentation))
+    check_count("n_segments", n_segments)
+
+    def order(group: slice) -> PixelOrder:
+        if segmentation == "pixels":
+            return PixelOrder.of_pixels(ranks(maps[group]))
+        return segment_order(maps[group], samples.images[group], segmentation, n_segments)
+
+    scores = perturbed_scores_in_order(
+        model, samples, order, spans, baseline=baseline, reveal=reveal, output=output, batch_size=batch_size
+    )
+    scores.masked_fill_(constant(maps)[:, None], torch.nan)
+    return scores
+
+
+def perturbed_scores_in_order(
+    model: Model,
+    samples: LabeledImages,
+    order: Callable[[slice], PixelOrder],
+    spans: Sequence[tuple[int, int]],
+    *,
+    baseline: Baseline,
+    reveal: bool,
+    output: ModelOutput,
+    batch_size: int | None,
+) -> Tensor:
+    """Return the model's scores ``[N, P]`` as :func:`perturbed_scores`, for a given order of the pixels.
+
+    Args:
+        model: The model that is called.
+        samples: Images and targets.
+        order: Returns the order of the pixels for a group of samples.
+        spans: P pairs of the first position and the one after the last; segments that are entirely inside are changed.
+        baseline: The image that replaces pixels.
+        reveal: As in :func:`perturbed_scores`.
+        output: Class score.
+        batch_size: Rows per forward pass.
+
+    Returns:
+        float64.
+    """
+    start, stop = torch.tensor(spans, device=samples.images.device).T[..., None, None]
+    base_of = resolve_baseline(baseline, samples.images)
+
+    def prepare(group: slice) -> MakeRows:
+        image, base, place = samples.images[group], base_of(group), order(group)
+        top, rest = (image, base) if reveal else (base, image)
+
+        def rows(sample: Tensor, point: Tensor) -> Tensor:
+            inside = (place.first[sample] >= start[point]) & (place.last[sample] < stop[point])
+            return torch.where(inside[:, None], top[sample], rest[sample])
+
+        return rows
+
+    with model_scorer(model, samples, len(spans), output=output, batch_size=batch_size) as scorer:
+        return scorer.predict(samples, len(spans), prepare)
+
+
+def score_drops(scores: Tensor) -> Tensor:
+    """Return the drop of the other scores in each row ``[N, 1 + P]`` from the first, that of the whole image.
+
+    A difference within rounding error is set to 0, so that all drops are equal where the model ignores the replaced
+    pixels.
+
+    Example:
+        >>> score_drops(torch.tensor([[2.0, 0.5, 2.0000001, 3.0]], dtype=torch.float64)).tolist()
+        [[1.5, 0.0, -1.0]]
+    """
+    whole, others = scores[:, :1], scores[:, 1:]
+    rounding = _ROUNDING * torch.maximum(whole.abs(), others.abs())
+    return (whole - others).masked_fill((whole - others).abs() <= rounding, 0.0)
+
+
+def ranks(maps: Tensor) -> Tensor:
+    """Return the rank ``[N, H, W]`` of each pixel, the largest first; ties are broken by pixel order, row by row.
+
+    Example:
+        >>> ranks(torch.tensor([[[1.0, 3.0], [3.0, -9.0]]])).tolist()
+        [[[2, 0], [1, 3]]]
+    """
+    order = maps.flatten(1).sort(dim=1, descending=True, stable=True).indices
+    place = torch.arange(order.shape[1], device=maps.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, place).reshape(maps.shape)
+
+
+def segment_order(maps: Tensor, images: Tensor, segmentation: Segmentation, n_segments: int) -> PixelOrder:
+    """Return the order of the pixels when whole segments are replaced, the largest mean value first.
+
+    ``last < number`` selects the segments that fit entirely into the first ``number`` pixels, and ``first >= number``
+    those that fit into the others. Of segments with equal mean, the one with the smaller number comes first.
+
+    Args:
+        maps: ``[N, H, W]``.
+        images: ``[N, C, H, W]``, from which superpixels are computed.
+        segmentation: ``"grid"`` for squares, ``"slic"`` for superpixels.
+        n_segments: Approximate number per image; the squares of a grid have the nearest side length from above.
+    """
+    height, width = maps.shape[1:]
+    if segmentation == "grid":
+        side = max(1, int(np.ceil(np.sqrt(height * width / n_segments))))
+        labels = grid_cells(height, width, side).expand(maps.shape)
+    else:
+        labels = superpixels(images, n_segments)
+    labels = labels.to(maps.device).flatten(1)
+    count = int(labels.max()) + 1
+    sums = maps.new_zeros(len(maps), count, dtype=torch.float64).scatter_add_(1, labels, maps.double().flatten(1))
+    sizes = torch.zeros_like(sums).scatter_add_(1, labels, torch.ones_like(labels, dtype=torch.float64))
+    means = torch.where(sizes > 0, sums / sizes, -torch.inf)  # images may have different numbers of segments
+    order = means.sort(dim=1, descending=True, stable=True).indices
+    ends = sizes.gather(1, order).cumsum(1).long()
+    last = torch.empty_like(order).scatter_(1, order, ends - 1)
+    first = last + 1 - sizes.long()
+    return PixelOrder(*(place.gather(1, labels).reshape(maps.shape) for place in (first, last)))
+
+
+def constant(maps: Tensor) -> Tensor:
+    """Return ``[N]`` bool: which maps have a single value."""
+    flat = maps.flatten(1)
+    return flat.amax(1) == flat.amin(1)
+
+
+def unit_scaled(maps: Tensor) -> Tensor:
+    """Return each map shifted and scaled to [0, 1], in float64; a constant map becomes NaN."""
+    flat = maps.double().flatten(1)
+    flat = flat / flat.abs().amax(1, keepdim=True)  # avoids overflow in the difference of huge values
+    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    return ((flat - low) / (high - low)).reshape(maps.shape)
+
+
+def blurred(images: Tensor) -> Tensor:
+    """Blur images as RISE does: a Gaussian of sigma 5 on 11 × 11 taps, with zeros outside the image.
+
+    The released code creates the kernel by filtering a single one within an array of 11 × 11, mirrored at its border.
+    The Gaussian of sigma 5 exceeds this array on all sides, which makes the kernel nearly a box.
+
+    Args:
+        images: ``[N, C, H, W]``.
+    """
+    down, across = (_banded(size).to(images) for size in images.shape[-2:])
+    return down @ images @ across
+
+
+def _banded(size: int) -> Tensor:
+    """Return the blur along one axis as a symmetric matrix ``[size, size]``, which is faster than a convolution."""
+    impulse = np.zeros(_TAPS)
+    impulse[_TAPS // 2] = 1
+    taps = torch.from_numpy(gaussian_filter1d(impulse, _SIGMA))
+    distance = (torch.arange(size)[:, None] - torch.arange(size)).abs()
+    return torch.where(distance <= _TAPS // 2, taps[_TAPS // 2 + distance.clamp_max(_TAPS // 2)], 0.0)
+
+
+class _Baselines:
+    """Baselines for groups of samples; those from a number or tensor are views.
+
+    Attributes:
+        shared: The baseline ``[1, C, H, W]`` if it is the same for all samples, otherwise None.
+    """
+
+    def __init__(self, given: Tensor | None, images: Tensor, shared: Tensor | None = None) -> None:
+        self._given, self._images, self.shared = given, images, shared
+
+    def __call__(self, group: slice) -> Tensor:
+        return blurred(self._images[group]) if self._given is None else self._given[group]
+
+
+def resolve_baseline(baseline: Baseline, images: Tensor) -> _Baselines:
+    """Return an object that maps the slice of a group of samples to its baselines.
+
+    Raises:
+        ValueError: If the baseline is unknown, does not broadcast to the images, or is not finite.
+        TypeError: If it is neither a number, a sequence of numbers nor an array.
+    """
+    if isinstance(baseline, str):
+        if baseline != "blur":
+            raise ValueError(
+                f"baseline must be a number, one number per channel, 'blur' or a tensor, got {baseline!r}."
+            )
+        return _Baselines(None, images)
+    if isinstance(baseline, list | tuple) and all(isinstance(level, int | float) for level in baseline):
+        baseline = torch.tensor(baseline, dtype=images.dtype)[:, None, None]
+    if not isinstance(baseline, Tensor | np.ndarray | int | float):
+        raise TypeError(
+            f"baseline must be a number, one number per channel, 'blur' or a tensor, got {type(baseline).__name__}."
+        )
+    given = torch.as_tensor(baseline).detach().to(images)
+    try:
+        expanded = given.expand(images.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"baseline must broadcast to the images, got {list(given.shape)} for images {list(images.shape)}. "
+            "One color is [C, 1, 1]."
+        ) from None
+    if not given.isfinite().all():
+        raise ValueError("baseline must be finite, got NaN or infinity.")
+    is_shared = given.ndim < images.ndim or len(given) == 1
+    return _Baselines(expanded, images, expanded[:1] if is_shared else None)

@@ -1,0 +1,80 @@
+"""Build and check models of the user, given as ``"package.module:name"``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from xaibench.compute.model_probe import probe
+from xaibench.core.parameters import check_names, named_parameters
+
+_GIVEN = ("in_shape", "num_classes")
+
+
+def make_own(
+    part: object, name: str, in_shape: tuple[int, int, int], num_classes: int, parameters: Mapping[str, Any]
+) -> nn.Module:
+    """Build the user's model: a copy of a module, or the module that a class or factory returns.
+
+    ``in_shape`` and ``num_classes`` are passed by name if the factory has parameters of these names, as the first two
+    arguments if it has at least two required ones, and are left out otherwise.
+
+    Raises:
+        TypeError: If the part is neither a module nor a callable, cannot be called like this, or does not return a
+            ``torch.nn.Module``.
+    """
+    if isinstance(part, nn.Module):
+        if parameters:
+            given = ", ".join(parameters)
+            raise TypeError(f"{name} is a module, which has no parameters; got {given}. Leave them out.")
+        return copy.deepcopy(part)
+    if not callable(part):
+        raise TypeError(f"{name}: got {type(part).__name__}, expected a torch.nn.Module, or a class or factory of one.")
+    model = _call_factory(part, name, {"in_shape": in_shape, "num_classes": num_classes}, parameters)
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
+        raise TypeError(f"{name} returned {kind}, expected a torch.nn.Module that returns logits [N, K].")
+    return model
+
+
+def _call_factory(part: Callable[..., Any], name: str, given: dict[str, Any], parameters: Mapping[str, Any]) -> Any:
+    signature = inspect.signature(part)
+    named = {key: given[key] for key in _GIVEN if key in signature.parameters and key not in parameters}
+    positional = () if named or not _requires_two_arguments(signature) else tuple(given.values())
+    try:
+        signature.bind(*positional, **named, **parameters)
+    except TypeError as error:
+        raise TypeError(
+            f"{name}{signature} cannot be called ({error}). Expected a factory (in_shape, num_classes) -> "
+            "torch.nn.Module; give its other arguments as parameters of the model."
+        ) from error
+    return part(*positional, **named, **parameters)
+
+
+def _requires_two_arguments(signature: inspect.Signature) -> bool:
+    values = signature.parameters.values()
+    required = [p for p in values if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    return len(required) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in values)
+
+
+def check_parameters(part: Callable[..., Any], name: str, parameters: Mapping[str, Any]) -> None:
+    """Check the names of the parameters of a registered model.
+
+    Raises:
+        UnknownParameterError: If the model has no such parameter; names the nearest, and lists all.
+    """
+    check_names(f"Model {name!r}", parameters, sorted(named_parameters(part, without=_GIVEN)))
+
+
+def check_outputs(model: nn.Module, name: str, in_shape: tuple[int, int, int], num_classes: int) -> None:
+    """Evaluate the model on two random images, in evaluation mode.
+
+    Raises:
+        ValueError: If it does not accept them, or does not return finite logits ``[2, num_classes]``.
+    """
+    probe(model, torch.rand(2, *in_shape), name=name, what="random images in [0, 1]", classes=num_classes)

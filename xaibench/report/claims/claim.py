@@ -1,0 +1,200 @@
+"""Tests of a paper's statements: a number of a run with an interval and a verdict.
+
+A statement is a function of the mean scores of the run's cells. It is evaluated on the means themselves and on their
+resamples (over data sets, trainings and samples). The middle 95 % of the resampled values are the interval. A statement
+is left out if the run has none of its cells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from xaibench.report.numbers.inference import Floats, Matrices, resampled_means
+from xaibench.report.read.results import RunResults
+
+ClaimVerdict = Literal["holds", "does not hold", "undecided"]
+#: ``(scenario, background, model)`` to method to means ``[1 + R]``: the mean of the run, then those of the resamples.
+Means: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Floats]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A paper's statement, tested on a run.
+
+    Attributes:
+        statement: The statement.
+        source: Paper and section.
+        metric: Name of the metric.
+        quantity: Definition of ``value``.
+        cells: Number of comparisons that ``value`` is the mean of.
+        value: Value in the run.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        bound: Bound beyond which the statement holds.
+        above: Whether the statement holds above the bound, or below it.
+    """
+
+    statement: str
+    source: str
+    metric: str
+    quantity: str
+    cells: int
+    value: float
+    low: float
+    high: float
+    bound: float
+    above: bool
+
+    @property
+    def paper(self) -> str:
+        """Authors and year of the source."""
+        return self.source[: _end_of_year(self.source)]
+
+    @property
+    def place(self) -> str:
+        """Section or figure of the paper."""
+        return self.source[_end_of_year(self.source) :].removeprefix(", ")
+
+    @property
+    def verdict(self) -> ClaimVerdict:
+        """``"holds"`` if the whole interval is on the stated side, ``"undecided"`` if the bound is inside it."""
+        if self.low <= self.bound <= self.high:
+            return "undecided"
+        return "holds" if (self.value > self.bound) == self.above else "does not hold"
+
+
+def _end_of_year(source: str) -> int:
+    """Return the index after the year, the first four digits of a source."""
+    found = re.search(r"\b\d{4}\b", source)
+    return found.end() if found else len(source)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Mean scores by one metric, oriented so that larger is better, from which a statement is evaluated.
+
+    Attributes:
+        means: Means by cell and method.
+        methods: The run's explainers without controls.
+        controls: The controls.
+        others: Means by every metric of the run.
+    """
+
+    means: Means
+    methods: tuple[str, ...]
+    controls: tuple[str, ...]
+    others: Mapping[str, Means]
+
+    def of_methods(self) -> Iterator[tuple[tuple[str, str, str], dict[str, Floats]]]:
+        """Yield each cell with the means of its methods, without controls."""
+        for cell, means in self.means.items():
+            yield cell, {name: means[name] for name in self.methods if name in means}
+
+    def of_controls(self, cell: tuple[str, str, str]) -> list[Floats]:
+        """Return the means of the controls in a cell."""
+        return [self.means[cell][name] for name in self.controls if name in self.means[cell]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A paper's statement, and how to evaluate it.
+
+    Attributes:
+        statement: The statement.
+        source: Paper and section.
+        quantity: Definition of the number.
+        bound: Bound beyond which the statement holds. If the paper states none, it is ours, and ``quantity`` says so.
+        above: Whether the statement holds above the bound, or below it.
+        compare: Yields ``[1 + R]`` per comparison; their mean is the number.
+        metrics: Metrics that the statement is about; empty = all.
+    """
+
+    statement: str
+    source: str
+    quantity: str
+    bound: float
+    above: bool
+    compare: Callable[[Cells], Iterator[Floats]]
+    metrics: tuple[str, ...] = ()
+
+
+def check_statements(
+    run: RunResults, matrices: Sequence[Matrices], statements: Sequence[Statement], resamples: int, seed: int
+) -> list[Claim]:
+    """Test the statements for which the run has the cells, metric by metric.
+
+    Args:
+        run: The run.
+        matrices: The scores of its cells.
+        statements: The statements to test.
+        resamples: Number of resamples of the intervals.
+        seed: Seed of the resamples.
+
+    Returns:
+        A claim per statement and metric of the run that it is about; none for skills.
+    """
+    resampled = resampled_means(matrices, resamples, seed)
+    methods, controls = (
+        tuple(name for name, part in run.explainers.items() if part.control is which) for which in (False, True)
+    )
+    # The statements are about scores; skills would repeat them.
+    scores = {name: part for name, part in run.metrics.items() if not part.skill_of}
+    means = {name: cell_means(matrices, resampled, name, part.higher_is_better) for name, part in scores.items()}
+    found = []
+    for metric, mine in means.items():
+        cells = Cells(mine, methods, controls, means)
+        found += [
+            claim
+            for each in statements
+            if metric in (each.metrics or (metric,)) and (claim := evaluate_statement(each, metric, cells)) is not None
+        ]
+    return found
+
+
+def evaluate_statement(stated: Statement, metric: str, cells: Cells) -> Claim | None:
+    """Evaluate a statement on the cells; None if there is nothing to compare."""
+    compared = list(stated.compare(cells))
+    if not compared:
+        return None
+    values = np.mean(compared, axis=0)
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return Claim(
+        statement=stated.statement,
+        source=stated.source,
+        metric=metric,
+        quantity=stated.quantity,
+        cells=len(compared),
+        value=float(values[0]),
+        low=float(low),
+        high=float(high),
+        bound=stated.bound,
+        above=stated.above,
+    )
+
+
+def cell_means(
+    matrices: Sequence[Matrices], resampled: Mapping[tuple[str, str, str], Floats], metric: str, up: bool
+) -> Means:
+    """Return the means ``[1 + R]`` by cell and method, larger = better; methods without a score are left out."""
+    found = {}
+    for cell in matrices:
+        if metric in cell.metrics:
+            mine = (1.0 if up else -1.0) * resampled[cell.cell][:, cell.metrics.index(metric)]
+            found[cell.cell] = {name: mine[:, m] for m, name in enumerate(cell.methods) if not np.isnan(mine[0, m])}
+    return found
+
+
+def below(lower: Floats, upper: Floats) -> Floats:
+    """Return 1 if ``lower`` is below ``upper``, 0 if it is above, and 0.5 for a tie."""
+    return (np.sign(upper - lower) + 1) / 2
+
+
+def relative_range(some: Sequence[Floats], every: Sequence[Floats]) -> Floats:
+    """Return the range of some means divided by the range of all."""
+    share: Floats = np.ptp(some, axis=0) / np.maximum(np.ptp(every, axis=0), np.finfo(float).tiny)
+    return share

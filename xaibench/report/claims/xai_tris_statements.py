@@ -1,0 +1,308 @@
+"""Statements of the XAI-TRIS paper (Clark, Wilming, Haufe 2024): section 4, captions of Figures 7, 8, 13 to 15.
+
+Statements about the appearance of maps and about both image sizes are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+
+import numpy as np
+
+from xaibench.report.claims.claim import Cells, Statement, below, relative_range
+from xaibench.report.numbers.inference import Floats
+
+SCENARIOS = ("lin", "mult", "rigid", "xor")
+#: The paper's networks; its statements are tested on these only.
+NETWORKS = ("llr", "mlp", "cnn")
+SHAP = ("shapley_sampling", "gradient_shap", "deep_shap")
+PATTERNS = ("pattern_net", "pattern_attribution")
+_Compare = Callable[[Cells], Iterator[Floats]]
+
+
+def is_in_paper(cell: tuple[str, str, str]) -> bool:
+    """Check whether the paper's statements apply to a cell.
+
+    Args:
+        cell: Scenario, background and model.
+
+    Returns:
+        False for another network on one of the paper's scenarios; True for data sets other than XAI-TRIS.
+
+    Example:
+        >>> [is_in_paper(cell) for cell in (("lin", "white", "mlp"), ("lin", "white", "vit"), ("pet", "-", "vit"))]
+        [True, False, True]
+    """
+    scenario, _, model = cell
+    return scenario not in SCENARIOS or model in NETWORKS
+
+
+def _corr_below_white(cells: Cells) -> Iterator[Floats]:
+    for (scenario, background, model), white in cells.of_methods():
+        corr = cells.means.get((scenario, "corr", model), {})
+        if background == "white":
+            yield from (below(corr[name], white[name]) for name in white if name in corr)
+
+
+def _laplace_above(scenario: str, *models: str) -> _Compare:
+    def compare(cells: Cells) -> Iterator[Floats]:
+        for (place, background, model), methods in cells.of_methods():
+            laplace = cells.means[place, background, model].get("laplace")
+            if (place, background) == (scenario, "corr") and (not models or model in models) and laplace is not None:
+                yield from (below(mean, laplace) for mean in methods.values())
+
+    return compare
+
+
+def _shap_alike(cells: Cells) -> Iterator[Floats]:
+    for (scenario, _, _), methods in cells.of_methods():
+        shap = [methods[name] for name in SHAP if name in methods]
+        if scenario in SCENARIOS and 1 < len(shap) < len(methods):
+            yield relative_range(shap, list(methods.values()))
+
+
+def _first_above_second(first: str, second: str, scenarios: Set[str], backgrounds: Set[str] = frozenset()) -> _Compare:
+    def compare(cells: Cells) -> Iterator[Floats]:
+        for (scenario, background, model), methods in cells.of_methods():
+            other = cells.means.get((scenario, background, second), {})
+            if model == first and scenario in scenarios and (not backgrounds or background in backgrounds):
+                yield from (below(other[name], methods[name]) for name in methods if name in other)
+
+    return compare
+
+
+def _middle_half(cells: Cells) -> Iterator[Floats]:
+    for (scenario, _, _), methods in cells.of_methods():
+        if scenario in SCENARIOS and len(methods) > 3:
+            low, high = np.quantile(list(methods.values()), [0.25, 0.75], axis=0)
+            yield high - low
+
+
+def _controls_alike(cells: Cells) -> Iterator[Floats]:
+    for cell, methods in cells.of_methods():
+        controls = cells.of_controls(cell)
+        if cell[0] in SCENARIOS and len(controls) > 1 and methods:
+            yield relative_range(controls, [*controls, *methods.values()])
+
+
+def _above_controls(*models: str) -> _Compare:
+    def compare(cells: Cells) -> Iterator[Floats]:
+        for cell, methods in cells.of_methods():
+            controls = cells.of_controls(cell)
+            if cell[0] in SCENARIOS and controls and (not models or cell[2] in models):
+                yield from (below(np.max(controls, axis=0), mean) for mean in methods.values())
+
+    return compare
+
+
+def _most_below_a_control(cells: Cells) -> Iterator[Floats]:
+    shares = []
+    for cell, methods in cells.of_methods():
+        controls = cells.of_controls(cell)
+        if cell[0] in SCENARIOS and controls and methods:
+            best = np.max(controls, axis=0)
+            shares.append(np.mean([below(mean, best) for mean in methods.values()], axis=0))
+    if shares:
+        yield np.max(shares, axis=0)
+
+
+def _best_most_often(cells: Cells) -> Iterator[Floats]:
+    first: dict[str, Floats] = {}
+    count = 0
+    for (scenario, _, _), methods in cells.of_methods():
+        if scenario in SCENARIOS and len(methods) > 1:
+            best = np.max(list(methods.values()), axis=0)
+            count += 1
+            for name, mean in methods.items():
+                first[name] = first.get(name, 0.0) + (mean == best)
+    if count > 1:
+        yield np.max(list(first.values()), axis=0) / count
+
+
+def _patterns(well: bool) -> _Compare:
+    """Compare other methods with PatternNet and PatternAttribution, on LIN and XOR with white noise or elsewhere."""
+
+    def compare(cells: Cells) -> Iterator[Floats]:
+        for (scenario, background, _), methods in cells.of_methods():
+            here = scenario in ("lin", "xor") and background == "white"
+            if scenario in SCENARIOS and here == well:
+                rest = [mean for name, mean in methods.items() if name not in PATTERNS]
+                yield from (below(mean, methods[name]) for name in PATTERNS if name in methods for mean in rest)
+
+    return compare
+
+
+def _lime_below(cells: Cells) -> Iterator[Floats]:
+    for (scenario, _, _), methods in cells.of_methods():
+        if scenario in SCENARIOS and "lime" in methods:
+            yield from (below(methods["lime"], mean) for name, mean in methods.items() if name != "lime")
+
+
+def _input_gains(cells: Cells) -> Iterator[Floats]:
+    strong: list[Floats] = []
+    weak: list[Floats] = []
+    for (scenario, background, _), means in cells.means.items():
+        if scenario in SCENARIOS and "input" in means:
+            (strong if (scenario, background) == ("rigid", "white") else weak).append(means["input"])
+    if strong and weak:
+        yield np.mean(strong, axis=0) - np.mean(weak, axis=0)
+
+
+_PAPER = "Clark, Wilming, Haufe 2024"
+_TEXT = f"{_PAPER}, section 4"
+_ALL = frozenset(SCENARIOS)
+STATEMENTS = (
+    Statement(
+        "Correlated backgrounds lead to worse explanations than white ones, in most cases",
+        _TEXT,
+        "share of scenario, model and method with a lower mean on CORR than on WHITE",
+        0.5,
+        True,
+        _corr_below_white,
+    ),
+    *(
+        Statement(
+            f"On {scenario.upper()} with correlated backgrounds the Laplace filter outperforms nearly all methods",
+            _TEXT,
+            "share of model and method below the Laplace filter; nearly all = over 0.8",
+            0.8,
+            True,
+            _laplace_above(scenario),
+        )
+        for scenario in ("rigid", "xor")
+    ),
+    Statement(
+        "On RIGID with correlated backgrounds the Laplace filter is the best of all for the MLP",
+        f"{_PAPER}, Figures 7 and 14",
+        "share of methods below the Laplace filter; best = over 0.95",
+        0.95,
+        True,
+        _laplace_above("rigid", "mlp"),
+    ),
+    Statement(
+        "Deep SHAP, Gradient SHAP and Shapley value sampling score alike",
+        f"{_PAPER}, Figure 7",
+        "range of the means of the three, as a share of that of all methods; mean over the cells",
+        0.5,
+        False,
+        _shap_alike,
+    ),
+    Statement(
+        "In most cells the methods are relatively homogeneous",
+        _TEXT,
+        "range of the middle half of the methods’ means, mean over the cells; homogeneous = less than 0.1",
+        0.1,
+        False,
+        _middle_half,
+    ),
+    Statement(
+        "Controls are alike",
+        _TEXT,
+        "range of the means of the controls, as a share of that of all; mean over the cells",
+        0.5,
+        False,
+        _controls_alike,
+    ),
+    Statement(
+        "In certain cells controls are on par with or superior to various methods",
+        _TEXT,
+        "the largest share, in a cell, of methods below its best control; various = over a quarter",
+        0.25,
+        True,
+        _most_below_a_control,
+    ),
+    Statement(
+        "No method is the best everywhere",
+        f"{_PAPER}, Figures 7 and 8",
+        "share of the cells in which the method that is first most often is first",
+        1.0,
+        False,
+        _best_most_often,
+    ),
+    *(
+        Statement(
+            f"On LIN the {first.upper()} is explained better than the {second.upper()}, by most methods",
+            f"{_TEXT} and Figure 7",
+            f"share of background and method with a higher mean for the {first.upper()}",
+            0.5,
+            True,
+            _first_above_second(first, second, {"lin"}),
+        )
+        for first, second in (("llr", "mlp"), ("mlp", "cnn"))
+    ),
+    Statement(
+        "On MULT and XOR, too, the MLP is explained better than the CNN",
+        f"{_PAPER}, Figures 7, 13 and 14 (a few cases at 64×64, a tendency at 8×8)",
+        "share of scenario, background and method with a higher mean for the MLP",
+        0.5,
+        True,
+        _first_above_second("mlp", "cnn", {"mult", "xor"}),
+    ),
+    Statement(
+        "On RIGID the CNN is explained better than the MLP",
+        f"{_TEXT}; Figures 13 and 14",
+        "share of background and method with a higher mean for the CNN",
+        0.5,
+        True,
+        _first_above_second("cnn", "mlp", {"rigid"}),
+    ),
+    Statement(
+        "On IMAGENET backgrounds the CNN is explained well",
+        _TEXT,
+        "share of scenario and method with a higher mean for the CNN than for the MLP",
+        0.5,
+        True,
+        _first_above_second("cnn", "mlp", _ALL, {"imagenet"}),
+    ),
+    Statement(
+        "PatternNet and PatternAttribution do well on LIN and XOR with white noise",
+        f"{_PAPER}, Figure 8",
+        "share of model and other method below them",
+        0.5,
+        True,
+        _patterns(well=True),
+    ),
+    Statement(
+        "PatternNet and PatternAttribution struggle elsewhere",
+        f"{_PAPER}, Figure 8",
+        "share of cell and other method below them",
+        0.5,
+        False,
+        _patterns(well=False),
+    ),
+    Statement(
+        "LIME struggles in all scenarios",
+        f"{_PAPER}, Figures 2, 6 and 8 (less so at 8×8)",
+        "share of cell and other method above it; struggles = over three quarters",
+        0.75,
+        True,
+        _lime_below,
+    ),
+    Statement(
+        "Most methods outperform the controls in most cells",
+        f"{_PAPER}, Figures 8 and 15",
+        "share of cell and method above the best control of the cell",
+        0.5,
+        True,
+        _above_controls(),
+        ("topk_precision",),
+    ),
+    Statement(
+        "Of the CNN, methods do little better than controls",
+        f"{_PAPER}, Figure 15 (8×8)",
+        "share of cell and method above the best control of the cell; little better = no more than half",
+        0.5,
+        False,
+        _above_controls("cnn"),
+        ("topk_precision",),
+    ),
+    Statement(
+        "The input itself scores higher where the signal is stronger",
+        f"{_PAPER}, Figures 8 and 15",
+        "its mean on RIGID with white noise, whose signal is the strongest, less that of all other cells",
+        0.0,
+        True,
+        _input_gains,
+        ("topk_precision",),
+    ),
+)

@@ -1,0 +1,237 @@
+"""Scores at several budgets of forward and backward passes, and their figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from xaibench.report.figures.style import THEME, house_style, shorten_label
+from xaibench.report.read.results import RunResults
+from xaibench.runfolder.tables import CELL
+
+#: Panels per row; in inches: panel size, gaps between panels, margins left and below.
+_COLUMNS, _PANEL, _GAP, _MARGIN = 5, (1.75, 1.12), (0.2, 0.36), (0.6, 0.55)
+
+
+@dataclass(frozen=True)
+class BudgetScore:
+    """Mean score of an entry of the suite over the cells by one metric.
+
+    Attributes:
+        mean: Mean of the cells' means.
+        low: Lower end of the interval. The cells' data are independent, so the half-widths of their 95 % intervals are
+            added in quadrature.
+        high: Upper end of the interval.
+        place: Place among all methods at that budget and those of a fixed cost; 1 is the best mean. 0 for controls.
+        of: Number of these methods.
+    """
+
+    mean: float
+    low: float
+    high: float
+    place: int = 0
+    of: int = 0
+
+
+@dataclass(frozen=True)
+class BudgetScores:
+    """Scores of a metric at several budgets.
+
+    Attributes:
+        metric: Name of the metric.
+        budgets: All budgets that occur, in passes per image.
+        methods: Scores by label of the method and budget.
+        fixed: By label, methods of a fixed cost: number of passes (None if it depends on the network) and score. Their
+            place is at the largest budget.
+        controls: Score of each control by label.
+        cells: Number of cells that the means are over.
+    """
+
+    metric: str
+    budgets: tuple[int, ...]
+    methods: Mapping[str, Mapping[int, BudgetScore]]
+    fixed: Mapping[str, tuple[int | None, BudgetScore]]
+    controls: Mapping[str, BudgetScore]
+    cells: int
+
+
+def budget_lines(run: RunResults) -> dict[str, dict[int, str]]:
+    """Return the suite's entries by the label of their method and their budget.
+
+    Empty if no method has several budgets. If one does, a method with a single budget is a series of one point.
+    """
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for name, part in run.explainers.items():
+        others = {key: value for key, value in part.parameters.items() if key != "budget"}
+        if budget := part.parameters.get("budget"):
+            found.setdefault((part.method or part.label, repr(sorted(others.items()))), {})[int(budget)] = name
+    if max(map(len, found.values()), default=0) < 2:
+        return {}
+    labels = [label for label, _ in found]
+    lines = {}
+    for (label, _), entries in found.items():
+        # Two series of one method differ in another parameter; the names of their entries tell them apart.
+        least = min(entries)
+        own = label if labels.count(label) == 1 else entries[least].removesuffix(f"-{least}")
+        lines[own] = dict(sorted(entries.items()))
+    return lines
+
+
+def budget_scores(run: RunResults, summary: pd.DataFrame) -> dict[str, BudgetScores]:
+    """Return the scores of each metric at each budget.
+
+    Args:
+        run: The run.
+        summary: Summary with intervals, from :func:`~xaibench.report.numbers.inference.infer`.
+
+    Returns:
+        Scores by metric; empty if no method has several budgets. Means are over the cells in which all methods and
+        controls have a score.
+    """
+    lines = budget_lines(run)
+    if not lines:
+        return {}
+    budgets = tuple(sorted({budget for entries in lines.values() for budget in entries}))
+    in_lines = {name for entries in lines.values() for name in entries.values()}
+    found = {}
+    for metric, part in run.metrics.items():
+        means, cells = _over_cells(summary[summary["metric"] == metric])
+        if not means:
+            continue
+        placed = _Ranker(
+            lines, {n: s for n, s in means.items() if n not in in_lines}, means, part.higher_is_better, run
+        )
+        methods = {
+            label: {budget: placed.at(budget, name) for budget, name in entries.items() if name in means}
+            for label, entries in lines.items()
+        }
+        alone = [name for name in means if name not in in_lines]
+        fixed = {
+            run.explainers[name].label: (run.explainers[name].passes, placed.at(budgets[-1], name))
+            for name in alone
+            if not run.explainers[name].control
+        }
+        controls = {run.explainers[name].label: means[name] for name in alone if run.explainers[name].control}
+        found[metric] = BudgetScores(metric, budgets, methods, fixed, controls, cells)
+    return found
+
+
+def _over_cells(rows: pd.DataFrame) -> tuple[dict[str, BudgetScore], int]:
+    """Return the mean of each entry over the cells in which all have a score, and the number of these cells."""
+    tables = {key: rows.pivot_table(key, "explainer", list(CELL), observed=True) for key in ("mean", "low", "high")}
+    there = tables["mean"].notna().all()
+    whole = list(there.index[there])
+    count = len(whole)
+    if not count:
+        return {}, 0
+    mean, low, high = (tables[key].reindex(columns=whole) for key in ("mean", "low", "high"))
+    below, above = (((end - mean) ** 2).sum(axis=1, skipna=False) ** 0.5 / count for end in (low, high))
+    centre = mean.mean(axis=1)
+    return {
+        str(name): BudgetScore(
+            float(centre[name]), float(centre[name] - below[name]), float(centre[name] + above[name])
+        )
+        for name in centre.index
+    }, count
+
+
+class _Ranker:
+    """Places of the methods at each budget."""
+
+    def __init__(
+        self,
+        lines: Mapping[str, Mapping[int, str]],
+        alone: Mapping[str, BudgetScore],
+        means: Mapping[str, BudgetScore],
+        higher: bool,
+        run: RunResults,
+    ) -> None:
+        self._lines, self._means, self._sign = lines, means, 1 if higher else -1
+        self._alone = [name for name in alone if not run.explainers[name].control]
+
+    def at(self, budget: int, name: str) -> BudgetScore:
+        """Return the score with its place among the methods that have that budget or a fixed cost."""
+        names = [entries[budget] for entries in self._lines.values() if entries.get(budget) in self._means]
+        own = self._means[name]
+        others = [self._means[other].mean for other in (*names, *self._alone)]
+        better = sum(self._sign * mean > self._sign * own.mean for mean in others)
+        return BudgetScore(own.mean, own.low, own.high, better + 1, len(others))
+
+
+def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
+    """Draw one panel per method with common axes and a logarithmic axis of passes.
+
+    Each panel shows the method's scores with a band of their intervals, in front of those of the other methods. The
+    best control is dashed, methods of a fixed cost are dots.
+
+    Args:
+        run: The run.
+        scores: Scores of one metric.
+
+    Returns:
+        The figure. The numbers in a panel are the method's scores at the fewest and the most passes.
+    """
+    metric, names = run.metrics[scores.metric], list(scores.methods)
+    every = [score for line in scores.methods.values() for score in line.values()]
+    controls = [score.mean for score in scores.controls.values()]
+    ends = [end for score in every for end in (score.low, score.high, score.mean) if not math.isnan(end)]
+    ends += controls + [score.mean for _, score in scores.fixed.values()]
+    room = 0.05 * (max(ends) - min(ends) or 1.0)
+    columns = min(_COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    with house_style():
+        width = _MARGIN[0] + columns * (_PANEL[0] + _GAP[0])
+        height = _MARGIN[1] + rows * (_PANEL[1] + _GAP[1])
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        for number, name in enumerate(names):
+            row, column = divmod(number, columns)
+            left = _MARGIN[0] + column * (_PANEL[0] + _GAP[0])
+            bottom = height - (row + 1) * (_PANEL[1] + _GAP[1])
+            axes = figure.add_axes((left / width, bottom / height, _PANEL[0] / width, _PANEL[1] / height))
+            _draw_panel(axes, scores, name, (max if metric.higher_is_better else min)(controls, default=math.nan))
+            axes.set(ylim=(min(ends) - room, max(ends) + room))
+            axes.tick_params(labelleft=column == 0, labelbottom=number + columns >= len(names))
+            axes.set_title(shorten_label(name), loc="left", color=THEME["ink"], fontsize=8.5, pad=4)
+            if own := [score.mean for score in scores.methods[name].values()]:
+                high = own[-1] < sum(axes.get_ylim()) / 2  # away from the line
+                place: dict[str, Any] = {"y": 0.95 if high else 0.05, "va": "top" if high else "bottom", "ha": "right"}
+                said = f"{own[0]:.2f} → {own[-1]:.2f}" if len(own) > 1 else f"{own[0]:.2f}"
+                axes.text(0.97, s=said, color=THEME["soft"], fontsize=7.5, transform=axes.transAxes, **place)
+        figure.text(_MARGIN[0] / width, 0.06 / height, "passes for an image", color=THEME["soft"])
+        middle = (_MARGIN[1] + (height - _MARGIN[1]) / 2) / height
+        figure.text(0.06 / width, middle, metric.label, rotation=90, va="center", color=THEME["soft"])
+    return figure
+
+
+def _draw_panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
+    for other, line in scores.methods.items():
+        if other != name and line:
+            axes.plot(list(line), [score.mean for score in line.values()], color=THEME["line"], lw=0.8)
+    known = [(passes, score.mean) for passes, score in scores.fixed.values() if passes]
+    axes.plot([x for x, _ in known], [y for _, y in known], ".", color=THEME["soft"], ms=3)
+    if not math.isnan(bar):
+        axes.axhline(bar, color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
+    own, colour = scores.methods[name], THEME["series-1"]
+    x, found = list(own), list(own.values())
+    lows, highs = [s.low for s in found], [s.high for s in found]
+    if len(x) > 1:
+        axes.fill_between(x, lows, highs, color=colour, alpha=0.18, lw=0)
+    else:  # the band of a single point would be invisible
+        axes.vlines(x, lows, highs, color=colour, alpha=0.18, lw=6)
+    axes.plot(x, [s.mean for s in found], ".-", color=colour, lw=1.6, ms=5)
+    axes.set_xscale("log")
+    first, last = scores.budgets[0], scores.budgets[-1]
+    axes.set(xlim=(min([first, *(passes for passes, _ in known)]) / 1.5, last * 1.5))
+    axes.set_xticks([10**power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)])
+    axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}")
+    axes.minorticks_off()
+    axes.grid(color=THEME["line"], lw=0.5)
+    axes.tick_params(length=0, labelcolor=THEME["soft"])
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,93 @@
+"""A sheet of samples: each image next to a copy with the mask outlined, and its class below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from xaibench.report.figures.style import THEME, house_style
+
+_SIDE, _GAP = 1.5, 0.28
+_OUTLINE = np.array([255, 255, 0], dtype=np.float64) / 255
+
+
+def sheet(
+    images: NDArray[np.floating[Any]], masks: NDArray[np.bool_], labels: Sequence[str], *, columns: int = 4
+) -> Figure:
+    """Draw samples for visual inspection of masks and classes.
+
+    Args:
+        images: ``[N, C, H, W]`` with one or three channels. Images in [0, 1] are shown as they are; others (such as
+            normalized images) are rescaled individually.
+        masks: ``[N, H, W]`` bool. The outside is dimmed and the border drawn; an empty mask dims nothing.
+        labels: One line per sample, drawn below it.
+        columns: Number of samples per row.
+
+    Returns:
+        A figure without a window; ``figure.savefig("sheet.png")`` writes it.
+
+    Raises:
+        ValueError: If there is no sample, or the shapes do not match.
+
+    Example:
+        >>> figure = sheet(np.zeros((3, 1, 8, 8)), np.zeros((3, 8, 8), bool), ["T", "L", "T"])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['T', 'L', 'T']
+    """
+    count = len(labels)
+    if count == 0 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(f"Expected at least one image [N, 1 or 3, H, W], got {list(images.shape)}, {count} labels.")
+    if masks.shape != (count, *images.shape[2:]) or len(images) != count:
+        raise ValueError(
+            f"Expected masks [N, H, W] and N labels for images {list(images.shape)}, got {list(masks.shape)} and "
+            f"{count} labels."
+        )
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    width, height = columns * (2 * _SIDE + _GAP), rows * (_SIDE + _GAP)
+    with house_style():
+        figure = Figure(figsize=(width, height), dpi=150)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")
+        axes.axis("off")
+        for index, label in enumerate(labels):
+            left = (index % columns) * (2 * _SIDE + _GAP) + _GAP / 2
+            top = (index // columns) * (_SIDE + _GAP) + _GAP / 4
+            tile = np.concatenate(_image_and_outline(images[index], masks[index]), axis=1)
+            axes.imshow(tile, extent=(left, left + 2 * _SIDE, top + _SIDE, top), interpolation="nearest")
+            axes.text(left, top + _SIDE + 0.05, label, va="top", color=THEME["ink"])
+        axes.set(xlim=(0, width), ylim=(height, 0))
+    return figure
+
+
+def _image_and_outline(
+    image: NDArray[np.floating[Any]], mask: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return ``[H, W, 3]`` twice: the image, and the image with its mask."""
+    plain = in_colours(image)
+    if not mask.any():
+        return plain, plain
+    marked = np.where(mask[..., None], plain, 0.45 * plain)
+    marked[_outer_border(mask)] = _OUTLINE
+    return plain, marked
+
+
+def in_colours(image: NDArray[Any]) -> NDArray[np.float64]:
+    """Return ``[H, W, 3]`` in [0, 1] for an image ``[1 or 3, H, W]``; values outside [0, 1] are rescaled."""
+    plain = np.repeat(np.moveaxis(image, 0, -1).astype(np.float64), 3 // len(image), axis=2)
+    low, high = plain.min(), plain.max()
+    return plain if low >= 0 and high <= 1 else (plain - low) / ((high - low) or 1.0)
+
+
+def _outer_border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the pixels just outside the mask."""
+    padded = np.pad(mask, 1)
+    neighbors = padded[:-2, 1:-1] | padded[2:, 1:-1] | padded[1:-1, :-2] | padded[1:-1, 2:]
+    return np.asarray(neighbors & ~mask)

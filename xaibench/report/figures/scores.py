@@ -1,0 +1,247 @@
+"""Figures of the scores: one panel per scenario and model, as box plots and as means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from xaibench.report.figures.style import FONT, THEME, house_style, shorten_label
+from xaibench.report.numbers.score_summary import Floats
+from xaibench.report.read.results import RunResults, place
+
+_SERIES = [THEME[f"series-{i}"] for i in range(1, 5)]
+#: Inches: figure width, height of a panel, height of the legend.
+_WIDTH, _PANEL, _LEGEND = 12.0, 1.65, 0.6
+#: Width of a character in inches, and the cosine and sine of the labels' rotation of 40 degrees.
+_CHARACTER, _ALONG, _UP = 0.063, 0.766, 0.643
+Panel: TypeAlias = tuple[str, str]
+Style: TypeAlias = Literal["box", "mean"]
+STYLES: tuple[Style, ...] = ("box", "mean")
+
+
+#: Largest number of panels per row.
+_MOST_COLUMNS = 4
+
+
+def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequence[str]) -> list[list[Panel | None]]:
+    """Lay out the panels: one row per scenario, one column per model that occurs in most scenarios.
+
+    The panels of other models (the linear one, which only the linear scenario has) come first, in rows of their own.
+
+    Example:
+        >>> panel_grid([("lin", "llr"), ("lin", "mlp"), ("xor", "mlp"), ("rigid", "mlp")], ["lin", "xor", "rigid"], ["llr", "mlp"])
+        [[('lin', 'llr')], [('lin', 'mlp')], [('xor', 'mlp')], [('rigid', 'mlp')]]
+    """  # noqa: E501
+    count = {model: sum((scenario, model) in panels for scenario in scenarios) for model in models}
+    columns = [model for model in models if 2 * count[model] > len(scenarios)] or [m for m in models if count[m]]
+    if len(columns) > _MOST_COLUMNS:  # scenarios have different models; one column per model would not fit
+        alone = [[(s, m) for m in models if (s, m) in panels] for s in scenarios]
+        width = min(_MOST_COLUMNS, max(map(len, alone)))
+        cut = [row[start : start + width] for row in alone for start in range(0, len(row), width)]
+        return [[*row, *[None] * (width - len(row))] for row in cut]
+    others: list[Panel | None] = [
+        (scenario, model)
+        for scenario in scenarios
+        for model in models
+        if model not in columns and (scenario, model) in panels
+    ]
+    width = len(columns)
+    rows = [others[start : start + width] for start in range(0, len(others), width)]
+    rows = [row + [None] * (width - len(row)) for row in rows]
+    rows += [[(s, m) if (s, m) in panels else None for m in columns] for s in scenarios]
+    return [row for row in rows if any(row)]
+
+
+def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Style = "box") -> Figure | None:
+    """Draw the scores of one metric: one panel per scenario and model, explainers on x, backgrounds by color.
+
+    Args:
+        run: The run.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
+        metric: Name of the metric.
+        style: ``"box"`` (quartiles and median, Tukey's whiskers of 1.5 interquartile ranges, a diamond for the mean,
+            some of the outliers as dots) or ``"mean"`` (mean and standard deviation). A dashed line marks the median,
+            or mean, of the best control on that background.
+
+    Returns:
+        The figure, or None when the metric has no defined score.
+    """
+    rows = summary[(summary["metric"] == metric) & (summary["n_valid"] > 0)]
+    if rows.empty:
+        return None
+    panels = list(dict.fromkeys(zip(rows["scenario"], rows["model"], strict=True)))
+    grid = panel_grid(panels, run.scenarios, list(run.models))
+    explainers = [name for name in run.explainers if name in set(rows["explainer"])]
+    low, high = _y_limits(rows, style)
+    layout = _Layout(len(grid), len(grid[0]), [shorten_label(run.explainers[name].label) for name in explainers])
+    with house_style():
+        figure = Figure(figsize=(_WIDTH, layout.height))
+        FigureCanvasAgg(figure)
+        _draw_legend(run, figure, layout, style)
+        for number, row in enumerate(grid):
+            for column, panel in enumerate(row):
+                if panel is None:
+                    continue
+                axes = figure.add_axes(layout.rectangle(number, column))
+                axes.set_ylim(low, high)
+                inside = rows[(rows["scenario"] == panel[0]) & (rows["model"] == panel[1])]
+                _draw_panel(run, axes, inside, explainers, style)
+                label = run.models[panel[1]].label
+                axes.set_title(f"{place(panel[0])} · {label}", loc="left", color=THEME["ink"], weight="bold")
+                if column == 0 or row[column - 1] is None:
+                    axes.set_ylabel(run.metrics[metric].label, color=THEME["soft"])
+                else:
+                    axes.tick_params(labelleft=False)
+    return figure
+
+
+def _y_limits(rows: pd.DataFrame, style: Style) -> tuple[float, float]:
+    """Return limits of y that hold everything drawn, for all panels."""
+    if style == "box":
+        outliers = [value for part in rows["outliers"] for value in part]
+        low, high = min([*outliers, rows["whisker_low"].min()]), max([*outliers, rows["whisker_high"].max()])
+    else:
+        spread = rows["std"].fillna(0.0)
+        low, high = float((rows["mean"] - spread).min()), float((rows["mean"] + spread).max())
+    margin = 0.03 * ((high - low) or 1.0)
+    return low - margin, high + margin
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Positions of the panels, all of one size, with room for the rotated labels below and left of each."""
+
+    rows: int
+    columns: int
+    labels: list[str]
+
+    @property
+    def below(self) -> float:
+        """Inches below a panel, for its labels and the title of the next."""
+        return 0.5 + _CHARACTER * _UP * max(map(len, self.labels))
+
+    @property
+    def height(self) -> float:
+        return _LEGEND + self.rows * (_PANEL + self.below) - 0.2
+
+    @property
+    def overhang(self) -> float:
+        """Inches by which the labels extend beyond the left edge of their panel."""
+        step = 0.9 * _WIDTH / self.columns / len(self.labels)
+        reach = [_CHARACTER * _ALONG * len(label) - (i + 0.6) * step for i, label in enumerate(self.labels)]
+        return max(0.0, *reach)
+
+    def rectangle(self, row: int, column: int) -> tuple[float, float, float, float]:
+        """Return left, bottom, width and height as fractions of the figure."""
+        left, gap = max(0.75, self.overhang + 0.1), max(0.35, self.overhang - 0.2)
+        width = (_WIDTH - left - 0.1 - (self.columns - 1) * gap) / self.columns
+        bottom = self.height - _LEGEND - (row + 1) * (_PANEL + self.below) + self.below
+        x = left + column * (width + gap)
+        return x / _WIDTH, bottom / self.height, width / _WIDTH, _PANEL / self.height
+
+
+def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> None:
+    soft = THEME["soft"]
+    centre = "mean" if style == "box" else "mean ± standard deviation"
+    line = "median of the best control" if style == "box" else "mean of the best control"
+    handles: list[Any] = [
+        Patch(facecolor=(_background_color(run, name), 0.35), edgecolor=_background_color(run, name), label=place(name))
+        for name in run.backgrounds
+        if run.has_backgrounds
+    ]
+    handles += [
+        Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label=centre),
+        Line2D([], [], color=soft, lw=1, ls=(0, (4, 2)), label=line),
+        Patch(facecolor=THEME["band"], edgecolor=THEME["line"], label="controls"),
+    ]
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(layout.rectangle(0, 0)[0] - 0.008, 1 - 0.02 / layout.height),
+        ncols=len(handles),
+        frameon=False,
+        labelcolor=THEME["ink"],
+        fontsize=FONT + 0.5,
+        handlelength=1.6,
+        columnspacing=1.6,
+    )
+
+
+def _background_color(run: RunResults, background: str) -> str:
+    return _SERIES[run.backgrounds.index(background) % len(_SERIES)]
+
+
+def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
+    """Draw axes, ticks and the boxes of every background, side by side around each explainer's tick."""
+    controls = [i for i, name in enumerate(explainers) if run.explainers[name].control]
+    axes.set_xlim(-0.6, len(explainers) - 0.4)
+    if controls:
+        axes.axvspan(controls[0] - 0.5, len(explainers) - 0.4, color=THEME["band"], lw=0, zorder=0)
+    labels = [shorten_label(run.explainers[name].label) for name in explainers]
+    axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor", color=THEME["ink"])
+    axes.tick_params(axis="x", length=2, width=0.6, pad=2, color=THEME["line"])
+    axes.tick_params(axis="y", length=0, labelcolor=THEME["soft"])
+    axes.grid(axis="y", color=THEME["line"], lw=0.5, zorder=0)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(THEME["line"])
+    tick = {name: i for i, name in enumerate(explainers)}
+    slot = 0.8 / len(run.backgrounds)
+    for number, background in enumerate(run.backgrounds):
+        part = rows[rows["background"] == background]
+        if part.empty:
+            continue
+        shift = (number - (len(run.backgrounds) - 1) / 2) * slot
+        x = part["explainer"].map(tick).to_numpy(float) + shift
+        if style == "box":
+            _draw_boxes(axes, x, part, _background_color(run, background), half=0.4 * slot)
+        else:
+            _draw_means(axes, x, part, _background_color(run, background))
+        ranked = part[part["control"] & part["rank"].notna()]
+        if len(ranked):
+            best = ranked.nsmallest(1, "rank")["median" if style == "box" else "mean"].iloc[0]
+            axes.axhline(best, color=_background_color(run, background), lw=0.9, ls=(0, (4, 2)), zorder=1)
+
+
+def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -> None:
+    """Draw all boxes of one background as a few collections, which is much faster than one artist per line."""
+    low, q25, median, q75, high = (
+        rows[name].to_numpy(float) for name in ("whisker_low", "q25", "median", "q75", "whisker_high")
+    )
+    left, right = x - half, x + half
+    whiskers = [((a, b), (a, c)) for a, b, c in [*zip(x, low, q25, strict=True), *zip(x, q75, high, strict=True)]]
+    axes.add_collection(LineCollection(whiskers, colors=colour, linewidths=0.8, zorder=2))
+    corners = zip(left, right, q25, q75, strict=True)
+    polygons = [((a, c), (b, c), (b, d), (a, d)) for a, b, c, d in corners]
+    # Transparent fill under an opaque edge.
+    axes.add_collection(PolyCollection(polygons, facecolors=colour, edgecolors="none", alpha=0.3, zorder=2))
+    axes.add_collection(PolyCollection(polygons, facecolors="none", edgecolors=colour, linewidths=0.8, zorder=3))
+    middle = [((a, m), (b, m)) for a, b, m in zip(left, right, median, strict=True)]
+    axes.add_collection(LineCollection(middle, colors=colour, linewidths=2.0, zorder=4, capstyle="butt"))
+    axes.plot(x, rows["mean"], ls="", marker="D", ms=2.3, mfc=THEME["paper"], mec=colour, mew=0.7, zorder=5)
+    dots = [(a, value) for a, values in zip(x, rows["outliers"], strict=True) for value in values]
+    if dots:
+        axes.plot(*zip(*dots, strict=True), ls="", marker="o", ms=1.3, mfc=colour, mec="none", alpha=0.6, zorder=1)
+
+
+def _draw_means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
+    """Draw mean and standard deviation of one background."""
+    mean, spread = rows["mean"].to_numpy(float), rows["std"].fillna(0.0).to_numpy(float)
+    bars = [((a, m - s), (a, m + s)) for a, m, s in zip(x, mean, spread, strict=True)]
+    axes.add_collection(LineCollection(bars, colors=colour, linewidths=1.2, zorder=2))
+    axes.plot(x, mean, ls="", marker="D", ms=4, mfc=colour, mec=colour, zorder=3)
+
+
+def score_figures_of(run: RunResults, summary: pd.DataFrame) -> dict[str, Figure | None]:
+    """Draw the figures of the scores, by file name without suffix."""
+    kinds = [(style, metric) for metric in run.metrics for style in STYLES]
+    return {f"{style}-{metric}": score_figure(run, summary, metric, style) for style, metric in kinds}

@@ -1,0 +1,322 @@
+"""Content of the page and data of its script: header, summary sentences, table rows, names, leaderboards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from xaibench.core.truth_kinds import NO_TRUTH
+from xaibench.report.figures.samples import palette
+from xaibench.report.numbers.accuracy_differences import margins
+from xaibench.report.numbers.leaderboards import Boards
+from xaibench.report.read.results import RunResults, place
+from xaibench.runfolder.tables import ACCURACY, CELL, KEYS
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as dictionaries, with None for missing values."""
+    plain = frame.astype(object)
+    return [
+        {str(key): value for key, value in row.items()} for row in plain.where(plain.notna(), None).to_dict("records")
+    ]
+
+
+def citations(run: RunResults) -> list[str]:
+    """Return the distinct citations of the suite and its parts."""
+    parts = [*run.explainers.values(), *run.metrics.values(), *run.models.values()]
+    return [text for text in dict.fromkeys([run.citation, *(part.citation for part in parts)]) if text]
+
+
+def counts(run: RunResults, summary: pd.DataFrame) -> dict[str, int]:
+    """Return the numbers of the introduction: cells, methods, trainings, scores."""
+    return {
+        "cells": int(summary.groupby(list(CELL), observed=True).ngroups) if len(summary) else len(run.accuracy),
+        "methods": sum(not part.control for part in run.explainers.values()),
+        "controls": sum(part.control for part in run.explainers.values()),
+        "trainings": 0 if run.settings.get("training", {}).get("method") == "none" else len(run.trainings),
+        "scores": len(run.scores),
+        "correct": int(run.scores["correct"].sum()),
+        "failures": len(run.failures),
+    }
+
+
+def _iterate_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _iterate_leaves(inner, (*path, str(key)))
+    else:
+        yield path, value
+
+
+def facts(run: RunResults) -> dict[str, str]:
+    """Return the entries of the page's header that are recorded in the environment."""
+    leaves = list(_iterate_leaves(run.environment))
+
+    def find(*names: str) -> Any:
+        return next((v for name in names for p, v in leaves if p[-1] == name and v not in (None, "")), None)
+
+    gpus = find("gpus") or []
+    processor = [find("processor"), f"{find('cpus')} CPUs" if find("cpus") else "", *gpus, find("system")]
+    engine = [find("engine"), f"{find('workers')} workers" if (find("workers") or 1) > 1 else "", find("device")]
+    facts = {
+        "Suite": run.suite,
+        "Date": _format_date(find("finished", "started")),
+        "Time of the last run": _format_duration(find("seconds")),
+        "xaibench": find("xaibench"),
+        "Commit": str(find("commit") or "")[:12],
+        "Machine": _join_parts(processor),
+        "Engine": _join_parts(engine),
+    }
+    return {term: str(value) for term, value in facts.items() if value not in (None, "")}
+
+
+def _join_parts(parts: Iterable[Any]) -> str:
+    return " · ".join(str(part) for part in parts if part)
+
+
+def _format_date(text: Any) -> str:
+    try:
+        return datetime.fromisoformat(str(text)).strftime("%d %B %Y, %H:%M %Z").strip()
+    except ValueError:
+        return str(text or "")
+
+
+def _format_duration(seconds: Any) -> str:
+    if not isinstance(seconds, (int, float)):
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours} h" if hours else "", f"{minutes} min" if minutes else "", f"{rest} s" if not hours else ""]
+    return " ".join(part for part in parts if part)
+
+
+#: Largest number of metrics with a sentence each; more are summarized in one.
+_MAX_SENTENCES = 3
+
+
+def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Summarize, by kind of truth and metric, which methods rank best and which never beat the controls."""
+    found = []
+    for truth, board in boards.items():
+        leading = tuple(name for name in run.leading if name in run.truths[truth])
+        settled = [name for name in leading if name not in run.unsettled]
+        sentences = _summarize_truth(run, settled, records(board.dropna(subset=["place"])))
+        sentences += [
+            f"By {run.metrics[name].label}, no method ranks first: {run.unsettled[name].sentence()}."
+            for name in leading
+            if name in run.unsettled
+        ]
+        if sentences and len(boards) > 1:
+            sentences[0] = f"{heading(truth)}: {sentences[0]}"
+        found += sentences
+    return found
+
+
+def heading(truth: str) -> str:
+    """Return the heading of a kind of truth, such as ``"Human"``; ``"The map alone"`` for metrics without one."""
+    return "The map alone" if truth == NO_TRUTH else truth.capitalize()
+
+
+def _summarize_truth(run: RunResults, leading: Sequence[str], placed: list[dict[str, Any]]) -> list[str]:
+    best = {metric: first for metric in leading if (first := _best_rows(placed, f"mean_rank:{metric}"))}
+    if len(leading) <= _MAX_SENTENCES:
+        return [_metric_sentence(run, metric, first, placed) for metric, first in best.items()]
+    if not placed:
+        return []
+    ahead, rank = _best_rows(placed, "mean_rank"), placed[0]["mean_rank"]
+    sentences = [f"{_lead_phrase(run, ahead)} over all cells and metrics (mean rank {rank:.1f})."]
+    winners: dict[str, list[str]] = {}
+    for metric, first in best.items():
+        winners.setdefault(_join_labels(run, first), []).append(run.metrics[metric].label)
+    named = "; ".join(f"{label} by {', '.join(metrics)}" for label, metrics in winners.items())
+    if named:
+        sentences.append(f"Metric by metric, the best are {named}.")
+    lost = {
+        run.explainers[row["explainer"]].label: sum(
+            bool(row[f"against:{m}"]) and not row[f"beats:{m}"] for m in leading
+        )
+        for row in placed
+    }
+    named = ", ".join(f"{label} ({count})" for label, count in lost.items() if count)
+    if named:
+        of = f"of {len(leading)} metrics"
+        sentences.append(f"Beating the controls in no cell, by so many {of}: {named}.")
+    return sentences
+
+
+def _metric_sentence(run: RunResults, metric: str, first: list[dict[str, Any]], placed: list[dict[str, Any]]) -> str:
+    rank = first[0][f"mean_rank:{metric}"]
+    sentence = f"By {run.metrics[metric].label}, {_lead_phrase(run, first)} over all cells (mean rank {rank:.1f})"
+    if len(first) == 1 and first[0][f"against:{metric}"]:
+        above, beats, against = (first[0][f"{what}:{metric}"] for what in ("above", "beats", "against"))
+        sentence += f"; its median is above every control's in {above} of {against} cells, and it beats them in {beats}"
+    judged = [row for row in placed if row[f"against:{metric}"]]
+    never = [run.explainers[row["explainer"]].label for row in judged if row[f"above:{metric}"] == 0]
+    if never:
+        sentence += f". Never above the best control: {', '.join(never)}"
+    return sentence + "."
+
+
+def _best_rows(placed: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
+    """Return the rows with the smallest mean rank; several if methods tie."""
+    known = [row for row in placed if row[rank] is not None]
+    smallest = min((row[rank] for row in known), default=0.0)
+    return [row for row in known if math.isclose(row[rank], smallest, rel_tol=1e-9)]
+
+
+def _join_labels(run: RunResults, rows: list[dict[str, Any]]) -> str:
+    *others, last = (run.explainers[row["explainer"]].label for row in rows)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _lead_phrase(run: RunResults, first: list[dict[str, Any]]) -> str:
+    return f"{_join_labels(run, first)} {'ranks best' if len(first) == 1 else 'share the best rank'}"
+
+
+def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
+    """Return the accuracy of each cell with its trainings and the comparison with the paper's accuracy."""
+    rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), margins(run)
+    for row in rows:
+        tests = run.trainings
+        for key in CELL:
+            tests = tests[tests[key] == row[key]]
+        row["tests"] = [float(value) for value in tests["test_accuracy"].dropna()]
+        difference, margin = row["difference"], by_chance[row["scenario"], row["background"], row["model"]]
+        known = difference is not None and not math.isnan(margin)
+        row["margin"], row["standing"] = margin if known else None, ""
+        if known and abs(difference) > margin:
+            row["standing"] = "below" if difference < 0 else "above"
+    return rows
+
+
+def alternative(run: RunResults, name: str) -> str:
+    """Return the text alternative of a figure."""
+    kind, _, rest = name.partition("-")
+    label = run.metrics[rest].label if rest in run.metrics else rest
+    if kind == "maps":
+        return f"Saliency maps ({rest})"
+    if kind == "ranks":
+        return f"Critical-difference diagram of the mean ranks by {label}; the numbers stand in it."
+    if kind == "agreement":
+        return f"Correlations between the metrics for {run.explainers[rest].label}; the numbers stand in it."
+    if kind == "budgets":
+        return f"{label} against passes, a panel for each method; the numbers stand in the table."
+    if kind == "curves":
+        return "A curve for each method with the area under it in its title."
+    what = "Box plots" if kind == "box" else "Means and standard deviations"
+    return f"{what} of {label} by scenario, model, explainer and background; numbers in the table."
+
+
+def board_rows(boards: Boards) -> list[dict[str, Any]]:
+    """Return the rows of the leaderboard over all cells, best first; empty if nothing was ranked."""
+    everything = (None, None, None)
+    if everything not in boards.cells:
+        return []
+    board = pd.DataFrame(boards.columns(everything)).sort_values("mean_rank", kind="stable")
+    whole = ["place", *(name for name in board if str(name).startswith(("best:", "above:", "beats:", "against:")))]
+    return records(board.astype(dict.fromkeys(whole, "Int64")))
+
+
+def parameters(run: RunResults) -> dict[str, list[tuple[str, str, bool]]]:
+    """Return name, value and whether the suite states it, for each parameter of each method.
+
+    Empty if the run folder has no parameters.
+    """
+    stated = run.settings.get("explainers", {})
+    found = {}
+    for name, part in run.explainers.items():
+        own = stated.get(name, {})
+        # The batch size does not change the maps.
+        shown = {key: value for key, value in part.parameters.items() if key != "batch_size"}
+        found[name] = [(key, _format_value(value), key in own) for key, value in shown.items()]
+    return found if any(found.values()) else {}
+
+
+def _format_value(value: Any) -> str:
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def summary_rows(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of the table of all numbers; ``codes`` are the indices of a row's names in the run's orders."""
+    codes = [summary[key].cat.codes.astype(str) for key in KEYS] if len(summary) else []
+    rows = records(summary.drop(columns=["outliers"]))
+    return [row | {"codes": " ".join(of)} for row, of in zip(rows, zip(*codes, strict=True), strict=True)]
+
+
+def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
+    """Return the method in focus: the user's own, otherwise the first of a leaderboard; empty without either."""
+    rows = [row for board in boards.values() for row in board_rows(board)]
+    ranked = [row["explainer"] for row in rows]
+    placed = [row["explainer"] for row in rows if row["place"] is not None]
+    return next(iter([*(name for name in ranked if run.explainers[name].own), *placed]), "")
+
+
+def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]:
+    """Return the data of the page's script: names and labels, leaderboards, colors of maps."""
+    return {
+        "scenarios": [{"name": name, "label": place(name)} for name in run.scenarios],
+        "backgrounds": [{"name": name, "label": place(name)} for name in run.backgrounds],
+        "models": [{"name": part.name, "label": part.label} for part in run.models.values()],
+        "explainers": [
+            {"name": part.name, "label": part.label, "control": part.control, "own": part.own}
+            for part in run.explainers.values()
+        ],
+        "metrics": [
+            {"name": part.name, "label": part.label, "higher": part.higher_is_better}
+            | ({"raw": list(run.metrics).index(run.raw[part.name])} if part.name in run.raw else {})
+            for part in run.metrics.values()
+        ],
+        "truths": {truth: board_values(board) for truth, board in boards.items()},
+        "leader": subject(run, boards),
+        "palette": base64.b64encode(palette().tobytes()).decode("ascii"),
+    }
+
+
+def board_values(found: Boards) -> dict[str, Any]:
+    """Return the leaderboards of a kind of truth as JSON-ready values for the page's script.
+
+    ``own`` are the indices of its metrics in the run's order. ``boards`` maps a selection (``"1..0"``: second scenario,
+    any background, first model) to the number of its ``cells``; ``over``: for all metrics, then for each, one row
+    ``[place, cells, of, mean rank, rank over samples]`` per explainer; and ``metrics``: for each, one row ``[rank,
+    mean, low, high, median, best, above, beats, against]`` per explainer. Rows are in the order of ``ranked``; None for
+    an explainer without a ranked score.
+    """
+    some = found.standings
+    scopes: list[int | None] = [None, *range(len(some.metrics))] if len(some.metrics) > 1 else [None]
+    chosen: dict[str, Any] = {}
+    for choice, cells in found.cells.items():
+        columns = found.columns(choice)
+        scoped = [columns, *(some.columns(cells, [scope]) for scope in scopes if scope is not None)]
+        chosen[".".join("" if i is None else str(i) for i in choice)] = {
+            "cells": len(cells),
+            "over": [_board_lines(each, _OVER_METRICS) for each in scoped],
+            "metrics": [_board_lines(columns, [f"{name}:{metric}" for name in _OF_METRIC]) for metric in some.metrics],
+        }
+    own = [list(some.run.metrics).index(metric) for metric in some.metrics]
+    return {"own": own, "ranked": list(some.explainers), "boards": chosen}
+
+
+_OVER_METRICS = ("place", "cells", "of", "mean_rank", "sample_rank")
+_OF_METRIC = ("mean_rank", "mean", "low", "high", "median", "best", "above", "beats", "against")
+
+
+def _board_lines(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[list[float | None] | None]:
+    lines = zip(*(columns[name].tolist() for name in names), strict=True)
+    return [
+        [round_for_page(value) for value in line] if cells else None
+        for line, cells in zip(lines, columns["cells"], strict=True)
+    ]
+
+
+def round_for_page(value: float) -> float | None:
+    """Round to the six significant digits that the page shows; None for NaN."""
+    if math.isnan(value):
+        return None
+    return int(value) if value == int(value) else float(f"{value:.6g}")

@@ -1,0 +1,362 @@
+"""Writes the report: a single HTML page that loads nothing from the network, with its tables and figures."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from xaibench.core.files import whole_file
+from xaibench.report.claims.paper_claims import claims
+from xaibench.report.figures import comparisons as comparison
+from xaibench.report.figures.budgets import BudgetScores, budget_figure, budget_scores
+from xaibench.report.figures.curves import band_figure, curve_sets
+from xaibench.report.figures.samples import map_figures, overlay_figure, sheets
+from xaibench.report.figures.scores import score_figures_of
+from xaibench.report.figures.style import Drawn, inline_svg, save
+from xaibench.report.numbers import published_tables as published
+from xaibench.report.numbers.inference import BUNDLES, infer, promises
+from xaibench.report.numbers.leaderboards import Boards, best_by_cell, boards, leaderboards_by_truth, printable
+from xaibench.report.numbers.pair_testing import ALL_PAIRS
+from xaibench.report.numbers.ranks_and_agreement import (
+    MetricCorrelations,
+    Ranking,
+    agreements,
+    mean_agreements,
+    rankings,
+    table_4,
+)
+from xaibench.report.numbers.repetitions import first_places, reproducibility
+from xaibench.report.numbers.run_time import costs
+from xaibench.report.numbers.score_summary import summarise, undefined
+from xaibench.report.page.comparison_tables import (
+    agreement_table,
+    claims_table,
+    pair_tables,
+    published_accuracy_table,
+    published_scores_table,
+    reproducibility_table,
+)
+from xaibench.report.page.content import (
+    accuracy_rows,
+    alternative,
+    board_rows,
+    citations,
+    counts,
+    facts,
+    page_values,
+    parameters,
+    records,
+    subject,
+    summary_rows,
+    verdict,
+)
+from xaibench.report.page.map_tables import map_table, sheet_tables
+from xaibench.report.page.pair_comparisons import method_pairs
+from xaibench.report.page.record_tables import (
+    failures_table,
+    parameters_table,
+    time_tables,
+    trainings_table,
+    undefined_table,
+)
+from xaibench.report.page.sample_browser import browser
+from xaibench.report.page.sample_previews import PREVIEW_BYTES, first_samples
+from xaibench.report.page.score_grids import grids
+from xaibench.report.page.score_tables import (
+    accuracy_table,
+    budget_tables,
+    grid_table,
+    leaderboard_table,
+    numbers_table,
+    reference_table,
+    shares_table,
+)
+from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
+from xaibench.report.page.templating import environment, json_block, script
+from xaibench.report.read.results import RunResults, read_run
+from xaibench.report.tables import Table, to_csv, to_latex
+from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
+
+
+def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
+    """Write the tables, figures and page of a run into its folder.
+
+    Writes ``summary.csv``, ``comparisons.csv`` (paired tests of methods), ``tables/*.csv`` and ``*.tex`` (the tables of
+    the page), ``figures/*.png``, ``figures/*.svg`` (photographs: ``.jpg``) and ``report.html``. Each file is written to
+    a temporary name and then renamed, so no file is ever incomplete, and a failing report leaves the previous one
+    unchanged.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote, or its address, such as ``"s3://bucket/run"``. Only
+            ``scores.parquet`` is required.
+        out: Folder to write to; by default ``run_dir``. Required if that is an address.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        RunFolderError: If the folder has no scores, or one of its files is damaged.
+        OSError: If the folder cannot be written.
+    """
+    run = read_run(run_dir)
+    if out is None and not isinstance(run.path, Path):
+        raise RunFolderError(
+            f"{run_dir} is an address, to which no report is written; choose a folder with --out FOLDER."
+        )
+    target = Path(out) if out is not None else run.path
+    found = _compute_findings(run)
+    _write(target / SUMMARY.name, found.summary[list(SUMMARY.columns)].to_csv(index=False).encode())
+    _write(target / COMPARISONS.name, found.pairs.to_csv(index=False).encode())
+    page = _render(run, found, _write_figures(run, found, target), target)
+    _write(target / "report.html", page.encode())
+    return target / "report.html"
+
+
+def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str, Markup]:
+    """Write the figures and return the vector drawings by name, as inline SVG."""
+    drawn: dict[str, Markup] = {}
+    figures = {name: figure for name, figure in _draw_figures(run, found).items() if figure is not None}
+    for (name, figure), file in zip(figures.items(), file_names(figures), strict=True):
+        path = target / "figures" / file
+        if name.startswith("sheet-"):  # photographs
+            _write(path.with_name(f"{file}.jpg"), save(figure, "jpg"))
+            continue
+        svg = save(figure, "svg")
+        _write(path.with_name(f"{file}.svg"), svg)
+        _write(path.with_name(f"{file}.png"), save(figure, "png"))
+        drawn[name] = inline_svg(svg, file, alternative(run, name))
+    return drawn
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """Results that several parts of the report use."""
+
+    summary: pd.DataFrame
+    pairs: pd.DataFrame
+    boards: dict[str, Boards]
+    ranks: dict[str, Ranking]
+    agreements: dict[tuple[str, str, str, str], MetricCorrelations]
+    curves: dict[tuple[str, str, str], pd.DataFrame]
+    budgets: dict[str, BudgetScores]
+
+
+def _compute_findings(run: RunResults) -> _Findings:
+    summary, pairs = infer(run, summarise(run))
+    ranked, at_budgets = boards(run, summary), budget_scores(run, summary)
+    return _Findings(summary, pairs, ranked, rankings(run, summary), agreements(run), curve_sets(run), at_budgets)
+
+
+def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
+    """Draw every figure, by file name without suffix."""
+    figures = score_figures_of(run, found.summary)
+    figures |= map_figures(run)
+    figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
+    labels = {name: part.label for name, part in run.metrics.items()}
+    for explainer, matrix in mean_agreements(found.agreements).items():
+        figures[f"agreement-{explainer}"] = comparison.agreement_figure(matrix, labels)
+    figures |= {f"budgets-{metric}": budget_figure(run, scores) for metric, scores in found.budgets.items()}
+    figures |= {"-".join(("curves", *key)): band_figure(run, part, key[2]) for key, part in found.curves.items()}
+    figures |= {f"sheet-{cell[0]}-{cell[2]}": overlay_figure(run, samples) for cell, samples in sheets(run).items()}
+    return figures
+
+
+def file_names(names: Iterable[str]) -> list[str]:
+    """Return valid, distinct file names for figures, without folders.
+
+    Example:
+        >>> file_names(["box-iou", "box-../iou", "box-..:iou"])
+        ['box-iou', 'box-...iou', 'box-...iou-10c6d9bf']
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        file = re.sub(r"[^A-Za-z0-9_.+-]", ".", name)[:_MAX_NAME_LENGTH]
+        if file.casefold() in found:
+            file += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+        found[file.casefold()] = file
+    return list(found.values())
+
+
+def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
+    """Return the leaderboards over all cells as text, to print at the end of a run.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote.
+
+    Returns:
+        By kind of truth (``"data"``, ``"use"``, ``"human"``, ``"intervention"``; ``"none"`` for metrics that describe
+        the map alone; ``""`` in run folders without kinds of truth), one row per method and control, best mean rank
+        first: place, mean rank, and results by each metric. Empty without scores.
+
+    Raises:
+        RunFolderError: If the folder has no scores, or one of its files is damaged.
+    """
+    run = read_run(run_dir)
+    found = leaderboards_by_truth(run, infer(run, summarise(run))[0])
+    return {truth: printable(run, board) for truth, board in found.items()}
+
+
+def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
+    """Return the best explainers per cell as text, to print at the end of a run.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote.
+
+    Returns:
+        One row per scenario, background and model with the best explainer by each metric and its median (``"Deep SHAP
+        0.931"``, with ``"(control)"`` if no method ranks above that control), and a last row with the explainer of the
+        best mean rank over all cells. Empty without scores.
+
+    Raises:
+        RunFolderError: If the folder has no scores, or one of its files is damaged.
+    """
+    run = read_run(run_dir)
+    return best_by_cell(run, summarise(run))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with whole_file(path, durable=False) as stream:
+        stream.write(content)
+
+
+#: Largest length of a figure's file name, without a suffix that makes it distinct.
+_MAX_NAME_LENGTH = 120
+#: Largest size of the page in bytes, with its sample browser.
+MAX_PAGE_BYTES = 4_900_000
+#: Placeholder of the sample browser, which gets the remaining bytes. Text of users is escaped and cannot equal it.
+_SAMPLES = "<!-- samples -->"
+
+
+def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
+    """Return the page, and write the files of its tables."""
+    templates = environment()
+    first = subject(run, found.boards)
+    content = _page_content(run, found, first)
+    tables = {table.name: table for table in _page_tables(run, content)}
+    _write_tables(target, tables.values())
+    page = templates.get_template("report.html.j2").render(
+        run=run,
+        **content,
+        tables=tables,
+        drawings=drawings,
+        data=json_block(page_values(run, found.boards)),
+        script=script(),
+        samples=Markup(_SAMPLES),
+    )
+    return page.replace(_SAMPLES, _render_samples(templates, run, first, MAX_PAGE_BYTES - len(page.encode())), 1)
+
+
+def _page_content(run: RunResults, found: _Findings, first: str) -> dict[str, Any]:
+    rows = {truth: board_rows(board) for truth, board in found.boards.items()}
+    order = list(dict.fromkeys(row["explainer"] for board in rows.values() for row in board))
+    pairs = method_pairs(run, found.pairs, first, order)
+    return {
+        "facts": facts(run),
+        "verdict": verdict(run, leaderboards_by_truth(run, found.summary)),
+        "counts": counts(run, found.summary),
+        "boards": {truth: board for truth, board in rows.items() if board},
+        "pairs": pairs,
+        "pairs_data": json_block(pairs.data) if pairs else "",
+        "parameters": parameters(run),
+        "grids": [grid for grid in grids(run, found.summary) if grid.rows],
+        "shares": share_bars(run),
+        "share_words": SHARE_LABELS,
+        "ranks": found.ranks,
+        "claims": claims(run),
+        "firsts": {name: shares for board in found.boards.values() for name, shares in first_places(board).items()},
+        "reproducibility": reproducibility(run),
+        "all_scored": run.settings.get("explaining", {}).get("scored") == "all",
+        "promises": promises(run),
+        "limits": {"pairs": ALL_PAIRS, "bundles": BUNDLES},
+        "published": {
+            "scores": published.scores(run, found.summary),
+            "accuracies": published.accuracies(run),
+            "thresholding": published.thresholding(run),
+        },
+        "agreement": {
+            "table": table_4(run, found.agreements),
+            "explainers": list(mean_agreements(found.agreements)),
+            "cells": len({key[:3] for key in found.agreements}),
+        },
+        "curves": [(key, "-".join(("curves", *key))) for key in found.curves],
+        "budgets": found.budgets,
+        "sheets": sheet_tables(run),
+        "accuracy": accuracy_rows(run),
+        "trainings": records(run.trainings),
+        "maps": {"example": map_table(run, "example"), "global": map_table(run, "global")},
+        "summary": summary_rows(run, found.summary),
+        "undefined": records(undefined(run)),
+        "costs": costs(run),
+        "failures": records(run.failures),
+        "citations": citations(run),
+    }
+
+
+def _page_tables(run: RunResults, content: Mapping[str, Any]) -> Iterator[Table]:
+    boards, paper, agreement = content["boards"], content["published"], content["agreement"]
+    for truth, rows in boards.items():
+        yield leaderboard_table(run, truth, rows, f"-{truth}" if len(boards) > 1 else "")
+    for index, grid in enumerate(content["grids"], 1):
+        yield grid_table(run, grid, index)
+    if content["shares"]:
+        yield shares_table(run, content["shares"])
+        if content["shares"].scored:
+            yield reference_table(run, content["shares"])
+    if content["pairs"]:
+        yield from pair_tables(run, content["pairs"])
+    if content["firsts"] and content["reproducibility"]:
+        yield reproducibility_table(run, content["reproducibility"])
+    if content["claims"]:
+        yield claims_table(run, content["claims"])
+    if paper["accuracies"]:
+        yield published_accuracy_table(paper["accuracies"])
+    if paper["scores"]:
+        yield published_scores_table(run, paper["scores"])
+    if content["accuracy"]:
+        yield accuracy_table(run, content["accuracy"])
+        if content["trainings"]:
+            yield trainings_table(run, content["trainings"])
+    yield from budget_tables(run, content["budgets"])
+    if agreement["table"]:
+        yield agreement_table(run, agreement["explainers"], agreement["table"])
+    if content["summary"]:
+        yield numbers_table(run, content["summary"])
+    if content["parameters"]:
+        yield parameters_table(run, content["parameters"])
+    if content["undefined"]:
+        yield undefined_table(run, content["undefined"])
+    if content["costs"]:
+        yield from time_tables(content["costs"])
+    if content["failures"]:
+        yield failures_table(content["failures"])
+
+
+def _write_tables(folder: Path, tables: Iterable[Table]) -> None:
+    for table in tables:
+        _write(folder / "tables" / f"{table.name}.csv", to_csv(table).encode())
+        _write(folder / "tables" / f"{table.name}.tex", to_latex(table).encode())
+
+
+def _render_samples(templates: jinja2.Environment, run: RunResults, first: str, room: int) -> str:
+    """Return the sample browser with as many samples as fit into ``room`` bytes; empty without samples."""
+    shown = browser(run, max(room - PREVIEW_BYTES, room // 2))
+    if not shown.cells:
+        return ""
+    return templates.get_template("samples.html.j2").render(
+        run=run,
+        browser=shown,
+        first=first_samples(run, shown, first),
+        uneven=len({len(cell["samples"]) for cell in shown.cells}) > 1,
+        index=json_block([{key: cell[key] for key in ("name", *CELL)} for cell in shown.cells]),
+        data=[json_block(cell) for cell in shown.cells],
+    )

@@ -1,0 +1,304 @@
+"""The contents of a run folder."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xaibench.core.truth_kinds import TRUTHS
+from xaibench.report.read.metric_verdicts import known_verdicts
+from xaibench.runfolder import tables
+from xaibench.runfolder.descriptions import (
+    Environment,
+    PartWords,
+    RunParts,
+    ordered,
+    read_environment,
+    read_parts,
+    read_suite,
+)
+from xaibench.runfolder.locations import place_of
+from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
+from xaibench.runfolder.sample_file import SampleCell, read_samples
+from xaibench.runfolder.tables import KEYS, RunFolderError
+
+#: Names of the XAI-TRIS papers, in their order.
+_SCENARIOS = ("lin", "mult", "rigid", "xor")
+_BACKGROUNDS = ("white", "corr", "imagenet")
+
+
+def place(name: str) -> str:
+    """Return the label of a scenario or background: XAI-TRIS names in capitals, ``"-"`` (none) as empty.
+
+    Example:
+        >>> place("lin"), place("oxford-pet"), place("-")
+        ('LIN', 'oxford-pet', '')
+    """
+    if name == "-":
+        return ""
+    return name.upper() if name in (*_SCENARIOS, *_BACKGROUNDS) else name
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """The contents of a run folder.
+
+    Attributes:
+        path: The folder.
+        title: Heading of the page.
+        suite: Name of the suite.
+        citation: Publication of the suite, or empty.
+        explainers: Descriptions by name, in display order, controls last.
+        models: Descriptions by name, in display order.
+        metrics: Descriptions by name, in display order.
+        scenarios: Names in display order.
+        backgrounds: Names in display order.
+        references: Descriptions of the reference explainers by name; they are not among ``explainers``.
+        scores: :data:`~xaibench.runfolder.tables.SCORES` without the references, one row per sample and metric. The
+            columns of ``KEYS`` are categories in the orders above.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`, one row per cell.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`, one row per training.
+        failures: :data:`~xaibench.runfolder.tables.FAILURES`, one row per failed job.
+        environment: Versions, machine, times.
+        suite_toml: The suite's configuration as it was run.
+        reference_scores: The scores of the references.
+    """
+
+    path: Path
+    title: str
+    suite: str
+    citation: str
+    explainers: Mapping[str, PartWords]
+    models: Mapping[str, PartWords]
+    metrics: Mapping[str, PartWords]
+    scenarios: tuple[str, ...]
+    backgrounds: tuple[str, ...]
+    scores: pd.DataFrame
+    accuracy: pd.DataFrame
+    trainings: pd.DataFrame
+    failures: pd.DataFrame
+    environment: Environment
+    suite_toml: str
+    references: Mapping[str, PartWords] = field(default_factory=dict)
+    reference_scores: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @cached_property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """Tables of the suite's configuration, as in ``settings["explaining"]["protocol"]``; empty if unreadable."""
+        try:
+            return {key: table for key, table in tomllib.loads(self.suite_toml).items() if isinstance(table, dict)}
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    @cached_property
+    def truths(self) -> dict[str, tuple[str, ...]]:
+        """Metrics by their kind of truth, in display order; nothing is averaged over two kinds.
+
+        ``"none"`` holds metrics that describe the map alone. In run folders without kinds of truth, all metrics are
+        under ``""``.
+        """
+        of = {name: part.truth for name, part in self.metrics.items()}
+        # Names other than the known kinds come last.
+        order = (*TRUTHS, *sorted(set(of.values()) - set(TRUTHS), reverse=True))
+        found = {truth: tuple(name for name in of if of[name] == truth) for truth in order}
+        return {truth: names for truth, names in found.items() if names}
+
+    @cached_property
+    def cautions(self) -> dict[str, str]:
+        """Warnings about metrics that did not pass their trials with the kind of truth of their scores."""
+        found = {}
+        for name, part in self.metrics.items():
+            tried = known_verdicts().get(name.removesuffix(f" ({part.truth})"), {}).get(part.truth)
+            if tried is not None and not part.own and tried.verdict != "passes":
+                found[name] = tried.caution(part.truth)
+        return found
+
+    @cached_property
+    def leading(self) -> tuple[str, ...]:
+        """Metrics by which methods are ranked, in display order: of a score and its skill, the skill.
+
+        If some explainer has the score but not the skill (as in published results), the score is used.
+        """
+        pairs = self.scores[["explainer", "metric"]].drop_duplicates()
+        scored = {name: set(pairs["explainer"][pairs["metric"] == name]) for name in self.metrics}
+        skills = {part.skill_of: name for name, part in self.metrics.items() if part.skill_of in self.metrics}
+        behind = {skill if scored[raw] - scored[skill] else raw for raw, skill in skills.items()}
+        return tuple(name for name in self.metrics if name not in behind)
+
+    @cached_property
+    def raw(self) -> dict[str, str]:
+        """The score that each leading skill is derived from."""
+        return {
+            name: part.skill_of
+            for name, part in self.metrics.items()
+            if name in self.leading and part.skill_of in self.metrics
+        }
+
+    @cached_property
+    def robustness(self) -> dict[str, RobustRanking]:
+        """Robustness of the ranking to the metric's parameters, for the metrics for which it was computed."""
+        found = read_robust(self.path)
+        return {name: found[name] for name in self.metrics if name in found}
+
+    @property
+    def unsettled(self) -> dict[str, RobustRanking]:
+        """Metrics whose ranking depends on their own parameters; no method is ranked first by them."""
+        return {name: found for name, found in self.robustness.items() if not found.single}
+
+    @property
+    def has_backgrounds(self) -> bool:
+        """Whether the data sets have backgrounds. If not, the scenarios are data sets."""
+        return any(name != "-" for name in self.backgrounds)
+
+    def words_of(self, cell: tuple[str, str, str]) -> str:
+        """Return the label of a cell, such as ``LIN · WHITE · MLP``."""
+        label = self.models[cell[2]].label if cell[2] in self.models else cell[2]
+        return " · ".join(word for word in (place(cell[0]), place(cell[1]), label) if word)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.SAMPLES` of data sets on disk and of data sets with groups."""
+        return tables.SAMPLES.read(self.path)
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.CURVES`."""
+        return tables.CURVES.read(self.path).astype(dict.fromkeys(tables.CURVES.text, object))
+
+    @cached_property
+    def shares(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.SHARES` of the maps of suites with a reference."""
+        return tables.SHARES.read(self.path)
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """:data:`~xaibench.runfolder.tables.JOBS`, the cost of each job that was run for this folder."""
+        return tables.JOBS.read(self.path)
+
+    @cached_property
+    def pictures(self) -> dict[tuple[str, str, str], SampleCell]:
+        """Samples with images and maps by scenario, background and model, in display order."""
+        found = {cell.cell: cell for cell in read_samples(self.path)}
+        order = itertools.product(self.scenarios, self.backgrounds, self.models)
+        return {cell: found[cell] for cell in order if cell in found}
+
+
+def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
+    """Read a run folder.
+
+    Args:
+        run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.locations.place_of`).
+            Only ``scores.parquet`` is required; other missing files count as empty.
+
+    Raises:
+        RunFolderError: If the folder or its scores are missing, or a file is damaged.
+    """
+    run_dir = place_of(run_dir)
+    if not (run_dir / tables.SCORES.name).is_file():
+        what = f"has no {tables.SCORES.name}" if run_dir.is_dir() else "is not a folder"
+        raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
+    return assembled(
+        run_dir,
+        read_parts(run_dir),
+        tables.SCORES.read(run_dir),
+        accuracy=tables.ACCURACY.read(run_dir),
+        trainings=tables.TRAININGS.read(run_dir),
+        failures=tables.FAILURES.read(run_dir),
+        environment=read_environment(run_dir),
+        suite_toml=read_suite(run_dir),
+    )
+
+
+def assembled(
+    folder: Path,
+    parts: RunParts,
+    scores: pd.DataFrame,
+    *,
+    accuracy: pd.DataFrame,
+    trainings: pd.DataFrame,
+    failures: pd.DataFrame,
+    environment: Environment,
+    suite_toml: str,
+) -> RunResults:
+    """Combine the tables of one or several run folders, with all names in display order.
+
+    Args:
+        folder: Folder of the tables that are read on first access.
+        parts: Descriptions of the suite's parts.
+        scores: :data:`~xaibench.runfolder.tables.SCORES`, with text columns as categories.
+        accuracy: :data:`~xaibench.runfolder.tables.ACCURACY`.
+        trainings: :data:`~xaibench.runfolder.tables.TRAININGS`.
+        failures: :data:`~xaibench.runfolder.tables.FAILURES`.
+        environment: Versions, machine, times.
+        suite_toml: The suite's configuration as it was run.
+    """
+    references = {name: part for name, part in parts.explainers.items() if part.reference}
+    apart = scores["explainer"].isin(list(references))
+    reference_scores, scores = scores[apart], scores[~apart].reset_index(drop=True) if apart.any() else scores
+    # A cell whose explanations all failed has an accuracy but no score; its names are still part of the order.
+    seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
+    explainers = ordered(parts.explainers, [name for name in seen["explainer"] if name not in references])
+    explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
+    models, metrics = ordered(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
+    scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
+    for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
+        scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
+    suite = parts.suite or folder.resolve().name
+    return RunResults(
+        path=folder,
+        title=parts.title or suite,
+        suite=suite,
+        citation=parts.citation,
+        explainers=explainers,
+        models=models,
+        metrics=metrics,
+        scenarios=scenarios,
+        backgrounds=backgrounds,
+        scores=scores,
+        accuracy=accuracy,
+        trainings=trainings,
+        failures=failures,
+        environment=environment,
+        suite_toml=suite_toml,
+        references=references,
+        reference_scores=reference_scores,
+    )
+
+
+def _split_by_truth(scores: pd.DataFrame, parts: Mapping[str, PartWords]) -> dict[str, PartWords]:
+    """Return the metrics with the kind of truth of their scores.
+
+    A metric with scores of several kinds (from different data sets) is split into one metric per kind, named ``"iou
+    (data)"``; its scores are renamed accordingly.
+    """
+    known = ordered(parts, scores["metric"].cat.categories)
+    pairs = scores.groupby(["metric", "truth"], observed=True).size().index
+    of = {name: [truth for metric, truth in pairs if metric == name] for name in known}
+    found = {}
+    for name, part in known.items():
+        if len(of[name]) < 2:
+            found[name] = replace(part, truth="".join(of[name]))
+            continue
+        for truth in of[name]:
+            words = {"name": f"{name} ({truth})", "label": f"{part.label} ({truth})", "truth": truth}
+            if len(of.get(part.skill_of, ())) > 1:
+                words["skill_of"] = f"{part.skill_of} ({truth})"
+            found[words["name"]] = replace(part, **words)
+            rows = (scores["metric"] == name) & (scores["truth"] == truth)
+            scores["metric"] = scores["metric"].cat.add_categories(words["name"])
+            scores.loc[rows, "metric"] = words["name"]
+    return found
+
+
+def _known_first(known: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:
+    """Return the known names that occur, in their own order, followed by the others as they occur."""
+    seen = list(dict.fromkeys(seen))
+    return (*(name for name in known if name in seen), *(name for name in seen if name not in known))

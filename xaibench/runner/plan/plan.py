@@ -1,0 +1,199 @@
+"""Plan the jobs of a suite."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xaibench.core.frozen import Frozen
+from xaibench.evaluation.protocol import REVISION as PROTOCOL_REVISION
+from xaibench.runner.parts import DatasetPart, ModelPart, find_part
+from xaibench.runner.plan.checks import check_parts
+from xaibench.runner.plan.job_base import STAGES, Job
+from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network, TrainJob
+from xaibench.runner.plan.score_jobs import ScoreJob
+from xaibench.runner.suites.schema import Cell, NamedPart, Suite, Training
+
+#: Increased whenever the same training gives other weights.
+TRAINING_REVISION = 2
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """The jobs of one data set with one architecture.
+
+    Attributes:
+        data: The data set.
+        model: Name of the architecture.
+        trainings: All train jobs.
+        scores: Explained networks with their score jobs.
+        label: Name of the set in tables; empty = its own name.
+    """
+
+    data: DataJob
+    model: str
+    trainings: tuple[TrainJob, ...]
+    scores: tuple[tuple[Network, ScoreJob], ...]
+    label: str = ""
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The explained networks."""
+        return tuple(dict.fromkeys(network for network, _ in self.scores))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of a suite.
+
+    Attributes:
+        suite: The suite.
+        cells: The cells, in the order of the suite.
+        jobs: Every job once, after the jobs that it needs.
+    """
+
+    suite: Suite
+    cells: tuple[CellPlan, ...]
+    jobs: tuple[Job, ...]
+
+
+def make_plan(suite: Suite) -> Plan:
+    """Check the parts of a suite, and plan its jobs.
+
+    Raises:
+        UnknownNameError: If a data set, model, explainer or metric is unknown; names the nearest.
+        SuiteError: If a part does not accept a parameter; names the line of the file.
+    """
+    check_parts(suite)
+    cells = tuple(
+        _plan_cell(suite, cell, dataset, model, data_seed)
+        for cell in suite.cells
+        for dataset in cell.datasets
+        for data_seed in suite.data.seeds
+        for model in cell.models
+    )
+    jobs: dict[Job, None] = {}
+    for cell_plan in cells:
+        for job in (*cell_plan.trainings, *(score for _, score in cell_plan.scores)):
+            _add(job, jobs)
+    return Plan(suite, cells, tuple(sorted(jobs, key=lambda job: STAGES.index(job.stage))))
+
+
+def _add(job: Job, jobs: dict[Job, None]) -> None:
+    if job not in jobs:
+        for need in job.needs:
+            _add(need, jobs)
+        jobs[job] = None
+
+
+def _plan_cell(suite: Suite, cell: Cell, dataset: str, model: str, data_seed: int) -> CellPlan:
+    made = find_part("dataset", dataset, Frozen.keywords(suite.data.parameters, cell.data))
+    training = suite.training_of(cell)
+    network = find_part("model", model, cell.build).trained_by(training.method)
+    data = DataJob(dataset, data_seed, made.parameters, made.revision, network=_network_of_set(made, network))
+    stacks = [training.seeds[i : i + training.stack] for i in range(0, len(training.seeds), training.stack)]
+    parameters = Frozen(
+        {name: getattr(training, name) for name in ("batch_size", "epochs", "loss", "lr", "method")}
+        # The default precision is left out, so that the keys of older results stay valid.
+        | ({"precision": training.precision} if training.precision != Training.precision else {})
+    )
+    revised = f"{network.revision}.{TRAINING_REVISION}"
+    trainings = tuple(TrainJob(data, model, seeds, parameters, network.parameters, revised) for seeds in stacks)
+    networks = [Network(trainings, "best")]
+    if suite.explaining.trainings == "all":
+        networks = [Network((job,), seed) for job in trainings for seed in job.seeds]
+    scores = tuple((network, score) for network in networks for score in _score_jobs(suite, cell, data, network))
+    return CellPlan(data, model, trainings, scores, cell.label)
+
+
+def _network_of_set(dataset: DatasetPart, model: ModelPart) -> tuple[str, Frozen, str] | None:
+    """Return name, parameters and revision of the network that a data set is made for; None for most sets."""
+    source = model.source  # the cells of a mosaic use copies of one network
+    return (source.name, source.parameters, source.revision) if dataset.needs_network else None
+
+
+def _explain_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ExplainJob]:
+    """Return a job per explainer that supports the network. Explainers with the same fit pass it on in this order."""
+    jobs: list[ExplainJob] = []
+    last: dict[str, int] = {}  # position of the last job with this fit
+    for explainer in suite.explainers_of(cell):
+        if (job := _explain_job(suite, data, network, explainer)) is None:
+            continue
+        shared = job.explainer_part.fit_settings if job.network else ""
+        if shared and shared in last:
+            jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_fit=True)
+            job = dataclasses.replace(job, fit_from=jobs[last[shared]])
+        if shared:
+            last[shared] = len(jobs)
+        jobs.append(job)
+    return jobs
+
+
+def _explain_job(suite: Suite, data: DataJob, network: Network, explainer: NamedPart) -> ExplainJob | None:
+    part = find_part("explainer", explainer.use, explainer.parameters)
+    if part.needs_convolution and not _has_convolution(network):
+        return None
+    if part.is_reference and not data.dataset_part.has_known_distribution:
+        return None
+    # The maps of a control do not depend on the network, so they are made and scored once per data set.
+    explained = None if part.is_control else network
+    how = suite.explaining
+    # A fitted explainer would be fitted again in each part; a control takes no time.
+    cut = how.samples_per_job if explained and not part.is_fitted else 0
+    return ExplainJob(
+        data, explained, explainer, how.samples, how.output, how.seed, part.revision, cut, precision=how.precision
+    )
+
+
+def _score_jobs(suite: Suite, cell: Cell, data: DataJob, network: Network) -> list[ScoreJob]:
+    """Return a job per explainer and metric. Jobs with the same model outputs pass them on in this order."""
+    jobs: list[ScoreJob] = []
+    last: dict[str, int] = {}  # position of the last job with these model outputs
+    for explain in _explain_jobs(suite, cell, data, network):
+        for job in _jobs_of_maps(suite, cell, network, explain):
+            if job.metric_part.shares_model_outputs:
+                shared = job.answers_key
+                if shared in last:
+                    jobs[last[shared]] = dataclasses.replace(jobs[last[shared]], leaves_answers=True)
+                    job = dataclasses.replace(job, answers_from=jobs[last[shared]])
+                last[shared] = len(jobs)
+            jobs.append(job)
+    return jobs
+
+
+def _jobs_of_maps(suite: Suite, cell: Cell, network: Network, explain: ExplainJob) -> Iterator[ScoreJob]:
+    training = network.trainings[0]
+    is_blind = find_part("model", training.model, training.build).is_blind
+    for metric in suite.metrics_of(cell):
+        part = find_part("metric", metric.use, metric.parameters)
+        # A blind network can only use the pixels that it reads, so they are the masks of a metric of its use.
+        blind = (training.model, training.build) if part.is_of_use and is_blind else None
+        yield _score_job(suite, explain, network if part.needs_model else None, metric, blind)
+
+
+def _score_job(
+    suite: Suite,
+    explain: ExplainJob,
+    network: Network | None,
+    metric: NamedPart,
+    blind: tuple[str, Frozen] | None = None,
+) -> ScoreJob:
+    """Return the job of a metric. A metric relative to chance needs the job of the other metric.
+
+    The other metric is that of the suite if it has the same parameters. Otherwise it is scored too, but not shown.
+    """
+    part = find_part("metric", metric.use, metric.parameters)
+    raw = None
+    if use := part.skill_of:
+        accepted = find_part("metric", use).accepted
+        parameters = Frozen({name: value for name, value in metric.parameters.items() if name in accepted})
+        same = [other for other in suite.metrics if (other.use, other.parameters) == (use, parameters)]
+        raw = _score_job(suite, explain, None, next(iter(same), NamedPart(use, use, parameters)))
+    revised = f"{part.revision}.{PROTOCOL_REVISION}"
+    return ScoreJob(explain, network, metric, suite.explaining.protocol, revised, raw, blind)
+
+
+def _has_convolution(network: Network) -> bool:
+    training = network.trainings[0]
+    return find_part("model", training.model, training.build).facts(training.data.dataset_part).has_convolution

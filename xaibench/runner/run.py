@@ -1,0 +1,297 @@
+"""Run a suite, from its file to the tables of the run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Unpack
+
+from xaibench.compute.device import devices_of, resolve_device
+from xaibench.compute.host_threads import available_cpus
+from xaibench.core.html_repr import html_table
+from xaibench.core.messages import unknown
+from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
+from xaibench.runner.costs.calibration import known_costs, learn
+from xaibench.runner.costs.progress import WorkDone
+from xaibench.runner.engines.local import Engine, Processes, Serial
+from xaibench.runner.engines.scheduling import Schedule
+from xaibench.runner.environment import environment
+from xaibench.runner.plan.job_base import STAGES, Job, Outcome, Stage
+from xaibench.runner.plan.plan import Plan
+from xaibench.runner.published_scores import add_published
+from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
+from xaibench.runner.stages.collect import collect
+from xaibench.runner.stages.samples import notes_of_sets
+from xaibench.runner.stages.score_rows import set_name
+from xaibench.runner.store.job_records import Records
+from xaibench.runner.store.result_store import CorruptResultError, Store
+from xaibench.runner.store.store_files import write_atomic, writing
+
+#: Names of the engines, which run the jobs.
+ENGINES = ("serial", "processes", "ray")
+
+_INSTALL_RAY = 'pip install "xaibench[ray]".'
+
+#: Called with a stage, the number of its finished jobs, the number of all, and the finished share of its work, between
+#: 0 and 1, estimated from the times of similar jobs in this run and earlier ones.
+Progress = Callable[[Stage, int, int, float], None]
+
+
+class ArgumentError(ValueError):
+    """An argument of a run, such as its folder, cannot be used."""
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """The result of a run.
+
+    Attributes:
+        folder: The run folder with its tables.
+        failures: ``{job: error message}``; empty if no job failed.
+        jobs: Number of jobs of the suite.
+        seconds: Wall time of this call.
+        missing: ``{data set: how to get it}`` of the sets that were left out because they are not there.
+        inapplicable: ``{job: reason}`` of explainers that do not support a network (they raise
+            :class:`~xaibench.explainers.UnsupportedModelError`). Their scores are left out; this is not a failure.
+        beside: Notes about the published scores that the methods of the run are ranked with.
+        notes: ``{data set: sentence}`` about its samples, for example that photographs are repeated.
+    """
+
+    folder: Path
+    failures: dict[str, str]
+    jobs: int
+    seconds: float
+    missing: dict[str, str] = field(default_factory=dict)
+    inapplicable: dict[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Run({', '.join(f'{name} {value}' for name, value in self._summary())})"
+
+    def _repr_html_(self) -> str:
+        errors = [f"Failed: {job}: {error}" for job, error in self.failures.items()]
+        refused = [f"Not applicable: {job}: {why}" for job, why in self.inapplicable.items()]
+        page = f"The page: xaibench.report.write_report({str(self.folder)!r})."
+        notes = [f"{name}: {said}" for name, said in self.notes.items()]
+        return html_table(self._summary(), title="Run", notes=[*self.beside, *notes, *refused, *errors[:20], page])
+
+    def _summary(self) -> list[tuple[str, object]]:
+        """Return the rows of the summary, without counts that are 0."""
+        some = {"failed": self.failures, "not applicable": self.inapplicable, "sets left out": self.missing}
+        counts = [(name, len(found)) for name, found in some.items() if found or name == "failed"]
+        return [("folder", self.folder), ("jobs", self.jobs), ("seconds", round(self.seconds, 1)), *counts]
+
+
+@takes_request_fields
+def run(
+    suite: str | Path | RunRequest,
+    out: str | Path | None = None,
+    *,
+    engine: str = "processes",
+    progress: Progress | None = None,
+    address: str | None = None,
+    **fields: Unpack[RequestFields],
+) -> Run:
+    """Run a suite: generate data, train, explain, score, and write the tables of the run folder.
+
+    Results that are in the folder are not computed again. So a run that was stopped continues, and a changed suite
+    computes only what the change affects. The tables are bit-identical for every engine, number of workers and after
+    interruptions.
+
+    Args:
+        suite: Name of a built-in suite, or path of a TOML file; or a :class:`RunRequest`, which contains all arguments
+            except ``engine``, ``progress`` and ``address``.
+        out: The run folder; default ``runs/<name of the suite>``.
+        engine: ``"processes"`` runs jobs in parallel, ``"serial"`` one after the other in this process, ``"ray"`` on
+            the machines of a Ray cluster (extra ``ray``).
+        progress: Called after each job with the stage, the number of finished jobs and of all jobs of the stage, and
+            the finished share of its work.
+        address: Address of the Ray cluster, or ``"auto"`` for the one that this machine is part of; default a new one
+            on this machine alone.
+        **fields: The other fields of :class:`RunRequest`.
+
+    Returns:
+        The run folder, what failed, and which data sets were left out because they are not there. The next run tries
+        failed jobs again.
+
+    Raises:
+        UnknownNameError: If the suite or a part is unknown; names the nearest.
+        SuiteError: If the suite cannot be run as written.
+        ArgumentError: If the folder is not writable or is in use, or the engine or device is unknown.
+        UnknownParameterError: If an argument is unknown; names the nearest.
+        StoreError: If the disk is full or is lost during the run; finished results are kept.
+    """
+    start = time.monotonic()
+    asked = RunRequest.of(suite, out, **fields)
+    if engine != "ray":  # the devices of the cluster are unknown here
+        _check_device(asked.device)
+    with asked.opened() as opened, _lock_folder(opened.folder):
+        write_atomic(opened.folder / SUITE, opened.text.encode())
+        with _engine(engine, opened.store, asked, address) as runner, Records(opened.folder) as records:
+            here = engine != "ray"  # costs are remembered for this machine only
+            on = devices_of(asked.device)[0].partition(":")[0] if here else "ray"
+            work = WorkDone(opened.plan.jobs if progress else (), on, known_costs() if here else {})
+
+            def ended(outcome: Outcome) -> None:
+                work.ran(outcome)
+                records.add(outcome)
+
+            count = _make_counter(opened.plan, progress, work)
+            done = _compute(opened.plan, opened.store, opened.folder, runner, count, ended)
+        if here:
+            learn(records.outcomes, on)
+        seconds = time.monotonic() - start
+        if opened.published is not None:
+            add_published(opened.published, opened.plan, opened.folder)
+        failed, inapplicable = _with_names(done.failures), _with_names(done.inapplicable)
+        notes = notes_of_sets(opened.store, {set_name(cell): cell.data for cell in opened.plan.cells})
+        conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
+        write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
+    return Run(
+        opened.folder,
+        failed,
+        len(opened.plan.jobs),
+        seconds,
+        dict(opened.missing),
+        inapplicable,
+        tuple(opened.beside),
+        notes,
+    )
+
+
+def _with_names(errors: Mapping[Job, str]) -> dict[str, str]:
+    return {str(job): error for job, error in errors.items()}
+
+
+def _conditions(asked: RunRequest, opened: OpenRequest, engine: str, seconds: float) -> Environment:
+    """Return the conditions of the run for ``environment.json``."""
+    suite = opened.suite
+    return {
+        "engine": engine,
+        "workers": 1 if engine == "serial" else asked.workers or available_cpus(),
+        "device": asked.device,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "seeds": {"data": suite.data.seeds, "training": suite.training.seeds, "explaining": suite.explaining.seed},
+        "jobs": {stage: sum(job.stage == stage for job in opened.plan.jobs) for stage in STAGES},
+        "choices": asked.choices,
+        "missing": list(opened.missing),
+        "beside": list(opened.beside),
+    }
+
+
+def _compute(
+    plan: Plan,
+    store: Store,
+    folder: Path,
+    engine: Engine,
+    count: Callable[[Job], None],
+    ended: Callable[[Outcome], None],
+) -> Schedule:
+    """Run the missing jobs and collect the tables; repeat if a stored result turns out to be damaged."""
+    for last in (False, False, True):
+        schedule = Schedule(plan.jobs, store, count, ended)
+        schedule.run(engine)
+        try:
+            collect(plan, store, folder, schedule.failures)
+        except CorruptResultError:
+            if last:
+                raise
+        else:
+            break
+    return schedule
+
+
+def _make_counter(plan: Plan, progress: Progress | None, work: WorkDone) -> Callable[[Job], None]:
+    total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
+    done: dict[Stage, int] = dict.fromkeys(STAGES, 0)
+
+    seen: set[Job] = set()
+
+    def count(job: Job) -> None:
+        if job in seen:  # repeated because its result was damaged
+            return
+        seen.add(job)
+        done[job.stage] += 1
+        if progress is not None:
+            work.ended(job)
+            progress(job.stage, done[job.stage], total[job.stage], work.share(job.stage))
+
+    return count
+
+
+def _engine(name: str, store: Store, asked: RunRequest, address: str | None) -> Engine:
+    device, workers, device_workers = asked.device, asked.workers, asked.device_workers
+    for argument, count in (("workers", workers), ("device_workers", device_workers)):
+        if count is not None and count < 1:
+            raise ArgumentError(f"{argument} is {count}; expected 1 or more.")
+    if address is not None and name != "ray":
+        raise ArgumentError(
+            f"address is {address!r}, but engine is {name!r}; leave it out, only engine 'ray' has an address."
+        )
+    if name == "serial":
+        return Serial(store, device)
+    if name == "processes":
+        return Processes(store, device, workers, device_workers)
+    if name == "ray":
+        return _ray_engine(store, device, workers, address, device_workers or 1)
+    raise ArgumentError(unknown("Unknown engine", name, ENGINES))
+
+
+def _ray_engine(store: Store, device: str, workers: int | None, address: str | None, share: int) -> Engine:
+    try:
+        from xaibench.runner.engines.ray_cluster import Ray, RayError
+    except ImportError as error:
+        raise ArgumentError(f"engine='ray' needs Ray, which cannot be imported ({error}): {_INSTALL_RAY}") from error
+    try:
+        return Ray(store, device, workers, address=address, jobs_per_gpu=share)
+    except RayError as error:
+        raise ArgumentError(str(error)) from error
+
+
+def _check_device(device: str) -> None:
+    try:
+        resolve_device(device)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """Lock the folder against other runs. The lock is released when the process ends, even if it is killed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock: Any = (folder / ".lock").open("w")
+    except OSError as error:
+        raise ArgumentError(
+            f"Cannot write to the run folder {folder}: {error.strerror}; choose another with --out."
+        ) from error
+    with lock:
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # not on Windows; files are still written atomically
+            pass
+        except OSError as error:
+            raise ArgumentError(
+                f"Another run (process {_read_owner(folder)}) is using {folder}; wait for it, or choose another folder "
+                "with --out."
+            ) from error
+        with writing(folder / ".owner"):
+            (folder / ".owner").write_text(str(os.getpid()))
+        yield
+
+
+def _read_owner(folder: Path) -> str:
+    try:
+        return (folder / ".owner").read_text()
+    except OSError:
+        return "unknown"

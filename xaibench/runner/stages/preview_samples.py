@@ -1,0 +1,227 @@
+"""Selection of the example samples that a run folder shows, with every explainer's maps.
+
+The page's sample browser shows three samples on which some explainer scores worst, then one in the order of the test
+split, and so on. The figures show the first sample that counts of a generated set, or some photographs of each class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xaibench.runfolder.sample_file import SIDE, SampleCell
+from xaibench.runner.plan.jobs import ExplainJob
+from xaibench.runner.plan.plan import CellPlan
+from xaibench.runner.stages.execute import chosen_training, has_maps, read_maps, read_predictions
+from xaibench.runner.stages.samples import read_test_split
+from xaibench.runner.store.result_store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xaibench.data import Split
+
+#: Number of samples per cell in the browser, and of photographs per cell on the sheet.
+BROWSED, ON_SHEET = 24, 6
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+
+
+def picture_cell(
+    cell: CellPlan, place: tuple[str, str], scores: pd.DataFrame, correct: NDArray[np.bool_], store: Store
+) -> SampleCell | None:
+    """Return the example samples of a cell, with the maps of its first network; None if there are none.
+
+    Args:
+        cell: The cell.
+        place: Its scenario and background.
+        scores: Its rows of ``scores.parquet``.
+        correct: Which test samples count, ``[n_test]`` bool.
+        store: The store with the maps; explainers whose job failed are left out.
+    """
+    network = cell.networks[0]
+    explains = dict.fromkeys(score.explain for one, score in cell.scores if one == network)
+    kept = [job for job in explains if has_maps(store, job) and not job.explainer_part.is_reference]
+    if not kept:
+        return None
+    seed = chosen_training(store, network)[1]
+    meta = store.load_meta("data", cell.data.key)
+    photographs = bool(meta.get("on_disk"))
+    split = read_test_split(store, cell.data)
+    explained = len(split) if kept[0].samples == "all" else min(kept[0].samples, len(split))
+    counting = np.flatnonzero(correct[:explained])
+    controls = {explain.explainer.name for explain in explains if explain.network is None}
+    methods = scores["explainer"].isin([explain.explainer.name for explain in kept])
+    browsed = choose(scores[(scores["seed"] == seed) & scores["correct"] & methods], controls)
+    sheet = spread(split.targets[:explained].tolist()) if photographs else []
+    example = counting[:1].tolist() if not photographs else []
+    samples = list(dict.fromkeys([*browsed, *sheet, *example]))
+    if not samples:
+        return None
+    images, masks, labels = _read_samples(split, samples, meta["classes"], photographs=photographs)
+    answers = read_predictions(store, network)
+    predicted, probabilities = ([], []) if answers is None else (each[samples].tolist() for each in answers)
+    maps, means = _read_maps(kept, store, samples, [] if photographs else counting.tolist())
+    return SampleCell(
+        scenario=place[0],
+        background=place[1],
+        model=cell.model,
+        dataset=cell.label or cell.data.name,
+        data_seed=cell.data.seed,
+        seed=seed,
+        samples=tuple(samples),
+        labels=tuple(labels),
+        classes=tuple(meta["classes"][target] for target in split.targets[samples].tolist()),
+        predicted=tuple(meta["classes"][answer] for answer in predicted),
+        probabilities=tuple(round(each, 6) for each in probabilities),
+        browsed=len(browsed),
+        sheet=tuple(samples.index(sample) for sample in sheet),
+        example=samples.index(example[0]) if example else None,
+        explainers=tuple(explain.explainer.name for explain in kept),
+        photographs=photographs,
+        images=images,
+        masks=masks,
+        maps=maps,
+        means=means,
+    )
+
+
+def without_images(cell: SampleCell, copies: Collection[str]) -> SampleCell:
+    """Return the cell with blank images and without file names, for data whose images may not be passed on.
+
+    Args:
+        cell: The cell.
+        copies: Explainers whose map is the image itself; their maps are blanked too.
+    """
+    labels = tuple(f"Sample {sample}" for sample in cell.samples)
+    blank = [number for number, name in enumerate(cell.explainers) if name in copies]
+    maps, means = cell.maps.copy(), cell.means.copy()
+    maps[:, blank] = 0
+    if len(means):
+        means[blank] = 0
+    return dataclasses.replace(cell, labels=labels, images=np.full_like(cell.images, 255), maps=maps, means=means)
+
+
+def choose(scores: pd.DataFrame, controls: Collection[str] = (), count: int = BROWSED) -> list[int]:
+    """Choose samples for the browser, the most important first.
+
+    Three of four are failures: for each metric and each explainer in turn, the sample with the worst score, then the
+    one with the second worst, and so on. Every fourth is the next one of the test split.
+
+    Args:
+        scores: Rows of one network: ``sample, explainer, metric, value, higher_is_better``.
+        controls: Explainers whose failures are not considered.
+        count: Maximum number of samples.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = pd.DataFrame({"sample": range(6), "value": [5.0, 1, 9, 3, 4, 2]})
+        >>> choose(rows.assign(explainer="lime", metric="iou", higher_is_better=True), count=5)
+        [1, 5, 3, 0, 4]
+    """
+    every = sorted(int(sample) for sample in scores["sample"].unique())
+    failures, plain = _worst_samples(scores, controls), iter(every)
+    chosen: dict[int, None] = {}
+    while len(chosen) < min(count, len(every)):
+        source = plain if len(chosen) % 4 == 3 else failures
+        unseen = next((sample for sample in source if sample not in chosen), None)
+        if unseen is None:  # no explainer has a score of another sample
+            unseen = next(sample for sample in plain if sample not in chosen)
+        chosen[unseen] = None
+    return list(chosen)
+
+
+def _worst_samples(scores: pd.DataFrame, controls: Collection[str]) -> Iterator[int]:
+    """Yield the worst sample per metric and explainer, then the second worst, and so on; samples may repeat."""
+    rows = scores[scores["value"].notna() & ~scores["explainer"].isin(list(controls))]
+    lists = []
+    for _, of_metric in rows.groupby("metric", sort=False, observed=True):
+        for _, part in of_metric.groupby("explainer", sort=False, observed=True):
+            goodness = part["value"].to_numpy() * np.where(part["higher_is_better"], 1.0, -1.0)
+            lists.append(part["sample"].to_numpy()[np.lexsort((part["sample"].to_numpy(), goodness))])
+    for turn in range(max(map(len, lists), default=0)):
+        yield from (int(samples[turn]) for samples in lists if turn < len(samples))
+
+
+def spread(targets: Sequence[int], count: int = ON_SHEET) -> list[int]:
+    """Choose up to ``count`` samples, balanced over the classes.
+
+    Example:
+        >>> spread([0, 0, 0, 1, 1], count=4)
+        [0, 3, 1, 4]
+    """
+    turns: dict[int, int] = {}
+    ranked = []
+    for index, target in enumerate(targets):
+        turns[target] = turns.get(target, 0) + 1
+        ranked.append((turns[target], target, index))
+    return [index for _, _, index in sorted(ranked)[:count]]
+
+
+def _read_samples(
+    split: Split, samples: Sequence[int], classes: Sequence[str], *, photographs: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], list[str]]:
+    """Return images ``[n, H, W, 3]``, masks ``[n, H, W]``, and a caption for each."""
+    images, masks, labels = [], [], []
+    for sample in samples:
+        image, mask, target = split[sample]
+        images.append(picture(image.numpy(), photograph=photographs))
+        masks.append(_downscale(mask.numpy()[None].astype(np.float32))[0] >= 0.5)
+        name = f"Sample {sample}" if split.in_memory else split.ids[sample]
+        labels.append(f"{name}: {classes[int(target)]}")
+    return np.stack(images), np.stack(masks).astype(np.uint8), labels
+
+
+def picture(image: Floats, *, photograph: bool) -> NDArray[np.uint8]:
+    """Convert an image ``[C, H, W]`` to ``[h, w, 3]``: photographs in color, generated images in gray, zero at 0.5."""
+    small = _downscale(image)
+    if not photograph or len(small) not in (1, 3):
+        small = small.mean(0, keepdims=True)
+        small = 0.5 + 0.5 * small / (np.abs(small).max() or 1.0)
+    rgb = np.broadcast_to(small, (3, *small.shape[1:])).transpose(1, 2, 0)
+    return np.clip(np.rint(rgb * 255), 0, 255).astype(np.uint8)
+
+
+def _read_maps(
+    explains: Sequence[ExplainJob], store: Store, samples: Sequence[int], counting: Sequence[int]
+) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """Return map magnitudes ``[n, M, h, w]`` of ``samples``, and their means ``[M, h, w]`` over ``counting``."""
+    maps, means = [], []
+    for explain in explains:  # one explainer at a time, to bound the memory
+        found = read_maps(store, explain).abs().float().numpy()
+        maps.append(magnitudes(found[samples]))
+        means += [_downscale(mean_share(found[counting])[None])] if counting else []
+    empty = np.zeros((0, *maps[0].shape[1:]))
+    return np.stack(maps, axis=1), np.concatenate(means or [empty]).astype(np.float32)
+
+
+def magnitudes(maps: Floats) -> NDArray[np.float16]:
+    """Return the magnitudes of maps ``[n, H, W]``, each scaled to maximum 1: ``[n, h, w]``; non-finite values are 0."""
+    small = _downscale(np.nan_to_num(np.abs(maps), posinf=0.0))
+    largest = small.max(axis=(1, 2), keepdims=True)
+    shares: Floats = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
+    return shares.astype(np.float16)
+
+
+def mean_share(maps: Floats) -> Floats:
+    """Return the mean ``[H, W]`` of magnitudes ``[n, H, W]``, each map scaled to sum 1; zero maps stay zero."""
+    sums = maps.sum(axis=(1, 2), keepdims=True)
+    shares = np.divide(maps, sums, out=np.zeros_like(maps), where=sums > 0)
+    mean: Floats = np.nan_to_num(shares).mean(0)
+    return mean
+
+
+def _downscale(array: Floats) -> Floats:
+    """Downscale ``[C, H, W]`` by area averaging, so that no side is longer than :data:`SIDE`."""
+    scale = SIDE / max(array.shape[1:])
+    if scale >= 1:
+        return array
+    from PIL import Image
+
+    height, width = (max(round(length * scale), 1) for length in array.shape[1:])
+    pictures = [Image.fromarray(np.asarray(each, np.float32)) for each in array]
+    return np.stack([np.asarray(each.resize((width, height), Image.Resampling.BOX)) for each in pictures])

@@ -1,0 +1,96 @@
+"""The built-in suites, and reading a suite from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from xaibench.core.registry import Registry
+from xaibench.runner.suites.entry_locations import Origin
+from xaibench.runner.suites.parsing import parse_suite
+from xaibench.runner.suites.schema import Suite, SuiteError
+from xaibench.runner.suites.toml_positions import entry_lines, entry_paths
+from xaibench.runner.suites.toml_writing import to_toml
+
+_FOLDER = resources.files("xaibench.runner.suites.built_in")
+
+#: The built-in suites, name -> file: all files in the folder ``xaibench/runner/suites/built_in``.
+SUITES = Registry(
+    "suite",
+    {Path(name).stem: name for name in sorted(file.name for file in _FOLDER.iterdir()) if name.endswith(".toml")},
+    own="A suite of your own is given as a path that ends in .toml.",
+)
+
+
+def load_suite(source: str | Path, *, quick: bool = False) -> tuple[Suite, str]:
+    """Read a built-in suite by name, or a TOML file by path.
+
+    Args:
+        source: Name of a suite, or path of a ``.toml`` file.
+        quick: Apply the suite's ``[quick]`` table, which makes it small.
+
+    Returns:
+        The suite, and its TOML: the source, or with ``quick`` the changed tables.
+
+    Raises:
+        UnknownNameError: If no suite has that name.
+        SuiteError: If the file cannot be read, or an entry of it is unknown, missing or of the wrong type.
+
+    Example:
+        >>> suite, _ = load_suite("xai-tris-8x8")
+        >>> suite.training.epochs, suite.explaining.samples
+        (500, 100)
+    """
+    text, origin = _read(source)
+    source_text = text
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{origin} is not valid TOML: {error}.") from error
+    changes = tables.pop("quick", None)
+    if quick:
+        if changes is None:
+            raise SuiteError(f"{origin} has no [quick] table, so there is no quick form; run it without --quick.")
+        if not isinstance(changes, Mapping):
+            raise SuiteError(f"{origin}: quick is {changes!r}; expected a table [quick].")
+        tables = _merge(tables, changes)
+        tables["name"] = f"{tables.get('name', '')}-quick"
+        text = f"# The quick form of {origin}, as run.\n" + to_toml(tables)
+    lines = entry_lines(source_text)
+    # An entry of [quick] replaces another one, and its line counts.
+    found = {path: lines.get(("quick", *path), lines.get(path)) for path in entry_paths(tables)}
+    known = {path: line for path, line in found.items() if line is not None}
+    return parse_suite(tables, Origin(origin, known)), text
+
+
+def suite_file(source: str | Path) -> Path | None:
+    """Return the path of a suite; None if ``source`` is the name of a built-in suite."""
+    path = Path(source).expanduser()
+    return path if path.suffix == ".toml" or path.is_file() else None
+
+
+def _read(source: str | Path) -> tuple[str, str]:
+    name = str(source)
+    if path := suite_file(source):
+        try:
+            return path.read_text(encoding="utf-8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise SuiteError(f"Cannot read the suite {path}: {reason}. Known suites: {', '.join(SUITES)}.") from error
+    if ":" in name:
+        raise SuiteError(
+            f"{name!r} is not a suite; give the name of one ({', '.join(SUITES)}) or a path that ends in .toml."
+        )
+    text = _FOLDER.joinpath(SUITES.target(name)).read_text(encoding="utf-8")
+    return text, SUITES.canonical(name)
+
+
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in changes.items():
+        old = merged.get(name)
+        merged[name] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged

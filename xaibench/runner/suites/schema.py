@@ -1,0 +1,284 @@
+"""The contents of a suite: one TOML file, as frozen dataclasses.
+
+A suite lists data sets, models, seeds, explainers and metrics with their parameters::
+
+    name = "my-suite"
+    title = "Two sets, one network"
+
+    [data]                          # how the data sets are made
+    seeds = [0]
+    parameters = { n_samples = 10000 }      # passed to the data sets
+
+    [training]
+    seeds = [0, 1, 2]
+    epochs = 500
+    lr = 0.004
+
+    [explaining]
+    samples = 200                   # the first test samples; "all" for the whole test split
+    trainings = "best"              # the one with the lowest validation loss, or "all"
+
+    [[cells]]                       # every data set with every model; a cell can change the data and the training
+    datasets = ["xai-tris/rigid-white-8x8"]
+    models = ["mlp", "cnn"]
+    data = { alpha = 0.7 }
+    training = { lr = 0.0004 }
+
+    [explainers]                    # name = parameters; `use` when the name is not the part's own
+    integrated_gradients = {}
+    lime-500 = { use = "lime", n_samples = 500 }
+
+    [metrics]
+    emd_perf = {}
+
+    [[optional.cells]]              # run only if their models are given with --model
+    datasets = ["xai-tris/rigid-white-8x8"]
+    models = ["vit"]
+
+    [optional.explainers]           # in addition to the others, in these cells only
+    legrad = {}
+
+    [quick]                         # what `--quick` changes: any of the tables above
+    training = { epochs = 10 }
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from xaibench.core.frozen import Frozen
+from xaibench.core.vocabulary import Output, Precision
+from xaibench.evaluation.protocol import SUITE_DEFAULT, Protocol
+from xaibench.runner.suites.entry_locations import Origin
+
+#: Placeholder in a suite for the models that are given with ``--model``.
+MODEL = "$MODEL"
+
+#: Training methods.
+METHODS = ("fit", "head", "all", "none")
+
+
+class SuiteError(ValueError):
+    """A suite cannot be run as it is written; the message names the file and the entry."""
+
+
+@dataclass(frozen=True)
+class NamedPart:
+    """A part with its parameters, under a name of the suite.
+
+    Attributes:
+        name: Name in the suite, the scores and the report.
+        use: Registered name, or ``"package.module:name"``.
+        parameters: Keyword arguments.
+    """
+
+    name: str
+    use: str
+    parameters: Frozen = field(default_factory=Frozen)
+
+    def as_json(self) -> list[object]:
+        """Return what decides the results, for the keys of jobs: all except the name in the suite."""
+        return [self.use, self.parameters.as_json()]
+
+
+@dataclass(frozen=True)
+class Data:
+    """How each data set is made: once per seed, with the same parameters."""
+
+    seeds: tuple[int, ...] = (0,)
+    parameters: Frozen = field(default_factory=Frozen)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How each network is trained, once per seed; see :func:`xaibench.models.fit`.
+
+    One job trains ``stack`` networks of one data set and architecture together. ``method`` is ``"fit"`` (from scratch),
+    ``"head"`` (the last layer of a pretrained network), ``"all"`` (all layers of a pretrained network) or ``"none"``
+    (no training). ``precision`` is that of matrix products in float32: ``"float32"``, ``"tf32"`` or ``"bfloat16"``.
+    """
+
+    seeds: tuple[int, ...] = (0,)
+    epochs: int = 500
+    lr: float = 0.004
+    batch_size: int = 512
+    loss: str = "logits"
+    stack: int = 3
+    method: str = "fit"
+    precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class Explaining:
+    """Which samples, networks and outputs are explained (see :func:`xaibench.explain`).
+
+    Attributes:
+        samples: Number of test samples from the first one, or ``"all"``.
+        samples_per_job: Largest number of samples per job, to use many workers; 0 = one job. Random numbers are drawn
+            per job, and ``pfi`` permutes samples within a job.
+        trainings: Explain the network with the lowest validation loss (``"best"``), or ``"all"``.
+        output: The explained output; ``"default"`` is that of each explainer.
+        seed: Seed of the explainers.
+        scored: ``"correct"`` restricts tables to the samples that every explained network classifies correctly.
+        protocol: How IoU, precision, recall and F1 scale and threshold maps (:mod:`xaibench.evaluation.protocol`).
+        precision: Precision of the maps, and of the model outputs in metrics; ``"own"`` is that of each network
+            (float64 for our small ones), with exact matrix products in float32.
+        pictures: Whether the page and its files may contain the images. False for photographs that must not be
+            redistributed: then only numbers and maps are shown.
+    """
+
+    samples: int | Literal["all"] = 200
+    samples_per_job: int = 0
+    trainings: Literal["best", "all"] = "best"
+    output: Literal["default"] | Output = "default"
+    seed: int = 0
+    scored: Literal["correct", "all"] = "correct"
+    protocol: Protocol = SUITE_DEFAULT
+    precision: Literal["own"] | Precision = "own"
+    pictures: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Data sets and models: every data set is combined with every model.
+
+    Attributes:
+        datasets: Names of data sets. They can contain environment variables: ``"photographs:$XAIBENCH_DATA"``.
+        models: Names of models. They can be left open: ``"$MODEL"``, ``"disconnected:$MODEL"`` (:data:`MODEL`).
+        data: Parameters of the data sets, in addition to the suite's. Strings can contain environment variables:
+            ``images_dir = "$XAIBENCH_IMAGES"``.
+        training: Fields of :class:`Training` that differ from the suite's.
+        build: Parameters of the models, such as ``fold = "pet"``.
+        label: Name of the data set in tables, if it is in two cells.
+        explainers: Names of the suite's explainers that explain these networks; empty = all.
+        metrics: Names of the suite's metrics that score these maps; empty = all.
+        number: Position of the cell in the file, from 0.
+    """
+
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    data: Frozen = field(default_factory=Frozen)
+    training: Frozen = field(default_factory=Frozen)
+    build: Frozen = field(default_factory=Frozen)
+    label: str = ""
+    explainers: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    number: int = field(default=0, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class OptionalCells:
+    """Cells that are run only if their models are given, with additional explainers for these cells.
+
+    They extend a published suite without changing it.
+    """
+
+    cells: tuple[Cell, ...] = ()
+    explainers: tuple[NamedPart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The contents of a suite. Read one with :func:`~xaibench.runner.suites.files.load_suite`.
+
+    Attributes:
+        name: Short name, for files and folders.
+        title: Title of the report.
+        cells: Which data sets are combined with which models.
+        explainers: The explainers.
+        metrics: The metrics.
+        data: How each data set is made.
+        training: How each network is trained.
+        explaining: Which samples and networks are explained.
+        citation: What to cite in addition to the parts.
+        optional: Cells that :func:`~xaibench.runner.suites.narrowing.narrowed` adds if their models are given.
+        origin: The file of the suite.
+    """
+
+    name: str
+    title: str
+    cells: tuple[Cell, ...]
+    explainers: tuple[NamedPart, ...]
+    metrics: tuple[NamedPart, ...]
+    data: Data = field(default_factory=Data)
+    training: Training = field(default_factory=Training)
+    explaining: Explaining = field(default_factory=Explaining)
+    citation: str = ""
+    optional: OptionalCells = field(default_factory=OptionalCells)
+    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
+
+    def training_of(self, cell: Cell) -> Training:
+        """Return the training of the networks of a cell.
+
+        Args:
+            cell: A cell of the suite.
+
+        Returns:
+            The training of the suite with the changes of the cell.
+        """
+        own: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in cell.training.items()
+        }
+        return replace(self.training, **own)
+
+    def explainers_of(self, cell: Cell) -> tuple[NamedPart, ...]:
+        """Return the explainers of a cell.
+
+        Args:
+            cell: A cell of the suite.
+
+        Returns:
+            The explainers that the cell names; if it names none, all explainers of the suite.
+        """
+        return tuple(part for part in self.explainers if part.name in (cell.explainers or (part.name,)))
+
+    def metrics_of(self, cell: Cell) -> tuple[NamedPart, ...]:
+        """Return the metrics of a cell.
+
+        Args:
+            cell: A cell of the suite.
+
+        Returns:
+            The metrics that the cell names; if it names none, all metrics of the suite.
+        """
+        return tuple(metric for metric in self.metrics if metric.name in (cell.metrics or (metric.name,)))
+
+
+def check_variables(suite: Suite) -> None:
+    """Check that the environment variables in the parameters of the data sets are set.
+
+    Raises:
+        SuiteError: If one is not; names it and its entry.
+    """
+    places = [("[data] parameters", suite.data.parameters)]
+    places += [(f"the cell of {', '.join(cell.datasets)}", cell.data) for cell in suite.cells]
+    for place, parameters in places:
+        for name, value in parameters.items():
+            for variable in re.findall(r"\$\{?(\w+)", value) if isinstance(value, str) else ():
+                if variable not in os.environ:
+                    raise SuiteError(
+                        f"{suite.name}, {place}: {name} is {value!r}, but the environment has no {variable}. Set it "
+                        f"({variable}=... xaibench run ...), or run a copy of the suite without these data sets."
+                    )
+
+
+def with_folders(suite: Suite) -> Suite:
+    """Replace the environment variables in the names of the data sets.
+
+    Raises:
+        SuiteError: If one is not set; tells how to set it.
+    """
+    cells = []
+    for cell in suite.cells:
+        for variable in re.findall(r"\$\{?(\w+)", " ".join(cell.datasets)):
+            if variable not in os.environ:
+                option = "--root DIR (root= in Python), or " if variable == "XAIBENCH_DATA" else ""
+                raise SuiteError(
+                    f"{suite.name} uses a folder of yours, {', '.join(cell.datasets)}, but the environment has no "
+                    f"{variable}. Give {option}{variable}=... xaibench run {suite.name}."
+                )
+        cells.append(replace(cell, datasets=tuple(map(os.path.expandvars, cell.datasets))))
+    return replace(suite, cells=tuple(cells))
