@@ -65,7 +65,7 @@ def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd
     for cell, (harder, of_samples) in hard.items():
         for metric, (_, truth) in METRICS.items():
             values = skill - harder + of_samples + rng.normal(0, 0.05) + rng.normal(0, 0.1, len(of_samples))
-            rows = dict(zip(("scenario", "background", "model"), cell, strict=True))
+            rows = dict(zip(("subset", "variant", "model"), cell, strict=True))
             rows |= {"dataset": "-".join(cell[:2]), "seed": 0, "data_seed": 0, "explainer": name, "metric": metric}
             rows |= {"sample": np.arange(len(values)), "correct": True, "value": np.clip(values, 0, 1), "truth": truth}
             parts.append(pd.DataFrame(rows | {"higher_is_better": True, "reason": ""}))

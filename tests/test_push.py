@@ -127,8 +127,8 @@ def test_the_card_of_a_set_counts_and_says_how_it_was_made(tmp_path):
     assert "XAI-TRIS" in card.text
 
 
-@pytest.mark.parametrize("scenario", ["lin", "mult", "rigid", "xor"])
-@pytest.mark.parametrize("background", ["white", "corr"])
+@pytest.mark.parametrize("subset", ["lin", "mult", "rigid", "xor"])
+@pytest.mark.parametrize("variant", ["white", "corr"])
 def test_every_generated_set_has_a_card(tmp_path, scenario, background):
     prepare_dataset(xb.load(f"xai-tris/{scenario}-{background}-8x8", n_samples=40, split=(0.5, 0.25, 0.25)), tmp_path)
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -160,7 +160,7 @@ def test_the_card_of_results_holds_the_report_s_numbers(run, tmp_path):
     assert card.data.license == "mit"
     told = card.data.to_dict()
     assert {one["data_files"] for one in told["configs"]} == tables_of(run)
-    summary = summarise(read_run(run)).set_index(["explainer", "scenario", "background", "model", "metric"])
+    summary = summarise(read_run(run)).set_index(["explainer", "subset", "variant", "model", "metric"])
     labels = {part.label: name for name, part in read_run(run).explainers.items()}
     found = 0
     for entry in told["model-index"]:
@@ -419,8 +419,8 @@ def test_a_file_with_the_token_is_not_uploaded(hub, run):  # noqa: F811
 def test_nothing_of_the_machine_is_uploaded(run, tmp_path):
     mine = "folder:/home/ann/secret/dogs"
     scores = pd.read_parquet(run / "scores.parquet")
-    scores["dataset"] = scores["scenario"] = mine
-    scores["background"] = "-"
+    scores["dataset"] = scores["subset"] = mine
+    scores["variant"] = "-"
     scores.to_parquet(run / "scores.parquet")
     (run / "suite.toml").write_text(
         f'[data]\nparameters = {{ root = "/home/ann/secret/data", at = "C:\\\\\\\\Users\\\\\\\\ann\\\\\\\\x" }}\n'

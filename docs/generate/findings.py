@@ -44,7 +44,7 @@ does not hold is reported as well. The same table stands on the report page of e
 def section(run: RunResults) -> str:
     found = claims(run)
     scored = run.scores[run.scores["correct"]]
-    samples = scored.groupby(["scenario", "background", "data_seed"], observed=True)["sample"].nunique()
+    samples = scored.groupby(["subset", "variant", "data_seed"], observed=True)["sample"].nunique()
     counts = f"{samples.min()} to {samples.max()}" if samples.min() < samples.max() else f"{samples.min()}"
     names = [name for name, part in run.metrics.items() if not part.skill_of]  # the papers speak of scores
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite}\n"]
@@ -91,9 +91,9 @@ def verdicts(found: list[Claim], metric: str) -> str:
 def means(run: RunResults, metric: str) -> str:
     summary = summarise(run)
     mine = summary[summary["metric"] == metric]
-    cells = list(mine.groupby(["scenario", "background", "model"], observed=True, sort=True).groups)
+    cells = list(mine.groupby(["subset", "variant", "model"], observed=True, sort=True).groups)
     heads = [" ".join((place(s), place(b), run.models[m].label)) for s, b, m in cells]
-    value = mine.set_index(["scenario", "background", "model", "explainer"])["mean"].to_dict()
+    value = mine.set_index(["subset", "variant", "model", "explainer"])["mean"].to_dict()
     rows = []
     for name, part in run.explainers.items():
         found = [value.get((*cell, name)) for cell in cells]

@@ -93,8 +93,8 @@ def accuracies(run: RunResults) -> str:
     """A row a cell, with the spread of our trainings, and the difference where it is more than chance in bold."""
     rows, by_chance = [], margins(run)
     for row in run.accuracy.to_dict("records"):
-        margin = by_chance[row["scenario"], row["background"], row["model"]]
-        cell = " ".join((place(row["scenario"]), place(row["background"]), run.models[row["model"]].label))
+        margin = by_chance[row["subset"], row["variant"], row["model"]]
+        cell = " ".join((place(row["subset"]), place(row["variant"]), run.models[row["model"]].label))
         paper = "–" if pd.isna(row["paper"]) else f"{row['paper']:.1f}"
         difference = "–" if pd.isna(row["difference"]) else f"{row['difference']:+.1f}".replace("-", "−")
         difference = f"**{difference}**" if abs(row["difference"]) > margin else difference

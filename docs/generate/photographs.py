@@ -139,10 +139,10 @@ def mosaics(run: RunResults, found: pd.DataFrame) -> str:
     columns = [
         (place, metric)
         for metric in run.metrics
-        for place in run.scenarios
-        if len(found[(found["scenario"] == place) & (found["metric"] == metric)])
+        for place in run.subsets
+        if len(found[(found["subset"] == place) & (found["metric"] == metric)])
     ]
-    cells = found.set_index(["explainer", "scenario", "metric"])
+    cells = found.set_index(["explainer", "subset", "metric"])
     means = found[found["metric"] == "grid_pointing"].groupby("explainer", observed=True)["mean"].mean()
     rows = []
     for name in means.sort_values(ascending=False, kind="stable").index:
@@ -157,14 +157,14 @@ def after(run: RunResults, found: pd.DataFrame) -> str:
     leaks = mine[mine["metric"] == "mass_outside"].groupby("explainer", observed=True)["mean"].max().dropna()
     leaking = leaks[leaks > 1e-12].sort_values()
     said = ", ".join(f"{run.explainers[name].label} {value:.2f}" for name, value in leaking.items())
-    grid = mine[(mine["metric"] == "grid_pointing") & mine["scenario"].astype(str).str.startswith("GridPG")]
+    grid = mine[(mine["metric"] == "grid_pointing") & mine["subset"].astype(str).str.startswith("GridPG")]
     best = grid.loc[grid["mean"].idxmax()]
     return AFTER.format(
         zero=f"{(leaks <= 1e-12).sum()} of {len(leaks)}",
         leaking=f"The largest of their leaks in both sizes: {said}." if said else "",
         best=run.explainers[best["explainer"]].label,
         value=best["mean"],
-        place=best["scenario"],
+        place=best["subset"],
     )
 
 
@@ -185,7 +185,7 @@ def page(photographs: RunResults, grid: RunResults) -> str:
     notes = grid.environment.get("notes", {})
     said = "".join(f"\n- {place}: {note}" for place, note in notes.items() if place.startswith("GridPG"))
     parts = [head, "\n", WIDE.format(scores(photographs, found)), "\n"]
-    counts = laid.groupby("scenario", observed=True)["n"].max()
+    counts = laid.groupby("subset", observed=True)["n"].max()
     maps = ", ".join(f"{count} in {place}" for place, count in counts.items())
     parts += [read, MOSAICS.format(notes=said, maps=maps), "\n", WIDE.format(mosaics(grid, laid)), "\n"]
     parts += [after(grid, laid)]

@@ -79,7 +79,7 @@ def picture(run: RunResults, theme: str) -> Figure:
     columns = [("image", "Image"), ("mask", "Truth"), *((name, run.explainers[name].label) for name in METHODS)]
     shorter = {"Shapley Value Sampling": "Shapley", "Integrated Gradients": "Int. Gradients"}
     columns = [(name, shorter.get(label, label)) for name, label in columns]
-    rows = [(scenario, BACKGROUND, MODEL) for scenario in run.scenarios]
+    rows = [(scenario, BACKGROUND, MODEL) for scenario in run.subsets]
     side, left, top = 0.62, 0.62, 0.95
     width, height = left + side * len(columns) + 0.75, top + side * len(rows)
     figure = Figure(figsize=(width, height))

@@ -54,7 +54,7 @@ TRIED = {
 def section(run: RunResults) -> str:
     """Accuracies, then the mean of every explainer by every metric."""
     run = learned_alone(run)
-    seeds = run.trainings[run.trainings["model"] == MODEL].groupby(["scenario", "background"], observed=True)
+    seeds = run.trainings[run.trainings["model"] == MODEL].groupby(["subset", "variant"], observed=True)
     sets, drawn = seeds["data_seed"].nunique().max(), seeds["seed"].nunique().max()
     parts = [f"\n## {run.title}\n\n    xaibench run {run.suite} --model {','.join(run.models)}{_asked(run)}\n\n"]
     parts.append(
@@ -66,7 +66,7 @@ def section(run: RunResults) -> str:
     parts += [f"\n{note}\n" for note in not_learned(run)]
     if trained := unscored(run):
         parts.append(f"\nTrained, and not scored: {trained}.\n")
-    if "imagenet" in run.backgrounds:
+    if "imagenet" in run.variants:
         parts.append("\nOn photographs the precision alone was worked out, as the exact EMD takes longest there.\n")
     parts.append(
         f"\nScored are {scored(run)} samples a data set, those that every explained network of it classifies "
@@ -85,7 +85,7 @@ def accuracies(run: RunResults) -> str:
     for (scenario, background), group in _by_cell(run.trainings[run.trainings["model"] == MODEL]):
         reached = group["test_accuracy"]
         spread = f" ± {reached.std():.1f}" if len(reached) > 1 else ""
-        beside = others[(others["scenario"] == scenario) & (others["background"] == background)]
+        beside = others[(others["subset"] == scenario) & (others["variant"] == background)]
         best = "–" if beside.empty else f"{beside['mean'].max():.1f}"
         learned = f"{int((reached >= LEARNED).sum())} of {len(reached)}"
         extent = f"{reached.min():.1f} to {reached.max():.1f}"
@@ -96,7 +96,7 @@ def accuracies(run: RunResults) -> str:
 
 def learned_alone(run: RunResults) -> RunResults:
     """The run without the scores of networks that have not learned their task: the suite explains these, too."""
-    keys = ["scenario", "background", "model", "data_seed", "seed"]
+    keys = ["subset", "variant", "model", "data_seed", "seed"]
     learned = run.trainings.loc[run.trainings["test_accuracy"] >= LEARNED, keys]
     return dataclasses.replace(
         run, scores=run.scores[pd.MultiIndex.from_frame(run.scores[keys]).isin(pd.MultiIndex.from_frame(learned))]
@@ -105,14 +105,14 @@ def learned_alone(run: RunResults) -> RunResults:
 
 def not_learned(run: RunResults) -> list[str]:
     """What was tried on the cells that the transformer has not learned."""
-    reached = run.accuracy[run.accuracy["model"] == MODEL].set_index(["scenario", "background"])["mean"]
+    reached = run.accuracy[run.accuracy["model"] == MODEL].set_index(["subset", "variant"])["mean"]
     return [note for cell, note in TRIED.get(run.suite, {}).items() if reached.get(cell, LEARNED) < LEARNED]
 
 
 def unscored(run: RunResults) -> str:
     """The cells that were learned and of which no score is there."""
     learned = run.trainings[(run.trainings["model"] == MODEL) & (run.trainings["test_accuracy"] >= LEARNED)]
-    there = set(run.scores[["scenario", "background"]].astype(str).itertuples(index=False, name=None))
+    there = set(run.scores[["subset", "variant"]].astype(str).itertuples(index=False, name=None))
     cells = [(scenario, background) for (scenario, background), _ in _by_cell(learned)]
     return ", ".join(f"{place(one)} {place(two)}" for one, two in cells if (one, two) not in there)
 
@@ -127,7 +127,7 @@ def joined(runs: list[RunResults]) -> dict[str, RunResults]:
             orders = {f"{key}s": list(dict.fromkeys(getattr(first, f"{key}s"))) for key in KEYS}
             for key in KEYS:
                 orders[f"{key}s"] += [one for one in getattr(run, f"{key}s") if one not in orders[f"{key}s"]]
-            places = {name: tuple(orders[name]) for name in ("scenarios", "backgrounds")}
+            places = {name: tuple(orders[name]) for name in ("subsets", "variants")}
             text = [name for name in SCORES.text if name not in KEYS]
             plain = [one.scores.astype(dict.fromkeys(text, object)) for one in (first, run)]
             for key in KEYS:
@@ -143,7 +143,7 @@ def joined(runs: list[RunResults]) -> dict[str, RunResults]:
 def scored(run: RunResults) -> str:
     """How many samples of a data set are scored: from the fewest to the most of any cell."""
     rows = run.scores[run.scores["correct"] & (run.scores["model"] == MODEL)]
-    counts = rows.groupby(["scenario", "background", "data_seed"], observed=True)["sample"].nunique()
+    counts = rows.groupby(["subset", "variant", "data_seed"], observed=True)["sample"].nunique()
     return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
 
@@ -154,8 +154,8 @@ def means(run: RunResults, metric: str) -> str:
     up = run.metrics[metric].higher_is_better
     others = summary[(summary["metric"] == metric) & (summary["model"] != MODEL)]
     cells = [cell for cell, _ in _by_cell(mine)]
-    value = mine.set_index(["scenario", "background", "explainer"])["mean"].to_dict()
-    groups = others.groupby(["scenario", "background", "explainer"], observed=True)["mean"]
+    value = mine.set_index(["subset", "variant", "explainer"])["mean"].to_dict()
+    groups = others.groupby(["subset", "variant", "explainer"], observed=True)["mean"]
     best = (groups.max() if up else groups.min()).to_dict()
     rows = []
     for name, part in run.explainers.items():
@@ -166,7 +166,7 @@ def means(run: RunResults, metric: str) -> str:
 
 
 def _by_cell(rows: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    return [(cell, group) for cell, group in rows.groupby(["scenario", "background"], observed=True, sort=False)]
+    return [(cell, group) for cell, group in rows.groupby(["subset", "variant"], observed=True, sort=False)]
 
 
 def _beside(own: float | None, best: float | None) -> str:

@@ -49,7 +49,7 @@ def make_annotated_scores(samples: int, model: str, seed: int = 0) -> pd.DataFra
             for metric, (_, higher, mean, spread) in VISUAL_METRICS.items():
                 z = (skill + 0.7 * own + 0.7 * rng.normal(size=samples)) * (1 if higher else -1)
                 value = (z > -0.3).astype(float) if metric == "hit" else mean + spread * z / 2
-                head = {"dataset": dataset, "scenario": dataset, "background": "-", "model": model, "seed": 0}
+                head = {"dataset": dataset, "subset": dataset, "variant": "-", "model": model, "seed": 0}
                 head |= {"explainer": explainer, "sample": np.arange(samples), "correct": correct, "metric": metric}
                 tail = {"value": value, "higher_is_better": higher, "reason": "", "data_seed": 0}
                 parts.append(pd.DataFrame(head | tail))
@@ -67,7 +67,7 @@ def make_sheet(model: str, images: int = 3, side: int = 48) -> list[SampleCell]:
         maps = np.abs([[blob + rng.normal(size=(side, side)) * each for each in noise] for blob in blobs])
         cells.append(
             SampleCell(
-                **{"scenario": dataset, "background": "-", "model": model, "dataset": dataset},
+                **{"subset": dataset, "variant": "-", "model": model, "dataset": dataset},
                 **{"data_seed": 0, "seed": 0, "browsed": 0, "example": None, "photographs": True},
                 samples=tuple(range(images)),
                 labels=tuple(f"{dataset}_{i}.jpg: {'cat' if i % 2 else 'dog'}" for i in range(images)),
@@ -100,10 +100,10 @@ def write_annotated_run(folder: Path, samples: int = 60, model: str = "resnet18"
     """A run on annotated sets: scores, and the files that only such runs have."""
     folder.mkdir(parents=True, exist_ok=True)
     make_annotated_scores(samples, model).to_parquet(folder / "scores.parquet")
-    cell = {"background": "-", "model": model, "alpha": "", "trainings": 1}
+    cell = {"variant": "-", "model": model, "alpha": "", "trainings": 1}
     reached = {"std": 0.0, "learned": 1, "paper": "", "difference": ""}
     rows = [
-        {"scenario": name, **cell, "mean": mean, "best": mean, **reached}
+        {"subset": name, **cell, "mean": mean, "best": mean, **reached}
         for name, mean in zip(SETS, (97.5, 95.0), strict=True)
     ]
     pd.DataFrame(rows).to_csv(folder / "accuracy.csv", index=False)

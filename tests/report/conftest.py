@@ -51,8 +51,8 @@ PAPER = {
     ("xor", "cnn"): ((0.35, 95.2), (0.15, 99.5)),
 }
 BACKGROUNDS = ("white", "corr")
-CELLS = [(scenario, background, model) for scenario, model in PAPER for background in BACKGROUNDS]
-#: Enough for a page with gaps: a linear model, a convolution, a scenario without mean maps.
+CELLS = [(subset, variant, model) for subset, model in PAPER for variant in BACKGROUNDS]
+#: Enough for a page with gaps: a linear model, a convolution, a subset without mean maps.
 FEW_CELLS = [("lin", "white", "llr"), ("lin", "white", "mlp"), ("lin", "corr", "cnn"), ("rigid", "corr", "cnn")]
 ZERO = "the map is zero everywhere"
 
@@ -62,8 +62,8 @@ def make_scores(samples: int, cells: list, seed: int = 0) -> pd.DataFrame:
     skill = {name: rng.uniform(0.45, 0.9) for name in [*METHODS, *CONTROLS]}
     skill |= {"uniform": 0.35, "sobel": 0.5, "laplace": 0.55, "input": 0.5}
     parts = []
-    for scenario, background, model in cells:
-        hard = {"llr": 0.0, "mlp": 0.05, "cnn": 0.18}[model] + 0.1 * (background == "corr")
+    for subset, variant, model in cells:
+        hard = {"llr": 0.0, "mlp": 0.05, "cnn": 0.18}[model] + 0.1 * (variant == "corr")
         correct = rng.random(samples) < 0.9
         for explainer, mean in skill.items():
             if explainer == "guided_gradcam" and model != "cnn":
@@ -75,9 +75,9 @@ def make_scores(samples: int, cells: list, seed: int = 0) -> pd.DataFrame:
                 parts.append(
                     pd.DataFrame(
                         {
-                            "dataset": f"xai-tris/{scenario}-{background}-8x8",
-                            "scenario": scenario,
-                            "background": background,
+                            "dataset": f"xai-tris/{subset}-{variant}-8x8",
+                            "subset": subset,
+                            "variant": variant,
                             "model": model,
                             "seed": 1,
                             "explainer": explainer,
@@ -115,14 +115,14 @@ def make_parts() -> dict:
 def make_accuracy(cells: list, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     rng = np.random.default_rng(seed)
     rows, trainings = [], []
-    for scenario, background, model in cells:
-        alpha, paper = PAPER[scenario, model][BACKGROUNDS.index(background)]
-        spread = 12 if (scenario, background, model) == ("rigid", "corr", "cnn") else 1.5
+    for subset, variant, model in cells:
+        alpha, paper = PAPER[subset, model][BACKGROUNDS.index(variant)]
+        spread = 12 if (subset, variant, model) == ("rigid", "corr", "cnn") else 1.5
         tests = np.clip(paper + rng.normal(0.3, spread, 3), 50, 100).round(1)
         best = int(tests.argmax())
         trainings += [
             {
-                **{"scenario": scenario, "background": background, "model": model, "data_seed": 0, "seed": i},
+                **{"subset": subset, "variant": variant, "model": model, "data_seed": 0, "seed": i},
                 **{"best_epoch": int(rng.integers(50, 500)), "val_loss": float(rng.uniform(0.01, 0.4))},
                 **{"val_accuracy": test, "test_accuracy": test, "explained": i == best},
             }
@@ -130,7 +130,7 @@ def make_accuracy(cells: list, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFram
         ]
         rows.append(
             {
-                **{"scenario": scenario, "background": background, "model": model, "alpha": alpha, "trainings": 3},
+                **{"subset": subset, "variant": variant, "model": model, "alpha": alpha, "trainings": 3},
                 **{"mean": tests.mean().round(2), "std": tests.std(ddof=1).round(2), "best": tests.max()},
                 **{"learned": int((tests >= 80).sum()), "paper": paper, "difference": round(tests.mean() - paper, 2)},
             }

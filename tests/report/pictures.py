@@ -10,7 +10,7 @@ from xaibench.runfolder.tables import JOBS
 
 #: Seconds of a job by stage.
 SECONDS = {"data": 0.5, "train": 8.0, "explain": 0.4, "score": 0.02}
-KEYS = ["scenario", "background", "model", "dataset", "data_seed", "seed"]
+KEYS = ["subset", "variant", "model", "dataset", "data_seed", "seed"]
 
 
 def make_samples(scores: pd.DataFrame, count: int = 6, side: int = 8) -> list[SampleCell]:

@@ -81,8 +81,8 @@ def test_names_of_annotated_runs_are_escaped(fresh_annotated_run):
     hostile = "<img src=x onerror=alert(1)>\"'{{ 7*7 }}"
     keep_metrics(fresh_annotated_run, "iou", "insertion", "deletion")
     labels = (hostile, *("plain",) * 2)
-    names = {"pet": {"labels": labels}, "scene": {"scenario": hostile, "dataset": hostile}}
-    change_samples(fresh_annotated_run, lambda cell: names[cell.scenario])
+    names = {"pet": {"labels": labels}, "scene": {"subset": hostile, "dataset": hostile}}
+    change_samples(fresh_annotated_run, lambda cell: names[cell.subset])
     for name in ("scores.parquet", "curves.parquet"):
         table = pd.read_parquet(fresh_annotated_run / name).replace({"scene": hostile, "deletion": hostile})
         table.to_parquet(fresh_annotated_run / name)
@@ -108,7 +108,7 @@ def test_samples_that_do_not_name_what_they_are_of_are_refused(fresh_annotated_r
 def test_the_page_says_when_all_samples_count_and_nothing_was_trained(fresh_annotated_run):
     keep_metrics(fresh_annotated_run, "iou")
     (fresh_annotated_run / "trainings.csv").write_text(
-        "scenario,background,model,data_seed,seed,test_accuracy\npet,-,resnet18,0,0,95.0\n"
+        "subset,variant,model,data_seed,seed,test_accuracy\npet,-,resnet18,0,0,95.0\n"
     )
     assert "1 classifier was trained, and 8 explanation" in Reader(write_report(fresh_annotated_run).read_text()).words
     settings = '[training]\nmethod = "none"\n[explaining]\nscored = "all"\n'

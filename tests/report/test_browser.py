@@ -61,15 +61,15 @@ def test_filters_show_the_leaderboard_of_what_is_chosen(visit, run_and_summary):
     assert board(tab) == expected(run_and_summary)
     assert said(tab) == "17 methods in 4 of 4 cells"
     form = 'section[aria-labelledby="leaderboard"] form'
-    tab.select_option(f"{form} [name=scenario]", "lin")
-    assert board(tab) == expected(run_and_summary, scenario="lin")
+    tab.select_option(f"{form} [name=subset]", "lin")
+    assert board(tab) == expected(run_and_summary, subset="lin")
     assert said(tab) == "17 methods in 3 of 4 cells"
     tab.select_option(f"{form} [name=model]", "mlp")
     found = board(tab)
-    assert found == expected(run_and_summary, scenario="lin", model="mlp")
+    assert found == expected(run_and_summary, subset="lin", model="mlp")
     assert list(found.values()) == sorted(found.values(), key=float)
     assert said(tab) == "16 methods in 1 of 4 cells"  # guided GradCAM is for convolutions
-    assert state(tab) == ("#leaderboard", {"scenario": "lin", "model": "mlp"})
+    assert state(tab) == ("#leaderboard", {"subset": "lin", "model": "mlp"})
     _, summary = run_and_summary
     cell = summary[(summary["model"] == "mlp") & (summary["metric"] == "emd_perf")].set_index("explainer")
     for name, text in board(tab, "mean", 0).items():
@@ -91,7 +91,7 @@ def test_a_metric_is_ranked_by_itself_and_has_its_own_columns(visit, run_and_sum
 
 
 def test_the_table_of_all_numbers_follows_the_same_filters_and_counts_its_rows(visit):
-    tab = visit("#table?scenario=lin&method=lime")
+    tab = visit("#table?subset=lin&method=lime")
     rows = tab.eval_on_selector_all("#summary tbody tr:not([hidden])", "rows => rows.map(row => row.innerText)")
     assert len(rows) == 6
     assert all(row.startswith("LIN") and HOSTILE.split("&")[0] in row for row in rows)
@@ -118,23 +118,23 @@ def test_columns_sort_both_ways_and_the_link_keeps_it(visit):
 
 
 def test_a_link_opens_filtered_and_sorted(visit, run_and_summary):
-    tab = visit("#leaderboard?scenario=lin&background=white&sort=-rank")
+    tab = visit("#leaderboard?subset=lin&variant=white&sort=-rank")
     found = board(tab)
-    assert found == expected(run_and_summary, scenario="lin", background="white")
-    assert list(found) == list(reversed(expected(run_and_summary, scenario="lin", background="white")))
-    values = tab.eval_on_selector_all("form[data-filters] [name=background]", "all => all.map(one => one.value)")
+    assert found == expected(run_and_summary, subset="lin", variant="white")
+    assert list(found) == list(reversed(expected(run_and_summary, subset="lin", variant="white")))
+    values = tab.eval_on_selector_all("form[data-filters] [name=variant]", "all => all.map(one => one.value)")
     assert values == ["white"] * 3
     assert tab.evaluate("Math.abs(document.getElementById('leaderboard').getBoundingClientRect().top)") < 200
     links = tab.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
-    assert all(link.endswith("?scenario=lin&background=white&sort=-rank") for link in links)
+    assert all(link.endswith("?subset=lin&variant=white&sort=-rank") for link in links)
 
 
 def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
-    tab = visit("#leaderboard?scenario=lin")
+    tab = visit("#leaderboard?subset=lin")
     tab.focus("a.skip")
     tab.keyboard.press("Enter")
     assert tab.evaluate("document.activeElement.id") == "main"
-    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    assert state(tab) == ("#leaderboard", {"subset": "lin"})
     assert axe(tab, runOnly=["skip-link"]) == []
 
 
@@ -155,7 +155,7 @@ def test_back_undoes_a_choice_and_forward_does_it_again(visit):
     assert 0 <= tab.evaluate("document.getElementById('accuracy').getBoundingClientRect().top") < 300
 
 
-@pytest.mark.parametrize("link", ["scenario=rigid&model=mlp", "scenario=gone", "metric=%3Cscript%3E"])
+@pytest.mark.parametrize("link", ["subset=rigid&model=mlp", "subset=gone", "metric=%3Cscript%3E"])
 def test_where_nothing_fits_the_page_says_so_and_offers_the_way_back(visit, link):
     tab = visit(f"#leaderboard?{link}")
     assert said(tab) == "No cell fits the filters"
@@ -180,7 +180,7 @@ def thumbs(tab):
 def test_the_browser_of_samples_shows_the_failures_of_a_method_first(visit, hostile_run):
     tab = visit("#samples?cell=lin%2Fcorr%2Fcnn&of=lrp&by=emd_perf")
     scores = pd.read_parquet(hostile_run / "scores.parquet")
-    cell = scores[(scores["scenario"] == "lin") & (scores["model"] == "cnn") & scores["correct"]]
+    cell = scores[(scores["subset"] == "lin") & (scores["model"] == "cnn") & scores["correct"]]
     mine = cell[(cell["explainer"] == "lrp") & (cell["metric"] == "emd_perf")].set_index("sample")["value"]
     here = sorted(mine.index)[:6]
     worst_first = mine[here].sort_values()

@@ -100,6 +100,6 @@ def test_each_table_of_the_page_has_its_files(shared_run, shared_page):
     assert list(accuracy)[3:7] == ["Mean ± std", "Paper", "Difference", "Best"]  # the drawing is not a column
     summary = pd.read_csv(shared_run / "summary.csv")
     grid = pd.read_csv(shared_run / "tables" / "scores-1.csv").set_index("Method")
-    cell = (summary["scenario"] == "xor") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    cell = (summary["subset"] == "xor") & (summary["variant"] == "corr") & (summary["model"] == "cnn")
     lrp = summary[cell & (summary["explainer"] == "lrp") & (summary["metric"] == "emd_perf")]
     assert grid.loc["LRP", "XOR CORR CNN"] == pytest.approx(lrp["median"].item(), abs=0.005)

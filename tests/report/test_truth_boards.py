@@ -140,7 +140,7 @@ def test_the_card_of_results_has_a_leaderboard_for_each_truth(mixed_run):
 
 def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):
     scores = make_scores(12, [("lin", "white", "mlp"), ("mult", "white", "mlp")])
-    scores["truth"] = np.where(scores["scenario"] == "lin", "data", "use")
+    scores["truth"] = np.where(scores["subset"] == "lin", "data", "use")
     skill = scores[scores["metric"] == "emd_perf"].assign(metric="emd_skill")
     pd.concat([scores, skill], ignore_index=True).to_parquet(tmp_path / "scores.parquet")
     words = {"emd_perf": {"label": "EMD"}, "emd_skill": {"label": "Skill", "skill_of": "emd_perf"}}
@@ -151,8 +151,8 @@ def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):
     assert run.metrics["emd_skill (use)"].skill_of == "emd_perf (use)"
     assert run.metrics["emd_perf (data)"].label == "EMD (data)"
     assert set(run.scores["metric"].cat.categories) == set(run.metrics)
-    counted = run.scores.groupby(["scenario", "metric"], observed=True).size().index
-    assert {(scenario, metric.split("(")[1]) for scenario, metric in counted} == {("lin", "data)"), ("mult", "use)")}
+    counted = run.scores.groupby(["subset", "metric"], observed=True).size().index
+    assert {(subset, metric.split("(")[1]) for subset, metric in counted} == {("lin", "data)"), ("mult", "use)")}
     assert set(leaderboard(run, summarise(run), "use")["of"]) == {1}
 
 

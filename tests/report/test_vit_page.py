@@ -30,8 +30,8 @@ def row(text, start):
 def test_its_numbers_are_those_of_the_run(generator, four_columns, few_cells_run):
     run = read_run(four_columns)
     text = generator.page("", [run])
-    reached = run.trainings.query("model == 'vit' and scenario == 'lin'")["test_accuracy"]
-    others = run.accuracy.query("model != 'vit' and scenario == 'lin' and background == 'corr'")["mean"]
+    reached = run.trainings.query("model == 'vit' and subset == 'lin'")["test_accuracy"]
+    others = run.accuracy.query("model != 'vit' and subset == 'lin' and variant == 'corr'")["mean"]
     assert row(text, "LIN CORR") == [
         "LIN CORR",
         f"{reached.mean():.1f} ± {reached.std():.1f}",
@@ -39,8 +39,8 @@ def test_its_numbers_are_those_of_the_run(generator, four_columns, few_cells_run
         f"{(reached >= 80).sum()} of {len(reached)}",
         f"{others.max():.1f}",
     ]
-    scores = run.scores.query("correct and metric == 'emd_perf' and explainer == 'saliency' and scenario == 'lin'")
-    scores = scores[scores["background"] == "corr"]
+    scores = run.scores.query("correct and metric == 'emd_perf' and explainer == 'saliency' and subset == 'lin'")
+    scores = scores[scores["variant"] == "corr"]
     means = scores.groupby("model", observed=True)["value"].mean()
     emd = text.split("### EMD_perf on the transformer")[1].split("###")[0]
     assert row(emd, "Saliency")[1] == f"{means['vit']:.2f} ({means.drop('vit').max():.2f})"
@@ -60,7 +60,7 @@ def test_it_says_how_many_samples_were_asked_for_and_scored(generator, four_colu
     where = four_columns / "environment.json"
     where.write_text(json.dumps(json.loads(where.read_text()) | {"choices": {"samples": 12}}))
     scores = pd.read_parquet(four_columns / "scores.parquet")
-    few = scores["correct"] & (scores["scenario"] == "lin") & (scores["sample"] > scores["sample"].min())
+    few = scores["correct"] & (scores["subset"] == "lin") & (scores["sample"] > scores["sample"].min())
     text = generator.page("", [read_run(four_columns)])
     assert "    xaibench run xai-tris-8x8 --model llr,mlp,cnn,vit --samples 12\n" in text
     assert f"Scored are {generator.scored(read_run(four_columns))} samples a data set" in text
@@ -73,7 +73,7 @@ def test_it_says_how_many_samples_were_asked_for_and_scored(generator, four_colu
 def test_what_was_tried_is_said_of_cells_that_are_not_learned(generator, four_columns, monkeypatch):
     monkeypatch.setattr(generator, "TRIED", {"xai-tris-8x8": {("lin", "corr"): "Tried in vain."}})
     rows = pd.read_csv(four_columns / "accuracy.csv")
-    mine = (rows["model"] == "vit") & (rows["scenario"] == "lin") & (rows["background"] == "corr")
+    mine = (rows["model"] == "vit") & (rows["subset"] == "lin") & (rows["variant"] == "corr")
     assert mine.sum() == 1
     for mean, said in ((79.9, True), (80.0, False)):
         rows.loc[mine, "mean"] = mean
@@ -84,7 +84,7 @@ def test_what_was_tried_is_said_of_cells_that_are_not_learned(generator, four_co
 def test_a_network_that_has_not_learned_is_not_scored(generator, four_columns):
     rows = pd.read_csv(four_columns / "trainings.csv")
     assert "LIN CORR" in generator.section(read_run(four_columns)).split("### ")[1]
-    rows.loc[(rows["model"] == "vit") & (rows["scenario"] == "lin"), "test_accuracy"] = 79.9
+    rows.loc[(rows["model"] == "vit") & (rows["subset"] == "lin"), "test_accuracy"] = 79.9
     rows.to_csv(four_columns / "trainings.csv", index=False)
     text = generator.section(read_run(four_columns))
     assert row(text, "LIN CORR")[3].startswith("0 of ")

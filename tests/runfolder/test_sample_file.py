@@ -10,7 +10,7 @@ from xaibench.runfolder.tables import RunFolderError
 
 RNG = np.random.default_rng(0)
 CELL = SampleCell(
-    **{"scenario": "lin", "background": "white", "model": "mlp", "dataset": "set", "data_seed": 1, "seed": 2},
+    **{"subset": "lin", "variant": "white", "model": "mlp", "dataset": "set", "data_seed": 1, "seed": 2},
     samples=(5, 3, 9),
     labels=("a", "ü", '"c"'),
     browsed=2,
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_named(tmp_path, content):
 def test_a_file_that_does_not_say_what_it_holds_is_named(tmp_path):
     (tmp_path / PICTURES).write_bytes(to_safetensors([CELL]))
     arrays = load_file(tmp_path / PICTURES)
-    for about in ({"cells": json.dumps([{"scenario": "lin"}])}, {}, None):
+    for about in ({"cells": json.dumps([{"subset": "lin"}])}, {}, None):
         save_file(arrays, tmp_path / PICTURES, metadata=about)
         with pytest.raises(RunFolderError, match=r"samples\.safetensors cannot be read"):
             read_samples(tmp_path)

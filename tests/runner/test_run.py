@@ -30,7 +30,7 @@ from xaibench.runner.store.result_store import Store
 TABLES = ("scores.parquet", "accuracy.csv", "trainings.csv", "failures.csv", "parts.json", "samples.safetensors")
 TABLES = (*TABLES, "images.parquet")
 
-COLUMNS = ["dataset", "scenario", "background", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
+COLUMNS = ["dataset", "subset", "variant", "model", "seed", "explainer", "sample", "correct", "metric", "value"]
 COLUMNS += ["higher_is_better", "reason", "data_seed", "truth"]
 
 
@@ -59,7 +59,7 @@ def test_scores_are_a_row_for_each_sample_and_metric(tiny_run):
     assert scores["higher_is_better"].all()
     assert set(scores["truth"]) == {"data"}
     assert ((scores["reason"] == "") == scores["value"].notna()).all()
-    assert set(scores["scenario"]) == {"lin", "rigid"}
+    assert set(scores["subset"]) == {"lin", "rigid"}
 
 
 def test_adding_a_training_seed_computes_only_what_is_its_own(tmp_path):
@@ -167,13 +167,13 @@ def test_correct_means_every_explained_network(tiny_run):
         assert group["correct"].nunique() == 1
     explained = [row for row in rows(tiny_run / "trainings.csv") if row["explained"] == "True"]
     assert len(explained) == 3
-    lin = scores.query("scenario == 'lin'").drop_duplicates("sample")
-    weakest = min(float(row["test_accuracy"]) for row in explained if row["scenario"] == "lin")
+    lin = scores.query("subset == 'lin'").drop_duplicates("sample")
+    weakest = min(float(row["test_accuracy"]) for row in explained if row["subset"] == "lin")
     assert lin["correct"].mean() <= weakest / 100 + 0.5
 
 
 def test_accuracies_stand_beside_the_papers(tiny_run):
-    found = {(row["scenario"], row["model"]): row for row in rows(tiny_run / "accuracy.csv")}
+    found = {(row["subset"], row["model"]): row for row in rows(tiny_run / "accuracy.csv")}
     assert found["lin", "llr"]["paper"] == "88.9"
     assert found["rigid", "cnn"]["paper"] == "88.8"
     assert {row["test_samples"] for row in found.values()} == {"20"}
@@ -241,7 +241,7 @@ def test_parts_beyond_the_test_samples_are_empty(tiny_suite, tmp_path):
     result = run(suite, tmp_path / "run", engine="serial", quick=False)
     assert result.failures == {}
     scores = pd.read_parquet(result.folder / "scores.parquet")
-    per_method = scores.groupby(["scenario", "model", "explainer", "metric"])["sample"].nunique()
+    per_method = scores.groupby(["subset", "model", "explainer", "metric"])["sample"].nunique()
     assert set(per_method) == {scores["sample"].max() + 1}
 
 

@@ -29,8 +29,8 @@ class DatasetInfo:
         address: Download address, as Markdown; empty for generated data, as are the next two.
         download_size: Size of the download and its source, as Markdown.
         by_hand: Steps that cannot be automated, such as a form to sign.
-        scenario: First key for grouping in tables, such as ``"lin"``; empty if the set is not part of a group.
-        background: Second key for grouping, such as ``"white"``; empty as above.
+        subset: First key for grouping in tables, such as ``"lin"``; empty if the set is not part of a group.
+        variant: Second key for grouping, such as ``"white"``; empty as above.
         known_distribution: Whether its ``distribution`` is known, so that pixels can be resampled from it.
         published: Published counts, ``(("cat", 2371), ("dog", 4978))``; empty for generated data.
         benchmark_size: Number of images in the table of Saliency-Bench (April 2025); 0 if it is not listed there.
@@ -51,8 +51,8 @@ class DatasetInfo:
     address: str = ""
     download_size: str = ""
     by_hand: str = ""
-    scenario: str = ""
-    background: str = ""
+    subset: str = ""
+    variant: str = ""
     known_distribution: bool = False
     published: tuple[tuple[str, int], ...] = ()
     benchmark_size: int = 0

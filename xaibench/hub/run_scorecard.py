@@ -50,19 +50,19 @@ def model_index(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     score is defined there is no value.
     """
     suite = run.suite
-    named = run.scores.groupby(["scenario", "background"], observed=True)["dataset"].first()
+    named = run.scores.groupby(["subset", "variant"], observed=True)["dataset"].first()
     datasets = {key: str(name) for key, name in named.items()}
     entries = []
     for name, part in run.explainers.items():
         mine = summary[(summary["explainer"] == name) & summary["median"].notna()]
         results = []
-        for (scenario, background, model), rows in mine.groupby(list(CELL), observed=True, sort=True):
-            shown = " ".join(filter(None, (place(str(scenario)), place(str(background)))))
+        for (subset, variant, model), rows in mine.groupby(list(CELL), observed=True, sort=True):
+            shown = " ".join(filter(None, (place(str(subset)), place(str(variant)))))
             results.append(
                 {
                     "task": {"type": "saliency-maps", "name": f"Explaining {run.models[str(model)].label}"},
                     "dataset": {
-                        "type": datasets[scenario, background],
+                        "type": datasets[subset, variant],
                         "name": shown,
                         "config": suite,
                         "split": "test",

@@ -149,7 +149,7 @@ def _what(info: DatasetInfo) -> str:
         return "Images, their classes, and for each image a mask of the pixels that are important for its class."
     return (
         "Images whose important pixels are known by construction, to score saliency maps against. "
-        f"{_SCENARIOS[info.scenario]} {_BACKGROUNDS[info.background]}"
+        f"{_SCENARIOS[info.subset]} {_BACKGROUNDS[info.variant]}"
     )
 
 
@@ -171,7 +171,7 @@ def _composition(dataset: Dataset, facts: DatasetFacts) -> str:
     missing = (
         "Nothing is missing. The samples of a set share its norms and its largest value, and are independent "
         "otherwise. No people, nothing confidential."
-        if is_generated_set(info) and info.background != "imagenet"
+        if is_generated_set(info) and info.variant != "imagenet"
         else "xaibench does not know whether the images show people, or anything confidential or offensive; ask the "
         "owner of this repository."
     )
@@ -192,7 +192,7 @@ def _collection(dataset: Dataset) -> str:
     if not is_generated_set(info):
         return f"Collected by the owner of this repository and read by xaibench with these parameters:\n\n{given}"
     arguments = "".join(f", {name}={value!r}" for name, value in dataset.parameters.items())
-    images = " and the same folder of images" if info.background == "imagenet" else ""
+    images = " and the same folder of images" if info.variant == "imagenet" else ""
     return (
         f"Generated, with these parameters:\n\n{given}\n\nThe same bits are generated anew by xaibench (revision "
         f"{info.revision} of this set) with this call{images}:\n\n"
@@ -209,11 +209,11 @@ def _preprocessing(info: DatasetInfo, facts: DatasetFacts) -> str:
         )
     truth = (
         "It marks the support of the image's own tetromino"
-        if info.scenario == "rigid"
+        if info.subset == "rigid"
         else "It marks the places of both tetrominoes in every image, for the absence of one informs as well"
     )
     return (
-        f"{_MIXTURES.get(info.scenario, _MIXTURES[''])}; then the whole set is divided by its largest absolute value. "
+        f"{_MIXTURES.get(info.subset, _MIXTURES[''])}; then the whole set is divided by its largest absolute value. "
         f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} {truth}. `preview` is only "
         "to look at: 8 bit, every image stretched by its own largest magnitude, 0 in middle grey, small ones enlarged."
     )

@@ -28,7 +28,7 @@ class SampleCell:
     """Example samples of one network.
 
     Attributes:
-        scenario: As in the scores; so are ``background``, ``model``, ``dataset``, ``data_seed`` and ``seed``.
+        subset: As in the scores; so are ``variant``, ``model``, ``dataset``, ``data_seed`` and ``seed``.
         samples: Indices of the ``n`` samples in the test split.
         labels: Caption of each image.
         browsed: Number of samples for the browser: the first ones, in order of importance.
@@ -46,8 +46,8 @@ class SampleCell:
             float32; for data sets other than generated ones ``[0, H, W]``.
     """
 
-    scenario: str
-    background: str
+    subset: str
+    variant: str
     model: str
     dataset: str
     data_seed: int
@@ -69,8 +69,8 @@ class SampleCell:
 
     @property
     def cell(self) -> tuple[str, str, str]:
-        """Scenario, background and model."""
-        return self.scenario, self.background, self.model
+        """Subset, variant and model."""
+        return self.subset, self.variant, self.model
 
     def lowest(self, count: int) -> SampleCell:
         """Return the cell with at most ``count`` samples, those with the lowest indices; ``means`` is not changed.

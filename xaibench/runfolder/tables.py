@@ -232,14 +232,14 @@ def _has_type(stored: pa.DataType, kind: ColumnType) -> bool:
 
 
 #: Columns that identify a cell, and a group of scores within it.
-CELL = ("scenario", "background", "model")
+CELL = ("subset", "variant", "model")
 KEYS = (*CELL, "explainer", "metric")
 
 SCORES = Table(
     "scores.parquet",
     "one row per sample and metric",
     {
-        **{"dataset": "str", "scenario": "str", "background": "str", "model": "str", "seed": "int"},
+        **{"dataset": "str", "subset": "str", "variant": "str", "model": "str", "seed": "int"},
         **{"explainer": "str", "sample": "int", "correct": "bool", "metric": "str", "value": "float"},
         **{"higher_is_better": "bool", "reason": "str", "data_seed": "int", "truth": "str"},
     },
@@ -249,7 +249,7 @@ SHARES = Table(
     "shares.parquet",
     "shares of each map's mass: on the mask, off the mask but used by the network, off the mask and not used",
     {
-        **{"dataset": "str", "scenario": "str", "background": "str", "model": "str", "seed": "int"},
+        **{"dataset": "str", "subset": "str", "variant": "str", "model": "str", "seed": "int"},
         **{"data_seed": "int", "reference": "str", "explainer": "str", "sample": "int", "correct": "bool"},
         **dict.fromkeys(("on_truth", "relied_on", "not_relied_on"), "float"),
     },
@@ -258,7 +258,7 @@ TRAININGS = Table(
     "trainings.csv",
     "every training",
     {
-        **{"scenario": "str", "background": "str", "model": "str", "data_seed": "int", "seed": "int"},
+        **{"subset": "str", "variant": "str", "model": "str", "data_seed": "int", "seed": "int"},
         **{"network_seed": "int", "best_epoch": "int", "val_loss": "float", "val_accuracy": "float"},
         **{"test_accuracy": "float", "explained": "bool"},
     },
@@ -268,7 +268,7 @@ ACCURACY = Table(
     "accuracy.csv",
     "test accuracies in percent, with the published ones",
     {
-        **{"scenario": "str", "background": "str", "model": "str", "alpha": "float", "trainings": "int"},
+        **{"subset": "str", "variant": "str", "model": "str", "alpha": "float", "trainings": "int"},
         **{"mean": "float", "std": "float", "best": "float", "learned": "int", "paper": "float"},
         **{"difference": "float", "test_samples": "int"},
     },

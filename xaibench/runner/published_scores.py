@@ -158,7 +158,7 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     # In cells with published scores, only rows that both runs have count, so that all means are over the same samples.
     cells = [pd.MultiIndex.from_frame(rows[["dataset", "model"]]) for rows in (mine, theirs)]
     mine["correct"] &= ~cells[0].isin(cells[1]) | pd.MultiIndex.from_frame(mine[_ROW]).isin(both)
-    places = mine[["dataset", "scenario", "background"]].drop_duplicates("dataset")
+    places = mine[["dataset", "subset", "variant"]].drop_duplicates("dataset")
     directions = mine[["metric", "higher_is_better"]].drop_duplicates("metric")
     theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(correct=True, reason="")
     truths = {

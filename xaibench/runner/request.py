@@ -60,7 +60,7 @@ class RunRequest:
         device_workers: Number of processes that share the GPUs; default up to four per GPU, as memory and CPUs allow.
             With ``"ray"``, the number of jobs that share one GPU.
         root: The folder that contains the annotated sets; default the environment variable ``XAIBENCH_DATA``.
-        images: The folder of photographs for the backgrounds of IMAGENET sets; default the environment variable
+        images: The folder of photographs for the variants of IMAGENET sets; default the environment variable
             ``XAIBENCH_IMAGES``. If there are fewer than a set needs, they are repeated, and the page says how often.
         datasets: Run only these data sets of the suite, by name or by the label of their cell.
         models: Run these models instead of the suite's, or where it leaves the model open.

@@ -63,30 +63,30 @@ FORM = 'section[aria-labelledby="leaderboard"] form[data-filters]'
 def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, repository):
     tab = visit()
     assert (loaded(tab), said(tab)) == ([], "7 methods in 4 of 4 cells")
-    tab.select_option(f"{FORM} [name=scenario]", "lin")
+    tab.select_option(f"{FORM} [name=subset]", "lin")
     tab.wait_for_function("() => document.querySelector('output').textContent.includes('3 of 4')")
     run = newest(repository).run
     values = run.scores[
-        run.scores["correct"] & (run.scores["metric"] == "emd_perf") & (run.scores["scenario"] == "lin")
+        run.scores["correct"] & (run.scores["metric"] == "emd_perf") & (run.scores["subset"] == "lin")
     ]
-    cells = values.groupby(["explainer", "background", "model"], observed=True)["value"].mean()
+    cells = values.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
     shown = board(tab, "mean")
     for name in METHODS:
         assert shown[name].split()[0] == f"{cells[name].mean():.3f}"
     assert not tab.is_visible("#board-data th.whole")  # what is known of all cells alone
-    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    assert state(tab) == ("#leaderboard", {"subset": "lin"})
     tab.click(f"{FORM} [type=reset]")
     assert said(tab) == "7 methods in 4 of 4 cells"
-    tab.select_option(f"{FORM} [name=scenario]", "lin")
+    tab.select_option(f"{FORM} [name=subset]", "lin")
     assert loaded(tab) == ["cells-0...js"]
 
 
 def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
-    tab = visit("index.html#leaderboard?scenario=lin")
+    tab = visit("index.html#leaderboard?subset=lin")
     tab.focus("a.skip")
     tab.keyboard.press("Enter")
     assert tab.evaluate("document.activeElement.id") == "main"
-    assert state(tab) == ("#leaderboard", {"scenario": "lin"})
+    assert state(tab) == ("#leaderboard", {"subset": "lin"})
     assert axe(tab, preload=False, runOnly=["skip-link"]) == []
 
 

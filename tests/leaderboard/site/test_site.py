@@ -80,7 +80,7 @@ def test_the_first_page_has_a_leaderboard_of_each_kind_of_truth_and_none_over_al
         rows = rows_of(site / "index.html", truth)
         assert set(rows) == set(METHODS)
         values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == metric)]
-        means = values.groupby(["explainer", "scenario", "background", "model"], observed=True)["value"].mean()
+        means = values.groupby(["explainer", "subset", "variant", "model"], observed=True)["value"].mean()
         for name in METHODS:
             assert rows[name][3].split()[0] == f"{means[name].mean():.3f}"  # the mean of the cells' means
             assert re.fullmatch(r"0\.\d+ 0\.\d+ – 0\.\d+", rows[name][3])  # and its interval
@@ -132,7 +132,7 @@ def test_fresh_seeds_stand_beside_the_public_ones_with_the_gap(site, repository)
     for place in ("tiny@00c0ffee", "tiny@00c0ffee+spring"):
         scores = pd.read_parquet(repository / "saliency" / place / "scores.parquet")
         counted = scores[scores["correct"] & (scores["metric"] == "emd_perf")]
-        cells = counted.groupby(["scenario", "background", "model"], observed=True)["value"].mean()
+        cells = counted.groupby(["subset", "variant", "model"], observed=True)["value"].mean()
         found[place] = cells.mean()
     fresh, gap = rows["saliency"][4], rows["saliency"][5].replace("−", "-").split()
     assert fresh == f"{found['tiny@00c0ffee+spring']:.3f}"
@@ -144,15 +144,15 @@ def test_fresh_seeds_stand_beside_the_public_ones_with_the_gap(site, repository)
 def test_the_numbers_of_every_choice_of_cells_are_in_files_of_their_own(site, board):
     page = json.loads(re.search(r'id="page-data">(.*?)</script>', text(site / "index.html"), re.S)[1])
     assert {key for truth in page["truths"].values() for key in truth["boards"]} == {".."}
-    key = "0.."  # the first scenario
+    key = "0.."  # the first subset
     assert key in page["choices"]
     name, value = re.fullmatch(
         r"xaibenchData\((.*?),(.*)\);\n", text(site / "data" / "tiny.00c0ffee" / f"cells-{key}.js")
     ).groups()
     assert json.loads(name) == f"tiny.00c0ffee/cells-{key}"
     values = board.run.scores[board.run.scores["correct"] & (board.run.scores["metric"] == "emd_perf")]
-    mine = values[values["scenario"] == board.run.scenarios[0]]
-    means = mine.groupby(["explainer", "background", "model"], observed=True)["value"].mean()
+    mine = values[values["subset"] == board.run.subsets[0]]
+    means = mine.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
     line = json.loads(value)["data"]["metrics"][0][page["truths"]["data"]["ranked"].index("lime")]
     assert line[1] == pytest.approx(means["lime"].mean(), abs=1e-5)
 
@@ -344,6 +344,6 @@ def test_pairs_in_files_are_the_paired_tests(site, board):
     assert np.isfinite(table).all(axis=1).sum() == len(mine)
     metrics = list(board.run.metrics)
     for row in mine.to_dict("records"):
-        cell = pairs["cells"].index({name: row[name] for name in ("scenario", "background", "model")})
+        cell = pairs["cells"].index({name: row[name] for name in ("subset", "variant", "model")})
         found = table[pairs["combinations"].index([cell, metrics.index(row["metric"])])]
         assert found == pytest.approx([row[name] for name in ("difference", "low", "high", "p_holm")], rel=1e-6)

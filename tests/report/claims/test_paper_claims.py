@@ -25,7 +25,7 @@ def found(shared_run):
 @pytest.fixture(scope="module")
 def means(shared_run):
     scores = pd.read_parquet(shared_run / "scores.parquet").query("correct")
-    return scores.groupby(["metric", "scenario", "background", "model", "explainer"])["value"].mean().to_dict()
+    return scores.groupby(["metric", "subset", "variant", "model", "explainer"])["value"].mean().to_dict()
 
 
 def one(found, metric, words):

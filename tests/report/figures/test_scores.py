@@ -42,7 +42,7 @@ def test_every_panel_has_every_method_and_the_boxes_of_the_summary(run, summary)
     ticks = [text.get_text() for text in axes.get_xticklabels()]
     assert ticks[0] == "PFI"
     assert ticks[-4:] == ["Sobel", "Laplace", "Uniform", "Input"]
-    rows = summary[(summary["scenario"] == "xor") & (summary["model"] == "cnn") & (summary["metric"] == "emd_perf")]
+    rows = summary[(summary["subset"] == "xor") & (summary["model"] == "cnn") & (summary["metric"] == "emd_perf")]
     drawn = {
         round(float(segment[0, 1]), 9)
         for collection in axes.collections
@@ -101,6 +101,6 @@ def test_many_scores_draw_as_few_shapes(run, summary):
 
 
 def test_models_of_their_own_for_each_scenario_stand_in_rows():
-    panels = [(scenario, f"{scenario}-{form}") for scenario in ("and", "or", "xor") for form in ("mlp", "cnn")]
+    panels = [(subset, f"{subset}-{form}") for subset in ("and", "or", "xor") for form in ("mlp", "cnn")]
     grid = panel_grid(panels, ["and", "or", "xor"], [model for _, model in panels])
     assert grid == [panels[:2], panels[2:4], panels[4:]]

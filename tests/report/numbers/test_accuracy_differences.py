@@ -15,8 +15,8 @@ EIGHT = [49.6, 97.6, 97.2, 96.5, 97.4, 97.0, 97.5, 57.6]
 
 
 def run_of(cells, test_samples=1000, paper=86.4):
-    """``cells``: (scenario, model) to its test accuracies."""
-    places = [{"scenario": scenario, "background": "corr", "model": model} for scenario, model in cells]
+    """``cells``: (subset, model) to its test accuracies."""
+    places = [{"subset": subset, "variant": "corr", "model": model} for subset, model in cells]
     accuracy = [
         place | {"trainings": len(tests), "mean": np.mean(tests), "paper": paper, "test_samples": test_samples}
         for place, tests in zip(places, cells.values(), strict=True)

@@ -13,7 +13,7 @@ from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 from xaibench.statistics import Drawn, nested_means
 
-CELL = ["scenario", "background", "model"]
+CELL = ["subset", "variant", "model"]
 
 
 def inferred(folder):
@@ -51,7 +51,7 @@ def test_tests_and_ranks_are_the_literal_ones(fresh_annotated_run):
     assert len(pairs) == 2 * 2 * 10
     for (dataset, metric), part in raw.groupby(["dataset", "metric"]):
         rows = part.to_dict("records")
-        mine = pairs[(pairs["scenario"] == dataset) & (pairs["metric"] == metric)]
+        mine = pairs[(pairs["subset"] == dataset) & (pairs["metric"] == metric)]
         expected = [
             t_of_groups(rows, first, second, group) for first, second in zip(mine["first"], mine["second"], strict=True)
         ]
@@ -59,7 +59,7 @@ def test_tests_and_ranks_are_the_literal_ones(fresh_annotated_run):
         assert mine["p"].tolist() == pytest.approx([p for _, p in expected], rel=1e-4)  # rounding counts as none
         assert mine["p_holm"].tolist() == pytest.approx(holm([p for _, p in expected]), rel=1e-4)
         ranks, n = ranks_over_samples(rows)
-        found = summary[(summary["scenario"] == dataset) & (summary["metric"] == metric)].set_index("explainer")
+        found = summary[(summary["subset"] == dataset) & (summary["metric"] == metric)].set_index("explainer")
         assert found["sample_rank"].to_dict() == pytest.approx(ranks)
         assert (found["n_ranked"] == n).all()
         assert_standing_follows(found, mine, higher=metric == "iou")
@@ -111,7 +111,7 @@ def test_a_sample_without_a_group_is_a_group_of_its_own(fresh_annotated_run):
         pd.read_parquet(fresh_annotated_run / "scores.parquet").query("dataset == 'pet' and correct")["sample"].unique()
     )
     expected = len({sample // 2 for sample in correct if sample < 6}) + sum(correct >= 6)
-    assert set(pairs.loc[pairs["scenario"] == "pet", "n_groups"]) == {expected}
+    assert set(pairs.loc[pairs["subset"] == "pet", "n_groups"]) == {expected}
 
 
 def test_the_interval_holds_the_mean_at_the_textbook_width(shared_findings):
@@ -172,15 +172,15 @@ def test_controls_of_one_set_are_the_same_in_the_cells_of_all_its_models(fresh_r
     """As the runner leaves it: a control is scored once and its rows stand in the cell of every model."""
 
     def change(scores):
-        control = (scores["explainer"] == "sobel") & (scores["scenario"] == "xor")
-        key = scores["sample"] + 100 * (scores["background"] == "corr") + 1000 * (scores["metric"] == "emd_perf")
+        control = (scores["explainer"] == "sobel") & (scores["subset"] == "xor")
+        key = scores["sample"] + 100 * (scores["variant"] == "corr") + 1000 * (scores["metric"] == "emd_perf")
         scores.loc[control, "value"] = np.random.default_rng(0).random(2000)[key[control]]
-        scores.loc[scores["scenario"] == "xor", "correct"] = True
+        scores.loc[scores["subset"] == "xor", "correct"] = True
 
     change_scores(fresh_run, change)
     summary, _ = inferred(fresh_run)
-    sobel = summary[(summary["explainer"] == "sobel") & (summary["scenario"] == "xor")]
-    for _, part in sobel.groupby(["background", "metric"], observed=True):
+    sobel = summary[(summary["explainer"] == "sobel") & (summary["subset"] == "xor")]
+    for _, part in sobel.groupby(["variant", "metric"], observed=True):
         assert part["model"].tolist() == ["mlp", "cnn"]
         assert part[["mean", "low", "high"]].nunique().tolist() == [1, 1, 1]
 
@@ -213,7 +213,7 @@ def test_matrices_hold_every_correct_score_once(fresh_run):
     correct = run.scores[run.scores["correct"]]
     assert sum((~np.isnan(cell.values)).sum() for cell in cells) == correct["value"].notna().sum()
     cell = next(cell for cell in cells if cell.cell == ("mult", "corr", "cnn"))
-    mine = correct[(correct["scenario"] == "mult") & (correct["background"] == "corr") & (correct["model"] == "cnn")]
+    mine = correct[(correct["subset"] == "mult") & (correct["variant"] == "corr") & (correct["model"] == "cnn")]
     for metric, method in itertools.product(cell.metrics, ("lime", "sobel")):
         column = cell.values[:, cell.metrics.index(metric), cell.methods.index(method)]
         rows = mine[(mine["metric"] == metric) & (mine["explainer"] == method)].sort_values("sample")

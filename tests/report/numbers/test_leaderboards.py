@@ -29,11 +29,11 @@ def few(tmp_path_factory):
 
 def test_there_is_a_board_for_each_choice_that_a_cell_fits(few):
     run, found, _ = few
-    names = (*run.scenarios, *run.backgrounds, *run.models)
+    names = (*run.subsets, *run.variants, *run.models)
     assert names == ("lin", "rigid", "white", "corr", "llr", "mlp", "cnn")
     fitting = set()
-    for scenario, background, model in FEW_CELLS:
-        place = run.scenarios.index(scenario), run.backgrounds.index(background), list(run.models).index(model)
+    for subset, variant, model in FEW_CELLS:
+        place = run.subsets.index(subset), run.variants.index(variant), list(run.models).index(model)
         fitting |= {tuple(place[i] if mask >> i & 1 else None for i in range(3)) for mask in range(8)}
     assert set(found.cells) == fitting
     assert len(found.cells[EVERYTHING]) == 4
@@ -44,7 +44,7 @@ def test_there_is_a_board_for_each_choice_that_a_cell_fits(few):
 @pytest.mark.parametrize("metric", [None, 1])
 def test_a_board_is_the_leaderboard_of_these_rows_alone(few, choice, metric):
     run, found, summary = few
-    orders = (run.scenarios, run.backgrounds, list(run.models))
+    orders = (run.subsets, run.variants, list(run.models))
     rows = summary
     for key, order, place in zip(CELL, orders, choice, strict=True):
         rows = rows if place is None else rows[rows[key] == order[place]]
@@ -110,7 +110,7 @@ def test_a_method_that_some_cell_lacks_has_the_mean_of_the_others(few):
 
 def test_a_cell_of_one_sample_has_no_interval_and_leaves_none_to_its_mean(tmp_path):
     scores = make_scores(40, [("lin", "white", "mlp"), ("mult", "white", "mlp")])
-    scores = scores[(scores["scenario"] == "lin") | (scores["sample"] == scores["sample"][scores["correct"]].min())]
+    scores = scores[(scores["subset"] == "lin") | (scores["sample"] == scores["sample"][scores["correct"]].min())]
     columns = write(tmp_path, scores).columns(EVERYTHING)
     assert not np.isnan(columns["mean:emd_perf"]).any()
     assert np.isnan(columns["low:emd_perf"]).all()

@@ -43,9 +43,9 @@ def test_over_cells_ranks_are_those_within_cells(shared_run):
     assert (found.unit, found.blocks) == ("cells", 18)
     assert found.left_out == ("guided_gradcam",)  # of convolutions only
     wide = summary[summary["metric"] == "emd_perf"].astype(
-        dict.fromkeys(("scenario", "background", "model", "explainer"), str)
+        dict.fromkeys(("subset", "variant", "model", "explainer"), str)
     )
-    wide = wide.pivot(index=["scenario", "background", "model"], columns="explainer", values="median")
+    wide = wide.pivot(index=["subset", "variant", "model"], columns="explainer", values="median")
     wide = wide.drop(columns="guided_gradcam")
     expected = wide.rank(axis=1, ascending=False).mean()
     assert list(found.ranks) == expected.sort_values().index.tolist()
@@ -125,7 +125,7 @@ def test_coefficients_are_those_of_the_metrics_package(run):
     found = agreements(run)
     assert {key[0] for key in found} == {"pet", "scene"}
     assert {key[3] for key in found} == set(TABLE_4_EXPLAINERS)
-    scores = run.scores[run.scores["correct"] & (run.scores["explainer"] == "rise") & (run.scores["scenario"] == "pet")]
+    scores = run.scores[run.scores["correct"] & (run.scores["explainer"] == "rise") & (run.scores["subset"] == "pet")]
     wide = scores.astype({"metric": str}).pivot(index="sample", columns="metric", values="value")[list(run.metrics)]
     expected = xb.metrics.agreement(wide)
     one = found["pet", "-", "resnet18", "rise"]

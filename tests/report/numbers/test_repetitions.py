@@ -34,7 +34,7 @@ def test_the_order_of_two_trainings_is_compared_literally(repeated_run):
     run = read_run(repeated_run)
     found = {(*row.cell, row.metric): row for row in reproducibility(run)}
     assert len(found) == 4 * 2
-    rows = pd.read_parquet(repeated_run / "scores.parquet").query("correct and scenario == 'rigid'")
+    rows = pd.read_parquet(repeated_run / "scores.parquet").query("correct and subset == 'rigid'")
     rows = rows[
         (rows["metric"] == "emd_perf")
         & ~rows["explainer"].isin([n for n in run.explainers if run.explainers[n].control])

@@ -18,7 +18,7 @@ def write(
         parts.append(
             pd.DataFrame(
                 {
-                    **{"dataset": "d", "scenario": "d", "background": "-", "model": "cnn", "seed": 0},
+                    **{"dataset": "d", "subset": "d", "variant": "-", "model": "cnn", "seed": 0},
                     **{"explainer": explainer, "sample": range(samples), "correct": True, "metric": "iou"},
                     **{"value": values, "higher_is_better": higher, "reason": "", "data_seed": 0},
                 }

@@ -87,8 +87,8 @@ def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
 
 def test_rows_come_in_the_order_to_show(fresh_run):
     summary = summarise(read_run(fresh_run))
-    assert summary["scenario"].drop_duplicates().tolist() == ["lin", "mult", "rigid", "xor"]
-    assert summary["background"].drop_duplicates().tolist() == ["white", "corr"]
+    assert summary["subset"].drop_duplicates().tolist() == ["lin", "mult", "rigid", "xor"]
+    assert summary["variant"].drop_duplicates().tolist() == ["white", "corr"]
     assert summary["explainer"].drop_duplicates().tolist()[-4:] == ["sobel", "laplace", "uniform", "input"] or (
         set(summary["explainer"].cat.categories[-4:]) == CONTROLS
     )
@@ -122,12 +122,12 @@ def test_without_controls_nothing_is_said_about_beating_them(fresh_run):
 
 def test_best_methods_names_the_best_of_each_cell(fresh_run):
     def change(scores):
-        cell = (scores["scenario"] == "xor") & (scores["background"] == "corr") & (scores["model"] == "cnn")
+        cell = (scores["subset"] == "xor") & (scores["variant"] == "corr") & (scores["model"] == "cnn")
         scores.loc[cell & (scores["explainer"] == "laplace"), "value"] = 1.25
         scores.loc[~cell & (scores["explainer"] == "lrp"), "value"] = 1.5
 
     rewrite(fresh_run, change)
-    table = best_methods(fresh_run).set_index(["scenario", "background", "model"])
+    table = best_methods(fresh_run).set_index(["subset", "variant", "model"])
     assert len(table) == 19
     assert table.loc[("XOR", "CORR", "CNN"), "EMD_perf"] == "Laplace 1.250 (control)"
     assert table.loc[("LIN", "WHITE", "LLR"), "Precision"] == "LRP 1.500"

@@ -18,10 +18,10 @@ DRAWN = Drawn.of(72, **dict(zip(("data_sets", "trainings", "groups"), map(np.rav
 
 
 def comparisons(cells):
-    """What a run has of these cells: ``{(scenario, background, model): [72, M] scores}``."""
+    """What a run has of these cells: ``{(subset, variant, model): [72, M] scores}``."""
     tables = [
         pair_tests(NAMES[: values.shape[1]], [False] * values.shape[1], values, DRAWN, 36).assign(
-            scenario=cell[0], background=cell[1], model=cell[2], metric="iou"
+            subset=cell[0], variant=cell[1], model=cell[2], metric="iou"
         )
         for cell, values in cells.items()
     ]
@@ -46,7 +46,7 @@ def literal(pairs, first, second):
     """Mean, standard deviation and degrees of freedom of a pair, a cell and a place at a time."""
     mine = pairs[(pairs["first"] == first) & (pairs["second"] == second)]
     count, variance, spread = len(mine), 0.0, 0.0
-    for _, place in mine.groupby(["scenario", "background"]):
+    for _, place in mine.groupby(["subset", "variant"]):
         own = [(row.high - row.low) / 2 / t.ppf(0.975, row.freedom) / count for row in place.itertuples()]
         together = sum(own) ** 2
         variance += together
@@ -71,7 +71,7 @@ def test_every_pair_is_the_literal_one():
 
 def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_spread():
     pairs = comparisons(suite(np.random.default_rng(1)))
-    last = (pairs["scenario"] == "s3") & (pairs["model"] == "m1")
+    last = (pairs["subset"] == "s3") & (pairs["model"] == "m1")
     fewer = pairs[~(last & (pairs["second"] == "h"))].copy()
     fewer.loc[(fewer["first"] == "a") & (fewer["second"] == "b") & last, ["low", "high", "freedom"]] = np.nan
     found = pairs_over_cells(fewer, "iou")
@@ -102,7 +102,7 @@ def test_of_methods_that_do_not_differ_hardly_any_are_told_apart(shared):
 
 def test_that_test_can_fail():
     # As if each network had images of its own.
-    assert alarms(1.0, change=lambda pairs: pairs.assign(scenario=pairs["scenario"] + pairs["model"])) > 0.15
+    assert alarms(1.0, change=lambda pairs: pairs.assign(subset=pairs["subset"] + pairs["model"])) > 0.15
 
 
 def test_a_difference_of_all_cells_is_found_that_no_cell_shows():

@@ -11,7 +11,7 @@ from xaibench.report.read.results import read_run
 def test_tables_of_maps_follow_the_cells(shared_run):
     run = read_run(shared_run)
     groups = map_table(run, "example")
-    assert [(group.scenario, group.background) for group in groups][:3] == [
+    assert [(group.subset, group.variant) for group in groups][:3] == [
         ("LIN", "WHITE"),
         ("LIN", "CORR"),
         ("MULT", "WHITE"),
@@ -21,7 +21,7 @@ def test_tables_of_maps_follow_the_cells(shared_run):
     blind = [name for name, tile in zip(run.explainers, groups[0].rows[0].tiles, strict=True) if tile is None]
     assert blind == ["guided_gradcam"]
     assert {group.image for group in map_table(run, "global")} != {None}
-    assert all(group.scenario != "RIGID" for group in map_table(run, "global"))
+    assert all(group.subset != "RIGID" for group in map_table(run, "global"))
 
 
 def test_sheets_say_what_is_seen_and_stay_small(annotated_run, monkeypatch):

@@ -23,7 +23,7 @@ def test_one_method_stands_beside_all_others_in_each_cell(found):
     assert list(made.cells) == ["LIN · WHITE · LLR", "LIN · WHITE · MLP", "LIN · CORR · CNN", "RIGID · CORR · CNN"]
     beside = made.cells["LIN · WHITE · MLP"]
     assert list(beside) == [name for name in run.explainers if name not in ("lrp", "guided_gradcam")]
-    cell = pairs[(pairs["scenario"] == "lin") & (pairs["model"] == "mlp") & (pairs["metric"] == "emd_perf")]
+    cell = pairs[(pairs["subset"] == "lin") & (pairs["model"] == "mlp") & (pairs["metric"] == "emd_perf")]
     for name, comparisons in beside.items():
         one = comparisons["emd_perf"]
         row = cell[(cell["first"].isin([name, "lrp"])) & (cell["second"].isin([name, "lrp"]))].iloc[0]

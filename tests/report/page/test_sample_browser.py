@@ -41,7 +41,7 @@ def test_small_pictures_are_kept_to_the_bit_and_the_maps_stand_side_by_side(fold
     assert found.cells[3]["label"] == "RIGID · CORR · CNN"
     assert (found.shown, found.reduced) == (6, 0)
     for cell in found.cells:
-        samples = run.pictures[cell["scenario"], cell["background"], cell["model"]]
+        samples = run.pictures[cell["subset"], cell["variant"], cell["model"]]
         assert len(cell["images"]) == len(cell["masks"]) == len(cell["maps"]) == 6
         for i in range(6):
             assert np.array_equal(opened(cell["images"][i]), samples.images[i, ..., 0])
@@ -54,7 +54,7 @@ def test_scores_ranks_and_how_many_of_the_worst_are_here(folder):
     scores = pd.read_parquet(folder / "scores.parquet")
     run = read_run(folder)
     cell = browser(run, PLENTY).cells[2]
-    counted = scores[(scores["background"] == "corr") & (scores["scenario"] == "lin") & scores["correct"]]
+    counted = scores[(scores["variant"] == "corr") & (scores["subset"] == "lin") & scores["correct"]]
     assert cell["of"] == counted["sample"].nunique()
     some_undefined = False
     for k, metric in enumerate(run.metrics):

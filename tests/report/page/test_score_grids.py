@@ -22,7 +22,7 @@ def test_of_many_cells_each_metric_has_a_table_of_medians(shared_findings):
     assert list(found[0].rows) == list(run.explainers)
     assert found[0].rows["guided_gradcam"].count(None) == 10
     cell = found[0].rows["deep_shap"][found[0].columns.index(GridColumn(("XOR", "CORR", "CNN")))]
-    mine = (summary["scenario"] == "xor") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    mine = (summary["subset"] == "xor") & (summary["variant"] == "corr") & (summary["model"] == "cnn")
     row = summary[mine & (summary["explainer"] == "deep_shap") & (summary["metric"] == "emd_perf")].iloc[0]
     assert (cell.median, cell.mean, cell.low, cell.high) == pytest.approx(tuple(row[["median", "mean", "low", "high"]]))
     medians = summary.loc[summary["metric"] == "emd_perf", "median"]
@@ -50,7 +50,7 @@ def test_marks_say_how_a_method_stands_to_the_controls(annotated_findings):
     for grid, dataset in zip(found, ("pet", "scene"), strict=True):
         for name, line in grid.rows.items():
             for metric, cell in zip(run.metrics, line, strict=True):
-                key = {"scenario": dataset, "explainer": name, "metric": metric}
+                key = {"subset": dataset, "explainer": name, "metric": metric}
                 row = summary[(summary[list(key)].astype(str) == list(key.values())).all(axis=1)].iloc[0]
                 if run.explainers[name].control:
                     assert (cell.mark, cell.tinted) == ("", False)

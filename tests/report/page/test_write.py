@@ -89,7 +89,7 @@ def test_what_the_page_says(shared_run, reader):
     )
     assert len(rows) == 34
     row = next(row for row in rows if "LRP" in row and "EMD_perf" in row)
-    cell = (summary["scenario"] == "lin") & (summary["background"] == "corr") & (summary["model"] == "cnn")
+    cell = (summary["subset"] == "lin") & (summary["variant"] == "corr") & (summary["model"] == "cnn")
     lrp = summary[cell & (summary["explainer"] == "lrp") & (summary["metric"] == "emd_perf")].iloc[0]
     for name in ("median", "q25", "q75", "mean", "std", "low", "high"):
         assert f">{lrp[name]:.3f}</td>" in row
@@ -99,7 +99,7 @@ def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     accuracy = pd.read_csv(small_run / "accuracy.csv")
     accuracy = pd.concat([accuracy, accuracy.iloc[:2]], ignore_index=True)
     run = read_run(small_run)
-    margin = accuracy[["scenario", "background", "model"]].apply(tuple, axis=1).map(margins(run))
+    margin = accuracy[["subset", "variant", "model"]].apply(tuple, axis=1).map(margins(run))
     accuracy["difference"] = margin * [-1.01, -0.99, -0.001, 0.99, 1.01, np.nan]
     accuracy.loc[5, "paper"] = np.nan
     accuracy.to_csv(small_run / "accuracy.csv", index=False)
@@ -141,7 +141,7 @@ def test_names_from_the_run_are_escaped(drawn_run):
     pd.DataFrame([{"job": hostile, "stage": "train", "error": hostile}]).to_csv(drawn_run / "failures.csv", index=False)
     scores = pd.read_parquet(drawn_run / "scores.parquet")
     scores["reason"] = scores["reason"].where(scores["reason"] == "", hostile)
-    scores["scenario"] = scores["scenario"].replace({"lin": hostile})
+    scores["subset"] = scores["subset"].replace({"lin": hostile})
     scores.to_parquet(drawn_run / "scores.parquet")
     page = write_report(drawn_run).read_text()
     reader = Reader(page)
@@ -208,7 +208,7 @@ def test_missing_maps_leave_gaps(small_run):
             return None
         kept = [number for number, name in enumerate(cell.explainers) if name != "lime"]
         explainers = tuple(cell.explainers[number] for number in kept)
-        means = {} if cell.scenario == "rigid" else {"means": cell.means[kept]}
+        means = {} if cell.subset == "rigid" else {"means": cell.means[kept]}
         return {"explainers": explainers, "maps": cell.maps[:, kept], "means": cell.means[:0], "example": None} | means
 
     change_samples(small_run, without_lime)
@@ -264,7 +264,7 @@ STRANGE = ("../../out", "</script><b>", 'nul\0"onload=1', "$\\frac{" + 300 * "x"
 @pytest.mark.parametrize("kind", ["metric", "model"])
 def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(page_module, "save", save_small)
-    usual = {"dataset": "d", "scenario": "s", "background": "-", "model": "m", "explainer": "e", "metric": "k"}
+    usual = {"dataset": "d", "subset": "s", "variant": "-", "model": "m", "explainer": "e", "metric": "k"}
     rows = [
         usual | {"explainer": f"e{i % 2}", kind: name, "sample": i // 2, "value": i / 8}
         for name in STRANGE
@@ -273,7 +273,7 @@ def test_no_name_leaves_the_folder_of_figures_or_breaks_the_page(tmp_path, monke
     usual = {"seed": 0, "data_seed": 0, "correct": True, "higher_is_better": True, "reason": ""}
     folder = tmp_path / "home" / "run"
     folder.mkdir(parents=True)
-    scores = pd.DataFrame(rows).assign(**usual).drop_duplicates(["scenario", "model", "explainer", "metric", "sample"])
+    scores = pd.DataFrame(rows).assign(**usual).drop_duplicates(["subset", "model", "explainer", "metric", "sample"])
     scores.to_parquet(folder / "scores.parquet")
     page = write_report(folder).read_text(encoding="utf-8")
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["run"]

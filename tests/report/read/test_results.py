@@ -22,7 +22,7 @@ def test_a_folder_without_scores_is_named(tmp_path):
         ("scores.parquet", "PAR1 and then nonsense"),
         ("parts.json", '{"title": '),
         ("environment.json", "[1, 2]"),
-        ("accuracy.csv", 'scenario,background\n"never closed'),
+        ("accuracy.csv", 'subset,variant\n"never closed'),
         ("samples.safetensors", "nonsense"),
         ("samples.safetensors", ""),
     ],
@@ -38,7 +38,7 @@ def test_a_missing_column_is_named(small_run):
     scores = pd.read_parquet(small_run / "scores.parquet")
     scores.drop(columns=["correct", "reason"]).to_parquet(small_run / "scores.parquet")
     with pytest.raises(
-        RunFolderError, match=r"lacks the columns correct, reason; it has dataset, scenario.*Run the suite again"
+        RunFolderError, match=r"lacks the columns correct, reason; it has dataset, subset.*Run the suite again"
     ):
         read_run(small_run)
 

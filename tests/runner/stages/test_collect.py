@@ -75,7 +75,7 @@ def test_a_failed_cell_has_no_rows(tiny_suite, copy):
     for _, score in plan.cells[2].scores:
         store.files.remove(store.name("score", score.key))
     collect(plan, store, copy, {})
-    assert set(pd.read_parquet(copy / "scores.parquet")["scenario"]) == {"lin"}
+    assert set(pd.read_parquet(copy / "scores.parquet")["subset"]) == {"lin"}
 
 
 def test_the_runner_writes_the_schema(tiny_run):

@@ -77,8 +77,8 @@ class Site:
         """
         root = "../" * page.count("/")
         known: dict[str, Any] = {
-            "scenarios": [],
-            "backgrounds": [],
+            "subsets": [],
+            "variants": [],
             "models": [],
             "explainers": [],
             "metrics": [],

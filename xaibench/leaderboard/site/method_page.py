@@ -90,7 +90,7 @@ def method_rows(
         rows = by_method.get(name, board.summary.iloc[:0])
         cells: dict[str, dict[str, Any]] = {}
         for row in told.get(name, []):
-            place = run.words_of((row["scenario"], row["background"], row["model"]))
+            place = run.words_of((row["subset"], row["variant"], row["model"]))
             cells.setdefault(place, {})[row["metric"]] = row
         found[name] = MethodOnSuite(
             entry=entry,

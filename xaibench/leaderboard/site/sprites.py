@@ -24,7 +24,7 @@ MAX_SAMPLES = 4
 #: Longest side in pixels of a map on the site; larger ones are made smaller.
 MAX_SIDE = 64
 RGBImage: TypeAlias = NDArray[np.uint8]
-#: Scenario, background and model.
+#: Subset, variant and model.
 CellKey: TypeAlias = tuple[str, str, str]
 #: Seed of the data, seed of the training, number in the test split.
 SampleKey: TypeAlias = tuple[int, int, int]

@@ -31,7 +31,7 @@ TILE = 32
 MapKind: TypeAlias = Literal["example", "global"]
 #: Content of a tile: the image, its mask, or an explainer's map.
 TileKind: TypeAlias = Literal["image", "mask", "map"]
-#: Scenario, background and model.
+#: Subset, variant and model.
 CellKey: TypeAlias = tuple[str, str, str]
 #: Quantile of a map's magnitudes that gets the strongest color; with the maximum, one pixel could darken all others.
 TOP = 0.995
@@ -49,11 +49,11 @@ def palette() -> Levels:
 def map_rows(run: RunResults, kind: MapKind) -> list[CellKey]:
     """Return the cells with maps of a kind, in display order.
 
-    Mean maps leave out scenarios with a moving pattern.
+    Mean maps leave out subsets with a moving pattern.
     """
     if kind == "example":
         return [cell for cell, samples in run.pictures.items() if samples.example is not None]
-    return [cell for cell, samples in run.pictures.items() if len(samples.means) and samples.scenario != "rigid"]
+    return [cell for cell, samples in run.pictures.items() if len(samples.means) and samples.subset != "rigid"]
 
 
 def map_array(samples: SampleCell, kind: MapKind, name: str) -> Floats | None:
@@ -108,7 +108,7 @@ def tile_kind(name: str) -> TileKind:
 
 
 def map_figure(run: RunResults, kind: MapKind, rows: Sequence[CellKey]) -> Figure | None:
-    """Draw maps as a mosaic: one row per scenario, background and model; image, mask and explainers in columns.
+    """Draw maps as a mosaic: one row per subset, variant and model; image, mask and explainers in columns.
 
     Args:
         run: The run.

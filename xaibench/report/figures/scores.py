@@ -1,4 +1,4 @@
-"""Figures of the scores: one panel per scenario and model, as box plots and as means."""
+"""Figures of the scores: one panel per subset and model, as box plots and as means."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ STYLES: tuple[Style, ...] = ("box", "mean")
 _MOST_COLUMNS = 4
 
 
-def panel_grid(panels: Sequence[Panel], scenarios: Sequence[str], models: Sequence[str]) -> list[list[Panel | None]]:
-    """Lay out the panels: one row per scenario, one column per model that occurs in most scenarios.
+def panel_grid(panels: Sequence[Panel], subsets: Sequence[str], models: Sequence[str]) -> list[list[Panel | None]]:
+    """Lay out the panels: one row per subset, one column per model that occurs in most subsets.
 
-    The panels of other models (the linear one, which only the linear scenario has) come first, in rows of their own.
+    The panels of other models (the linear one, which only the linear subset has) come first, in rows of their own.
 
     Example:
         >>> panel_grid([("lin", "llr"), ("lin", "mlp"), ("xor", "mlp"), ("rigid", "mlp")], ["lin", "xor", "rigid"], ["llr", "mlp"])
         [[('lin', 'llr')], [('lin', 'mlp')], [('xor', 'mlp')], [('rigid', 'mlp')]]
     """  # noqa: E501
-    count = {model: sum((scenario, model) in panels for scenario in scenarios) for model in models}
-    columns = [model for model in models if 2 * count[model] > len(scenarios)] or [m for m in models if count[m]]
-    if len(columns) > _MOST_COLUMNS:  # scenarios have different models; one column per model would not fit
-        alone = [[(s, m) for m in models if (s, m) in panels] for s in scenarios]
+    count = {model: sum((subset, model) in panels for subset in subsets) for model in models}
+    columns = [model for model in models if 2 * count[model] > len(subsets)] or [m for m in models if count[m]]
+    if len(columns) > _MOST_COLUMNS:  # subsets have different models; one column per model would not fit
+        alone = [[(s, m) for m in models if (s, m) in panels] for s in subsets]
         width = min(_MOST_COLUMNS, max(map(len, alone)))
         cut = [row[start : start + width] for row in alone for start in range(0, len(row), width)]
         return [[*row, *[None] * (width - len(row))] for row in cut]
     others: list[Panel | None] = [
-        (scenario, model)
-        for scenario in scenarios
+        (subset, model)
+        for subset in subsets
         for model in models
-        if model not in columns and (scenario, model) in panels
+        if model not in columns and (subset, model) in panels
     ]
     width = len(columns)
     rows = [others[start : start + width] for start in range(0, len(others), width)]
     rows = [row + [None] * (width - len(row)) for row in rows]
-    rows += [[(s, m) if (s, m) in panels else None for m in columns] for s in scenarios]
+    rows += [[(s, m) if (s, m) in panels else None for m in columns] for s in subsets]
     return [row for row in rows if any(row)]
 
 
 def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Style = "box") -> Figure | None:
-    """Draw the scores of one metric: one panel per scenario and model, explainers on x, backgrounds by color.
+    """Draw the scores of one metric: one panel per subset and model, explainers on x, variants by color.
 
     Args:
         run: The run.
@@ -69,7 +69,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
         metric: Name of the metric.
         style: ``"box"`` (quartiles and median, Tukey's whiskers of 1.5 interquartile ranges, a diamond for the mean,
             some of the outliers as dots) or ``"mean"`` (mean and standard deviation). A dashed line marks the median,
-            or mean, of the best control on that background.
+            or mean, of the best control on that variant.
 
     Returns:
         The figure, or None when the metric has no defined score.
@@ -77,8 +77,8 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
     rows = summary[(summary["metric"] == metric) & (summary["n_valid"] > 0)]
     if rows.empty:
         return None
-    panels = list(dict.fromkeys(zip(rows["scenario"], rows["model"], strict=True)))
-    grid = panel_grid(panels, run.scenarios, list(run.models))
+    panels = list(dict.fromkeys(zip(rows["subset"], rows["model"], strict=True)))
+    grid = panel_grid(panels, run.subsets, list(run.models))
     explainers = [name for name in run.explainers if name in set(rows["explainer"])]
     low, high = _y_limits(rows, style)
     layout = _Layout(len(grid), len(grid[0]), [shorten_label(run.explainers[name].label) for name in explainers])
@@ -92,7 +92,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
                     continue
                 axes = figure.add_axes(layout.rectangle(number, column))
                 axes.set_ylim(low, high)
-                inside = rows[(rows["scenario"] == panel[0]) & (rows["model"] == panel[1])]
+                inside = rows[(rows["subset"] == panel[0]) & (rows["model"] == panel[1])]
                 _draw_panel(run, axes, inside, explainers, style)
                 label = run.models[panel[1]].label
                 axes.set_title(f"{place(panel[0])} · {label}", loc="left", color=THEME["ink"], weight="bold")
@@ -154,8 +154,8 @@ def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style)
     line = "median of the best control" if style == "box" else "mean of the best control"
     handles: list[Any] = [
         Patch(facecolor=(_background_color(run, name), 0.35), edgecolor=_background_color(run, name), label=place(name))
-        for name in run.backgrounds
-        if run.has_backgrounds
+        for name in run.variants
+        if run.has_variants
     ]
     handles += [
         Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label=centre),
@@ -175,12 +175,12 @@ def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style)
     )
 
 
-def _background_color(run: RunResults, background: str) -> str:
-    return _SERIES[run.backgrounds.index(background) % len(_SERIES)]
+def _background_color(run: RunResults, variant: str) -> str:
+    return _SERIES[run.variants.index(variant) % len(_SERIES)]
 
 
 def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequence[str], style: Style) -> None:
-    """Draw axes, ticks and the boxes of every background, side by side around each explainer's tick."""
+    """Draw axes, ticks and the boxes of every variant, side by side around each explainer's tick."""
     controls = [i for i, name in enumerate(explainers) if run.explainers[name].control]
     axes.set_xlim(-0.6, len(explainers) - 0.4)
     if controls:
@@ -195,25 +195,25 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(THEME["line"])
     tick = {name: i for i, name in enumerate(explainers)}
-    slot = 0.8 / len(run.backgrounds)
-    for number, background in enumerate(run.backgrounds):
-        part = rows[rows["background"] == background]
+    slot = 0.8 / len(run.variants)
+    for number, variant in enumerate(run.variants):
+        part = rows[rows["variant"] == variant]
         if part.empty:
             continue
-        shift = (number - (len(run.backgrounds) - 1) / 2) * slot
+        shift = (number - (len(run.variants) - 1) / 2) * slot
         x = part["explainer"].map(tick).to_numpy(float) + shift
         if style == "box":
-            _draw_boxes(axes, x, part, _background_color(run, background), half=0.4 * slot)
+            _draw_boxes(axes, x, part, _background_color(run, variant), half=0.4 * slot)
         else:
-            _draw_means(axes, x, part, _background_color(run, background))
+            _draw_means(axes, x, part, _background_color(run, variant))
         ranked = part[part["control"] & part["rank"].notna()]
         if len(ranked):
             best = ranked.nsmallest(1, "rank")["median" if style == "box" else "mean"].iloc[0]
-            axes.axhline(best, color=_background_color(run, background), lw=0.9, ls=(0, (4, 2)), zorder=1)
+            axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)
 
 
 def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -> None:
-    """Draw all boxes of one background as a few collections, which is much faster than one artist per line."""
+    """Draw all boxes of one variant as a few collections, which is much faster than one artist per line."""
     low, q25, median, q75, high = (
         rows[name].to_numpy(float) for name in ("whisker_low", "q25", "median", "q75", "whisker_high")
     )
@@ -234,7 +234,7 @@ def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: flo
 
 
 def _draw_means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
-    """Draw mean and standard deviation of one background."""
+    """Draw mean and standard deviation of one variant."""
     mean, spread = rows["mean"].to_numpy(float), rows["std"].fillna(0.0).to_numpy(float)
     bars = [((a, m - s), (a, m + s)) for a, m, s in zip(x, mean, spread, strict=True)]
     axes.add_collection(LineCollection(bars, colors=colour, linewidths=1.2, zorder=2))

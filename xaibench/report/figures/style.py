@@ -90,7 +90,7 @@ def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
     text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r"'DejaVu Sans'[^;\"]*sans-serif", "var(--sans)", text)
-    text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the page has its own background
+    text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the page has its own variant
     for role, colour in THEME.items():
         text = text.replace(colour, f"var(--{role})")
     box = re.search(r'viewBox="0 0 (\S+)[^"]*"', text)

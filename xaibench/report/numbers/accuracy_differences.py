@@ -42,7 +42,7 @@ def margins(run: RunResults) -> dict[tuple[str, str, str], float]:
         run: The run.
 
     Returns:
-        Percent per cell (scenario, background and model): Student's quantile times the standard error of the difference
+        Percent per cell (subset, variant and model): Student's quantile times the standard error of the difference
         of two means, each over as many trainings as the cell has. If our mean is larger and trainings of the
         architecture failed, the effect of the largest share of failures that ours do not exclude is added (Clopper,
         Pearson 1934). NaN if the architecture was not trained twice in any cell.
@@ -53,7 +53,7 @@ def margins(run: RunResults) -> dict[tuple[str, str, str], float]:
     groups = {cell: _training_spread(group) for cell, group in run.trainings.groupby(list(CELL), observed=True)}
     failing = _failing_models(run.accuracy)
     for _, row in run.accuracy.iterrows():
-        cell = (row["scenario"], row["background"], row["model"])
+        cell = (row["subset"], row["variant"], row["model"])
         spread = _cell_spread(groups, cell)
         trainings = int(row["trainings"] or 0) if not pd.isna(row["trainings"]) else 0
         if spread.freedom < 1 or trainings < 1:

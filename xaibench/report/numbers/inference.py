@@ -34,7 +34,7 @@ class Matrices:
     """The scores of one cell on correctly classified samples.
 
     Attributes:
-        cell: Scenario, background and model.
+        cell: Subset, variant and model.
         methods: Explainers with scores, in display order.
         metrics: Metrics with scores, in display order.
         values: ``[U, K, M]``: row, metric, method. NaN if undefined or missing. A row is one sample of one training.
@@ -261,7 +261,7 @@ def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) ->
 
     The contribution of each data set (or training and group of samples) to a mean is multiplied by a random normal
     weight. The replicates are scaled so that their variance equals that of :func:`~xaibench.statistics.nested_means`
-    and their tails are those of Student's t. All cells of a scenario and background share the weights of data sets and
+    and their tails are those of Student's t. All cells of a subset and variant share the weights of data sets and
     samples, since their models and methods were scored on the same images. Weights of trainings are drawn separately
     per cell. Wu: Jackknife, bootstrap and other resampling methods in regression analysis, Annals of Statistics 1986,
     section 7.

@@ -21,7 +21,7 @@ from xaibench.statistics.multiple_tests import LEVEL
 Floats = NDArray[np.float64]
 #: Resamples of the means over several cells.
 RESAMPLES = 1000
-#: Indices of the selected scenario, background and model in the run's order; None selects all.
+#: Indices of the selected subset, variant and model in the run's order; None selects all.
 Choice = tuple[int | None, int | None, int | None]
 #: Columns of the summary that leaderboards use; the last four only exist after inference.
 _NUMBERS = ("rank", "median", "mean", "above_controls", "sample_rank", "beats_controls", "low", "high")
@@ -34,7 +34,7 @@ class Standings:
     Attributes:
         run: The run.
         truth: The kind of truth of the metrics (:attr:`.RunResults.truths`).
-        cells: ``[C]`` scenario, background and model.
+        cells: ``[C]`` subset, variant and model.
         explainers: ``[M]`` names.
         metrics: ``[K]`` names.
         numbers: Column of the summary to ``[C, K, M]``; NaN if missing, and for scores without a rank.
@@ -238,8 +238,8 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     found, leading = leaderboards_by_truth(run, summary), {name: run.metrics[name] for name in run.leading}
     rows = []
     for cell, group in summary.groupby(list(CELL), observed=True, sort=True):
-        scenario, background, model = (str(name) for name in cell)
-        row = {"scenario": place(scenario), "background": place(background), "model": run.models[model].label}
+        subset, variant, model = (str(name) for name in cell)
+        row = {"subset": place(subset), "variant": place(variant), "model": run.models[model].label}
         for metric, part in leading.items():
             ranked = group[group["metric"] == metric].dropna(subset=["rank"])
             row[part.label] = _best_method_text(run, ranked) if len(ranked) else "-"
@@ -247,7 +247,7 @@ def best_by_cell(run: RunResults, summary: pd.DataFrame) -> pd.DataFrame:
     columns = [*CELL, *(part.label for part in leading.values())]
     placed = {truth: board.dropna(subset=["place"]) for truth, board in found.items()}
     if any(len(board) for board in placed.values()):
-        rows.append({"scenario": "all", "background": "", "model": ""})
+        rows.append({"subset": "all", "variant": "", "model": ""})
         for metric, part in leading.items():
             ranked = placed[part.truth].dropna(subset=[f"mean_rank:{metric}"])
             best = ranked.nsmallest(1, f"mean_rank:{metric}").to_dict("records")
@@ -281,8 +281,8 @@ class Boards:
     def columns(self, choice: Choice, metric: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the leaderboard of a selection with ``low:METRIC`` and ``high:METRIC``, ranked by one or all metrics.
 
-        The mean is over cells. Its 95 % interval accounts for the data sets, trainings and samples of each scenario and
-        background, which all cells of that scenario and background share; the cells themselves are taken as fixed. For
+        The mean is over cells. Its 95 % interval accounts for the data sets, trainings and samples of each subset and
+        variant, which all cells of that subset and variant share; the cells themselves are taken as fixed. For
         a single cell it is the interval of that cell.
 
         Returns:
@@ -324,8 +324,8 @@ def boards(run: RunResults, summary: pd.DataFrame) -> dict[str, Boards]:
 
 
 def _selections(run: RunResults, cells: Sequence[tuple[str, str, str]]) -> Iterator[tuple[Choice, tuple[int, ...]]]:
-    """Yield every nonempty selection of cells; a scenario, background or model is selectable if there are several."""
-    orders = (run.scenarios, run.backgrounds, tuple(run.models))
+    """Yield every nonempty selection of cells; a subset, variant or model is selectable if there are several."""
+    orders = (run.subsets, run.variants, tuple(run.models))
     options = [[None, *range(len(order))] if len(order) > 1 else [None] for order in orders]
     for first, second, third in itertools.product(*options):
         wanted = [None if i is None else order[i] for i, order in zip((first, second, third), orders, strict=True)]

@@ -106,7 +106,7 @@ def accuracies(run: RunResults) -> list[dict[str, Any]]:
     """Return accuracies in percent next to Table 2: ``set, model, same_network, ours, std, theirs, difference``."""
     rows = []
     for row in run.accuracy.to_dict("records"):
-        key = published_set(str(row.get("scenario")))
+        key = published_set(str(row.get("subset")))
         if key is None or pd.isna(row.get("mean")):
             continue
         network = _network_entry(run, str(row.get("model")))
@@ -129,8 +129,8 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
         low, high, theirs, difference``, or None if the run has no score.
     """
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for row in summary.astype({"scenario": str, "model": str, "explainer": str, "metric": str}).to_dict("records"):
-        key = published_set(row["scenario"])
+    for row in summary.astype({"subset": str, "model": str, "explainer": str, "metric": str}).to_dict("records"):
+        key = published_set(row["subset"])
         theirs = SCORES.get((key or "", row["explainer"]), {}).get(row["metric"])
         if key is None or theirs is None or pd.isna(row["mean"]):
             continue

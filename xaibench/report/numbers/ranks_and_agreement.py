@@ -181,7 +181,7 @@ class MetricCorrelations:
 
 
 def agreements(run: RunResults) -> dict[tuple[str, str, str, str], MetricCorrelations]:
-    """Return the correlations by scenario, background, model and explainer; empty for fewer than three metrics.
+    """Return the correlations by subset, variant, model and explainer; empty for fewer than three metrics.
 
     A skill is left out if the run also has the score that it is derived from.
     """

@@ -22,7 +22,7 @@ class Reproducibility:
     """Variance components and ranking stability of one cell and metric, over its methods (without controls).
 
     Attributes:
-        cell: Scenario, background and model.
+        cell: Subset, variant and model.
         metric: Name.
         shares: Shares of a score's variance between data sets, between trainings, between samples, and the residual;
             mean over the methods. The share of a level that was not repeated is 0.

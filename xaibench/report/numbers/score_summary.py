@@ -1,6 +1,6 @@
 """Summary statistics of the scores of each cell, and counts of undefined scores.
 
-A *cell* is one scenario, background and model. Scores are summarized over the samples that every explained model of the
+A *cell* is one subset, variant and model. Scores are summarized over the samples that every explained model of the
 data set classifies correctly (``correct``). ``n`` is their number, ``n_valid`` the number of those with a defined
 score.
 """

@@ -188,7 +188,7 @@ def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
         for key in CELL:
             tests = tests[tests[key] == row[key]]
         row["tests"] = [float(value) for value in tests["test_accuracy"].dropna()]
-        difference, margin = row["difference"], by_chance[row["scenario"], row["background"], row["model"]]
+        difference, margin = row["difference"], by_chance[row["subset"], row["variant"], row["model"]]
         known = difference is not None and not math.isnan(margin)
         row["margin"], row["standing"] = margin if known else None, ""
         if known and abs(difference) > margin:
@@ -211,7 +211,7 @@ def alternative(run: RunResults, name: str) -> str:
     if kind == "curves":
         return "A curve for each method with the area under it in its title."
     what = "Box plots" if kind == "box" else "Means and standard deviations"
-    return f"{what} of {label} by scenario, model, explainer and background; numbers in the table."
+    return f"{what} of {label} by subset, model, explainer and variant; numbers in the table."
 
 
 def board_rows(boards: Boards) -> list[dict[str, Any]]:
@@ -261,8 +261,8 @@ def subject(run: RunResults, boards: Mapping[str, Boards]) -> str:
 def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]:
     """Return the data of the page's script: names and labels, leaderboards, colors of maps."""
     return {
-        "scenarios": [{"name": name, "label": place(name)} for name in run.scenarios],
-        "backgrounds": [{"name": name, "label": place(name)} for name in run.backgrounds],
+        "subsets": [{"name": name, "label": place(name)} for name in run.subsets],
+        "variants": [{"name": name, "label": place(name)} for name in run.variants],
         "models": [{"name": part.name, "label": part.label} for part in run.models.values()],
         "explainers": [
             {"name": part.name, "label": part.label, "control": part.control, "own": part.own}
@@ -282,8 +282,8 @@ def page_values(run: RunResults, boards: Mapping[str, Boards]) -> dict[str, Any]
 def board_values(found: Boards) -> dict[str, Any]:
     """Return the leaderboards of a kind of truth as JSON-ready values for the page's script.
 
-    ``own`` are the indices of its metrics in the run's order. ``boards`` maps a selection (``"1..0"``: second scenario,
-    any background, first model) to the number of its ``cells``; ``over``: for all metrics, then for each, one row
+    ``own`` are the indices of its metrics in the run's order. ``boards`` maps a selection (``"1..0"``: second subset,
+    any variant, first model) to the number of its ``cells``; ``over``: for all metrics, then for each, one row
     ``[place, cells, of, mean rank, rank over samples]`` per explainer; and ``metrics``: for each, one row ``[rank,
     mean, low, high, median, best, above, beats, against]`` per explainer. Rows are in the order of ``ranked``; None for
     an explainer without a ranked score.

@@ -50,17 +50,17 @@ class MapRow:
 
 @dataclass(frozen=True)
 class MapGroup:
-    """Rows of one scenario and background, which share image and mask."""
+    """Rows of one subset and variant, which share image and mask."""
 
-    scenario: str
-    background: str
+    subset: str
+    variant: str
     image: Tile | None
     mask: Tile | None
     rows: list[MapRow]
 
 
 def map_table(run: RunResults, kind: MapKind) -> list[MapGroup]:
-    """Return the maps of a kind as a table, grouped by scenario and background."""
+    """Return the maps of a kind as a table, grouped by subset and variant."""
     groups: dict[tuple[str, str], MapGroup] = {}
     for row in map_rows(run, kind):
         samples, head = run.pictures[row], f"{place(row[0])} {place(row[1])}".strip()

@@ -115,4 +115,4 @@ def _pairs_data(run: RunResults, pairs: pd.DataFrame) -> dict[str, Any]:
 
 def _iterate_rows(run: RunResults, pairs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], tuple[str, str, str]]]:
     for row in records(pairs):
-        yield row, (row["scenario"], row["background"], row["model"])
+        yield row, (row["subset"], row["variant"], row["model"])

@@ -28,7 +28,7 @@ def trainings_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table
     ]
     lines = []
     for row in rows:
-        shown = {key: place(row[key]) for key in ("scenario", "background") if key in row}
+        shown = {key: place(row[key]) for key in ("subset", "variant") if key in row}
         shown |= {"model": model_label(run, row["model"])} if "model" in row else {}
         lines.append(Row([shown.get(key, value) for key, value in row.items()]))
     attributes = {"data-sortable": "sort.trainings"}

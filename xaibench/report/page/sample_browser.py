@@ -54,7 +54,7 @@ def browser(run: RunResults, room: int) -> Browser:
     Returns:
         Per cell:
 
-        - ``scenario``, ``background``, ``model``; together its ``name``, and its ``label``; ``explainers``;
+        - ``subset``, ``variant``, ``model``; together its ``name``, and its ``label``; ``explainers``;
         - ``samples`` (their numbers), ``labels``, ``classes``, ``predicted``, ``probabilities``; ``images``, ``masks``,
           ``maps`` (all maps of a sample side by side in one image) as ``data:`` addresses; ``overlay``, whether maps
           are drawn over the image;

@@ -52,7 +52,7 @@ def first_samples(run: RunResults, shown: Browser, leader: str) -> list[FirstSam
     found: list[FirstSample] = []
     room = PREVIEW_BYTES
     for cell in shown.cells:
-        place = (cell["scenario"], cell["background"], cell["model"])
+        place = (cell["subset"], cell["variant"], cell["model"])
         one = _first_sample(run, run.pictures[place], cell, leader)
         room -= sum(len(tile.uri) for tile in (one.image, one.mask, *(tile for tile, _ in one.maps.values())))
         if found and room < 0:

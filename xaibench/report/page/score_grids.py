@@ -97,7 +97,7 @@ def grids(run: RunResults, summary: pd.DataFrame) -> list[Grid]:
 
 def _metric_grid(run: RunResults, rows: Sequence[dict[str, Any]], metric: str) -> Grid:
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    places = [[place(cell[0]), *([place(cell[1])] if run.has_backgrounds else [])] for cell in cells]
+    places = [[place(cell[0]), *([place(cell[1])] if run.has_variants else [])] for cell in cells]
     heads = [(*words, run.models[cell[2]].label) for words, cell in zip(places, cells, strict=True)]
     medians = [row["median"] for row in rows]
     scales = dict.fromkeys(cells, medians)

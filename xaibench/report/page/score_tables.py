@@ -164,7 +164,7 @@ def accuracy_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     columns += [number_column("Alpha", format=str)] if has_alpha else []
     lines = []
     for row in rows:
-        cells: list[Any] = [*place_labels(run, row["scenario"], row["background"]), model_label(run, row["model"])]
+        cells: list[Any] = [*place_labels(run, row["subset"], row["variant"]), model_label(run, row["model"])]
         cells.append(TableCell(row["mean"], suffix=_plus_minus(row["std"])))
         if is_compared:
             difference_cell = TableCell(row["difference"], badge=row["standing"], suffix=_plus_minus(row["margin"]))
@@ -194,7 +194,7 @@ def numbers_table(run: RunResults, rows: Sequence[Mapping[str, Any]]) -> Table:
     names += ["sample_rank", "better_than", "worse_than"]
     lines = []
     for row in rows:
-        cells: list[Any] = [*place_labels(run, row["scenario"], row["background"]), run.models[row["model"]].label]
+        cells: list[Any] = [*place_labels(run, row["subset"], row["variant"]), run.models[row["model"]].label]
         cells += [method_cell(run, row["explainer"]), run.metrics[row["metric"]].label]
         cells += [*(row[name] for name in names), _above_controls(row), row["p_controls"]]
         css = "is-control" if row["control"] else "loses" if row["above_controls"] == False else ""  # noqa: E712

@@ -26,7 +26,7 @@ class ShareMeans:
     """Mean shares of one method in one cell.
 
     Attributes:
-        cell: Scenario, background and model.
+        cell: Subset, variant and model.
         explainer: Name of the method, a control, or the reference; empty for the mean over all methods.
         means: Mean of each of :data:`SHARES`; they sum to 1. NaN if all maps are zero.
         intervals: Ends of the 95 % interval of each mean.
@@ -100,7 +100,7 @@ def _shares_as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]
     """Return the shares as metrics, so that means and intervals are computed as for scores."""
     tables = [rows.assign(metric=name, value=rows[name]) for name in SHARES]
     scores = pd.concat(tables, ignore_index=True)
-    orders = dict(zip(CELL, (run.scenarios, run.backgrounds, list(run.models)), strict=True))
+    orders = dict(zip(CELL, (run.subsets, run.variants, list(run.models)), strict=True))
     orders |= {"explainer": explainers, "metric": SHARES}
     for key, order in orders.items():
         scores[key] = pd.Categorical(scores[key].astype(str), categories=list(order), ordered=True)
@@ -110,10 +110,10 @@ def _shares_as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]
 
 @dataclass(frozen=True)
 class ShareTable:
-    """Stacked bars of one background.
+    """Stacked bars of one variant.
 
     Attributes:
-        title: Label of the background; empty if the run has no backgrounds.
+        title: Label of the variant; empty if the run has no variants.
         heads: Scenario and model of each column.
         rows: Shares per method and column, or None; the reference is the first.
     """
@@ -128,7 +128,7 @@ class ShareBars:
     """The page's tables of shares.
 
     Attributes:
-        tables: One table per background.
+        tables: One table per variant.
         every: All mean shares, for the table of numbers.
         reference: Label of the reference.
         scored: Mean score of the reference by label of the metric and cell.
@@ -158,8 +158,8 @@ def share_bars(run: RunResults) -> ShareBars | None:
 
 
 def _share_tables(run: RunResults, found: list[ShareMeans]) -> Iterator[ShareTable]:
-    for background in run.backgrounds:
-        mine = [row for row in found if row.cell[1] == background]
+    for variant in run.variants:
+        mine = [row for row in found if row.cell[1] == variant]
         cells = list(dict.fromkeys(row.cell for row in mine))
         where = {(row.explainer, row.cell): row for row in mine}
         names = list(dict.fromkeys(row.explainer for row in found))
@@ -167,7 +167,7 @@ def _share_tables(run: RunResults, found: list[ShareMeans]) -> Iterator[ShareTab
         rows = {name: [where.get((name, cell)) for cell in cells] for name in order}
         heads = tuple((place(cell[0]), run.models[cell[2]].label) for cell in cells)
         if cells:
-            yield ShareTable(place(background), heads, rows)
+            yield ShareTable(place(variant), heads, rows)
 
 
 def _reference_scores(run: RunResults, reference: str) -> dict[str, dict[tuple[str, str, str], float]]:
@@ -175,9 +175,9 @@ def _reference_scores(run: RunResults, reference: str) -> dict[str, dict[tuple[s
     if scores.empty:
         return {}
     mine = scores[(scores["explainer"] == reference) & scores["correct"]]
-    means = mine.groupby(["metric", "scenario", "background", "model"], observed=True)["value"].mean()
+    means = mine.groupby(["metric", "subset", "variant", "model"], observed=True)["value"].mean()
     found: dict[str, dict[tuple[str, str, str], float]] = {part.label: {} for part in run.metrics.values()}
-    for metric, scenario, background, model, mean in means.reset_index().itertuples(index=False, name=None):
+    for metric, subset, variant, model, mean in means.reset_index().itertuples(index=False, name=None):
         if metric in run.metrics:
-            found[run.metrics[metric].label][scenario, background, model] = float(mean)
+            found[run.metrics[metric].label][subset, variant, model] = float(mean)
     return found

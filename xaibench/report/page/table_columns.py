@@ -28,13 +28,13 @@ def head_column(label: str, **changes: Any) -> Column:
 
 
 def place_columns(run: RunResults) -> list[Column]:
-    """Return the columns for scenario and background, or for the data set if the run has no backgrounds."""
-    return [Column("Scenario"), Column("Background")] if run.has_backgrounds else [Column("Data set")]
+    """Return the columns for subset and variant, or for the data set if the run has no variants."""
+    return [Column("Scenario"), Column("Background")] if run.has_variants else [Column("Data set")]
 
 
-def place_labels(run: RunResults, scenario: str, background: str) -> list[str]:
+def place_labels(run: RunResults, subset: str, variant: str) -> list[str]:
     """Return the values of :func:`place_columns`."""
-    return [place(scenario), place(background)] if run.has_backgrounds else [place(scenario)]
+    return [place(subset), place(variant)] if run.has_variants else [place(subset)]
 
 
 def model_label(run: RunResults, model: str) -> str:

@@ -212,7 +212,7 @@ def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
         run_dir: Folder that ``xaibench run`` wrote.
 
     Returns:
-        One row per scenario, background and model with the best explainer by each metric and its median (``"Deep SHAP
+        One row per subset, variant and model with the best explainer by each metric and its median (``"Deep SHAP
         0.931"``, with ``"(control)"`` if no method ranks above that control), and a last row with the explainer of the
         best mean rank over all cells. Empty without scores.
 

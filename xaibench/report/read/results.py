@@ -36,7 +36,7 @@ _BACKGROUNDS = ("white", "corr", "imagenet")
 
 
 def place(name: str) -> str:
-    """Return the label of a scenario or background: XAI-TRIS names in capitals, ``"-"`` (none) as empty.
+    """Return the label of a subset or variant: XAI-TRIS names in capitals, ``"-"`` (none) as empty.
 
     Example:
         >>> place("lin"), place("oxford-pet"), place("-")
@@ -59,8 +59,8 @@ class RunResults:
         explainers: Descriptions by name, in display order, controls last.
         models: Descriptions by name, in display order.
         metrics: Descriptions by name, in display order.
-        scenarios: Names in display order.
-        backgrounds: Names in display order.
+        subsets: Names in display order.
+        variants: Names in display order.
         references: Descriptions of the reference explainers by name; they are not among ``explainers``.
         scores: :data:`~xaibench.runfolder.tables.SCORES` without the references, one row per sample and metric. The
             columns of ``KEYS`` are categories in the orders above.
@@ -79,8 +79,8 @@ class RunResults:
     explainers: Mapping[str, PartWords]
     models: Mapping[str, PartWords]
     metrics: Mapping[str, PartWords]
-    scenarios: tuple[str, ...]
-    backgrounds: tuple[str, ...]
+    subsets: tuple[str, ...]
+    variants: tuple[str, ...]
     scores: pd.DataFrame
     accuracy: pd.DataFrame
     trainings: pd.DataFrame
@@ -154,9 +154,9 @@ class RunResults:
         return {name: found for name, found in self.robustness.items() if not found.single}
 
     @property
-    def has_backgrounds(self) -> bool:
-        """Whether the data sets have backgrounds. If not, the scenarios are data sets."""
-        return any(name != "-" for name in self.backgrounds)
+    def has_variants(self) -> bool:
+        """Whether the data sets have variants. If not, the subsets are data sets."""
+        return any(name != "-" for name in self.variants)
 
     def words_of(self, cell: tuple[str, str, str]) -> str:
         """Return the label of a cell, such as ``LIN · WHITE · MLP``."""
@@ -185,9 +185,9 @@ class RunResults:
 
     @cached_property
     def pictures(self) -> dict[tuple[str, str, str], SampleCell]:
-        """Samples with images and maps by scenario, background and model, in display order."""
+        """Samples with images and maps by subset, variant and model, in display order."""
         found = {cell.cell: cell for cell in read_samples(self.path)}
-        order = itertools.product(self.scenarios, self.backgrounds, self.models)
+        order = itertools.product(self.subsets, self.variants, self.models)
         return {cell: found[cell] for cell in order if cell in found}
 
 
@@ -248,8 +248,8 @@ def assembled(
     explainers = ordered(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
     models, metrics = ordered(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
-    scenarios, backgrounds = _known_first(_SCENARIOS, seen["scenario"]), _known_first(_BACKGROUNDS, seen["background"])
-    for key, order in zip(KEYS, (scenarios, backgrounds, models, explainers, metrics), strict=True):
+    subsets, variants = _known_first(_SCENARIOS, seen["subset"]), _known_first(_BACKGROUNDS, seen["variant"])
+    for key, order in zip(KEYS, (subsets, variants, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
     suite = parts.suite or folder.resolve().name
     return RunResults(
@@ -260,8 +260,8 @@ def assembled(
         explainers=explainers,
         models=models,
         metrics=metrics,
-        scenarios=scenarios,
-        backgrounds=backgrounds,
+        subsets=subsets,
+        variants=variants,
         scores=scores,
         accuracy=accuracy,
         trainings=trainings,

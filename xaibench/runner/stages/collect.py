@@ -138,12 +138,12 @@ def _write_scores(
 
 
 def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
-    scenario, background = scenario_and_background(cell)
+    subset, variant = scenario_and_background(cell)
     explained = {chosen_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
             yield {
-                **{"scenario": scenario, "background": background, "model": cell.model, "data_seed": cell.data.seed},
+                **{"subset": subset, "variant": variant, "model": cell.model, "data_seed": cell.data.seed},
                 **record,
                 "val_accuracy": 100 * record["val_accuracy"],
                 "test_accuracy": 100 * record["test_accuracy"],
@@ -154,21 +154,21 @@ def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
 def _accuracy_rows(
     cells: Iterable[CellPlan], trainings: Iterable[Mapping[str, Any]], store: Store
 ) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy in percent per scenario, background and model, over data set seeds and training seeds."""
+    """Yield the accuracy in percent per subset, variant and model, over data set seeds and training seeds."""
     import statistics
 
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in trainings:
-        groups.setdefault((row["scenario"], row["background"], row["model"]), []).append(row)
+        groups.setdefault((row["subset"], row["variant"], row["model"]), []).append(row)
     places = {(*scenario_and_background(cell), cell.model): cell for cell in cells}
-    for (scenario, background, model), mine in groups.items():
+    for (subset, variant, model), mine in groups.items():
         reached, sets = [row["test_accuracy"] for row in mine], len({row["data_seed"] for row in mine})
-        cell = places[scenario, background, model]
+        cell = places[subset, variant, model]
         paper = _published_accuracy(cell, store)
         alpha = store.load_meta("data", cell.data.key)["parameters"].get("alpha")
         mean = statistics.fmean(reached)
         yield {
-            **{"scenario": scenario, "background": background, "model": model},
+            **{"subset": subset, "variant": variant, "model": model},
             "alpha": alpha if isinstance(alpha, int | float) else "",
             "trainings": len(reached),
             "mean": round(mean, 6),
@@ -185,12 +185,12 @@ def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
     """Return the published accuracy of the cell, or None if it was not run with the published settings."""
     from xaibench.data import paper_accuracy, paper_alpha
 
-    scenario, background = scenario_and_background(cell)
+    subset, variant = scenario_and_background(cell)
     meta = store.load_meta("data", cell.data.key)
     size = meta["image_shape"][-1]
-    if meta["parameters"].get("alpha") != paper_alpha(scenario, background, size):
+    if meta["parameters"].get("alpha") != paper_alpha(subset, variant, size):
         return None
-    return paper_accuracy(scenario, background, size, cell.model)
+    return paper_accuracy(subset, variant, size, cell.model)
 
 
 def _sample_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, Any]]:
@@ -275,7 +275,7 @@ def _sample_cells(
     unlearned: Container[Network],
     merged: Path,
 ) -> Iterator[SampleCell]:
-    """Yield example samples with all their maps, from the first data set per scenario, background and model."""
+    """Yield example samples with all their maps, from the first data set per subset, variant and model."""
     fingerprints = store.keys("score")
     chosen: dict[tuple[str, str], DataJob] = {}
     for cell in cells:

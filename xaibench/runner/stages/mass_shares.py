@@ -72,9 +72,9 @@ def _first_masks(cell: CellPlan, store: Store, count: int) -> torch.Tensor:
 def _constants(
     cell: CellPlan, network: Network, store: Store, reference: ExplainJob, job: ExplainJob
 ) -> dict[str, object]:
-    scenario, background = scenario_and_background(cell)
+    subset, variant = scenario_and_background(cell)
     return {
-        **{"dataset": set_name(cell), "scenario": scenario, "background": background, "model": cell.model},
+        **{"dataset": set_name(cell), "subset": subset, "variant": variant, "model": cell.model},
         **{"seed": chosen_training(store, network)[1], "data_seed": cell.data.seed},
         **{"reference": reference.explainer.name, "explainer": job.explainer.name},
     }

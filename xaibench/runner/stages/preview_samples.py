@@ -38,7 +38,7 @@ def picture_cell(
 
     Args:
         cell: The cell.
-        place: Its scenario and background.
+        place: Its subset and variant.
         scores: Its rows of ``scores.parquet``.
         correct: Which test samples count, ``[n_test]`` bool.
         store: The store with the maps; explainers whose job failed are left out.
@@ -67,8 +67,8 @@ def picture_cell(
     predicted, probabilities = ([], []) if answers is None else (each[samples].tolist() for each in answers)
     maps, means = _read_maps(kept, store, samples, [] if photographs else counting.tolist())
     return SampleCell(
-        scenario=place[0],
-        background=place[1],
+        subset=place[0],
+        variant=place[1],
         model=cell.model,
         dataset=cell.label or cell.data.name,
         data_seed=cell.data.seed,

@@ -33,13 +33,13 @@ def set_name(cell: CellPlan) -> str:
 
 
 def scenario_and_background(cell: CellPlan) -> tuple[str, str]:
-    """Return scenario and background of a cell.
+    """Return subset and variant of a cell.
 
-    For a data set without scenarios, the scenario is the cell's label or the data set's name, and the background "-".
+    For a data set without subsets, the subset is the cell's label or the data set's name, and the variant "-".
     """
     info = part_info("dataset", cell.data.name)
-    scenario = cell.label or getattr(info, "scenario", "") or cell.data.name
-    return scenario, getattr(info, "background", "") or "-"
+    subset = cell.label or getattr(info, "subset", "") or cell.data.name
+    return subset, getattr(info, "variant", "") or "-"
 
 
 def score_truth(cell: CellPlan, score: ScoreJob) -> str:
@@ -92,11 +92,11 @@ _CONSTANT = tuple(name for name in SCORES.columns if name not in (*_COPIED, "cor
 
 def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) -> list[Any]:
     info = part_info("metric", score.metric.use)
-    scenario, background = scenario_and_background(cell)
+    subset, variant = scenario_and_background(cell)
     constants = {
         "dataset": set_name(cell),
-        "scenario": scenario,
-        "background": background,
+        "subset": subset,
+        "variant": variant,
         "model": cell.model,
         "seed": chosen_training(store, network)[1],
         "explainer": score.explain.explainer.name,

@@ -3,7 +3,7 @@ function makeBoards(tables, boardsOf) {
   const output = tables[0].closest("section").querySelector("form[data-filters] output");
   const boards = tables.map(makeBoard);
   listeners.push(() => {
-    const wanted = ["scenario", "background", "model"].map(chosen);
+    const wanted = ["subset", "variant", "model"].map(chosen);
     const key = wanted.map((one, kind) => (one === null || kindsOf(kind) < 2 ? (one === -1 ? -1 : "") : one)).join(".");
     const metric = chosen("metric");
     const waits = boardsOf && boardsOf(key); // a site has the numbers of a choice in a file of their own
@@ -17,7 +17,7 @@ function makeBoards(tables, boardsOf) {
   });
 
   function kindsOf(kind) {
-    return page[["scenarios", "backgrounds", "models"][kind]].length;
+    return page[["subsets", "variants", "models"][kind]].length;
   }
 }
 

@@ -33,7 +33,7 @@ function makePairs(view, loadPairs) {
   }
 
   function fits({ cell, metric }) {
-    const place = ["scenario", "background", "model"].every((kind) => !choice(kind) || cell[kind] === choice(kind));
+    const place = ["subset", "variant", "model"].every((kind) => !choice(kind) || cell[kind] === choice(kind));
     return place && (!choice("metric") || page.metrics[metric].name === choice("metric"));
   }
 
@@ -53,7 +53,7 @@ function makePairs(view, loadPairs) {
 
   function line(row, least, most) {
     const small = (textContent) => make("small", { textContent });
-    const cell = ["scenarios", "backgrounds", "models"].map((kind) => labelOf(kind, row.cell[kind.slice(0, -1)])).filter(Boolean);
+    const cell = ["subsets", "variants", "models"].map((kind) => labelOf(kind, row.cell[kind.slice(0, -1)])).filter(Boolean);
     const range = row.low === null ? "" : signed(row.low) + " to " + signed(row.high);
     const drawn = make("i", { className: "whisker about-zero", ariaHidden: "true", hidden: row.difference === null });
     const at = (value) => ((value ?? row.difference ?? 0) - least) / (most - least || 1);

@@ -17,7 +17,7 @@ function makeSamples(view) {
 
   // What the address asks for; where it asks for nothing, what fits the filters of the leaderboard.
   function asked() {
-    const fits = (one) => ["scenario", "background", "model"].every((kind) => !choice(kind) || one[kind] === choice(kind));
+    const fits = (one) => ["subset", "variant", "model"].every((kind) => !choice(kind) || one[kind] === choice(kind));
     let index = gallery.findIndex((one) => one.name === choice("cell"));
     if (index < 0) index = Math.max(gallery.findIndex(fits), 0);
     const cell = cellOf(index);

@@ -53,8 +53,8 @@ function makeSortable(table) {
   });
 }
 
-const FILTERS = ["scenario", "background", "model", "method", "metric"];
-const KINDS = { scenario: "scenarios", background: "backgrounds", model: "models", method: "explainers", metric: "metrics" };
+const FILTERS = ["subset", "variant", "model", "method", "metric"];
+const KINDS = { subset: "subsets", variant: "variants", model: "models", method: "explainers", metric: "metrics" };
 
 // The place of the reader's choice among what the run has: null for all, -1 for a name that it does not have.
 function chosen(name) {
