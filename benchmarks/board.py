@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteVersion
-from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
 from xaibench.runfolder.tables import IMAGES, JOBS, SCORES
 
 SCENARIOS, BACKGROUNDS, MODELS = ("lin", "mult", "rigid"), ("white", "corr", "imagenet"), ("llr", "mlp", "cnn")
@@ -57,7 +57,7 @@ def simulate(repository: Path, methods: int, samples: int, *, cells: list[tuple[
         _words(folder, method, cells, samples)
         maps = rng.random((1, 8, 8)).astype(np.float16)
         cells_of = [_of_method(cell, name, maps) for cell in pictures]
-        (folder / PICTURES).write_bytes(to_safetensors(cells_of))
+        (folder / SAMPLES_FILE).write_bytes(to_safetensors(cells_of))
 
 
 def _scores(name: str, skill: float, hard: dict, rng: np.random.Generator) -> pd.DataFrame:

@@ -33,7 +33,7 @@ from xaibench.explainers import EXPLAINERS
 from xaibench.models import accuracy, build, fit
 
 DOCS = Path(__file__).parents[1] / "docs"
-DATASET, ALPHA = "xai-tris/lin-corr-8x8", 0.3  # a signal strong enough to be learnt in seconds
+DATASET, ALPHA = "xai-tris/lin-corr-8x8", 0.3  # a signal strong enough to be learned in seconds
 CAMS = (
     "cam",
     "gradcam",
@@ -58,7 +58,7 @@ NOT_ON_PHOTO = ("pfi", "expected_gradients", "pattern_local", "pattern_net", "pa
 
 
 class Transformer(nn.Module):
-    """A vision transformer of two layers on patches of 2×2 grey pixels."""
+    """A vision transformer of two layers on patches of 2×2 gray pixels."""
 
     explain_dtype = torch.float64
 
@@ -104,7 +104,7 @@ class Theme:
 
     page: str
     ink: str
-    colours: tuple[str, ...]
+    colors: tuple[str, ...]
 
 
 THEMES = {
@@ -130,14 +130,14 @@ def draw_on(
     import matplotlib.pyplot as plt
     from matplotlib.colors import LinearSegmentedColormap
 
-    signed = LinearSegmentedColormap.from_list("signed", theme.colours)
+    signed = LinearSegmentedColormap.from_list("signed", theme.colors)
     rows = -(-(len(maps) + 1) // columns)
     size = (1.6 * columns, 1.85 * rows)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", facecolor=theme.page)
     for axis in axes.flat:
         axis.set_axis_off()
-    grey = {"cmap": "gray", "vmin": -1, "vmax": 1} if len(image) == 1 else {}
-    axes.flat[0].imshow(image.permute(1, 2, 0), **grey)
+    gray = {"cmap": "gray", "vmin": -1, "vmax": 1} if len(image) == 1 else {}
+    axes.flat[0].imshow(image.permute(1, 2, 0), **gray)
     axes.flat[0].set_title("the image", fontsize=9, color=theme.ink)
     for axis, (name, found) in zip(axes.flat[1:], maps.items(), strict=False):
         if name == "rise":

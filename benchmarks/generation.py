@@ -23,7 +23,7 @@ SUBSET, FULL, REPEATS = 1_000, 40_000, 2
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def vectorised(name: str, workers: int | None) -> None:
+def vectorized(name: str, workers: int | None) -> None:
     import xaibench as xb
 
     dataset = xb.load(name, workers=workers)
@@ -50,9 +50,9 @@ def literal_loop() -> None:
 
 
 MEASUREMENTS: dict[str, tuple[Callable[[], None], float]] = {
-    "8x8, 10,000 samples, all threads": (lambda: vectorised("xai-tris/lin-corr-8x8", None), 1),
-    "64x64, 40,000 samples, 1 thread": (lambda: vectorised("xai-tris/lin-corr-64x64", 1), 1),
-    "64x64, 40,000 samples, all threads": (lambda: vectorised("xai-tris/lin-corr-64x64", None), 1),
+    "8x8, 10,000 samples, all threads": (lambda: vectorized("xai-tris/lin-corr-8x8", None), 1),
+    "64x64, 40,000 samples, 1 thread": (lambda: vectorized("xai-tris/lin-corr-64x64", 1), 1),
+    "64x64, 40,000 samples, all threads": (lambda: vectorized("xai-tris/lin-corr-64x64", None), 1),
     "64x64, loop of gaussian_filter": (filter_loop, 1),
     "64x64, literal generator": (literal_loop, FULL / SUBSET),
 }

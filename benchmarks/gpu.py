@@ -38,7 +38,7 @@ from torch import Tensor, nn
 import xaibench as xb
 from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import computing
+from xaibench.compute.precision import precision_context
 from xaibench.core.vocabulary import Precision
 from xaibench.explainers.base import target_gradient
 from xaibench.models import build
@@ -118,7 +118,7 @@ def ceilings(on: Machine) -> Iterator[Line]:
     n = on.size(8192, 64)
     for dtype, bar, sheet in ((torch.bfloat16, 600.0, 990), (torch.float32, 45.0, 67)):
         a, b = (torch.randn(n, n, device=on.device, dtype=dtype) for _ in range(2))
-        with computing():
+        with precision_context():
             taken = on.seconds(functools.partial(torch.mm, a, b), repeat=5)
         name = str(dtype).removeprefix("torch.")
         yield Line(
@@ -233,7 +233,7 @@ def passes(on: Machine) -> Iterator[Line]:
         layout = torch.contiguous_format if precision == "float32" else torch.channels_last
         net = copy.deepcopy(model).to(on.device, memory_format=layout)
         rows = images.repeat(on.size(128, 1), 1, 1, 1).to(on.device).contiguous(memory_format=layout)
-        with computing(precision, on.device), torch.inference_mode():
+        with precision_context(precision, on.device), torch.inference_mode():
             rate = len(rows) / on.seconds(functools.partial(net, rows))
         # 1.82 G multiplications are 3.64 GFLOP per image.
         yield Line(
@@ -257,7 +257,7 @@ def rise(on: Machine) -> Iterator[Line]:
         net = copy.deepcopy(model).to(on.device, memory_format=torch.channels_last)
         x = images[:1].to(on.device)
         rows = x.repeat(min(count, forward_rows(x, None)), 1, 1, 1).contiguous(memory_format=torch.channels_last)
-        with computing(precision, on.device), torch.inference_mode():
+        with precision_context(precision, on.device), torch.inference_mode():
             bare = on.seconds(functools.partial(forward, net, rows, count), rounds=3)
         call = functools.partial(
             xb.explain, "rise", net, x, targets[:1], device=on.device, precision=precision, n_masks=count
@@ -284,7 +284,7 @@ def gradients(on: Machine) -> Iterator[Line]:
             left = min(rows, steps * len(x) - start)
             target_gradient(net, many[:left], classes[:left])
 
-    with computing():
+    with precision_context():
         floor = on.seconds(bare)
     for name, parameters, bar in (
         ("integrated_gradients", {"n_steps": steps}, 1.15),
@@ -305,7 +305,7 @@ def curves(on: Machine) -> Iterator[Line]:
     marked, steps = torch.rand(len(x), *x.shape[-2:], device=on.device), on.size(224, 4)
     rows = x.repeat(on.size(64, 1), 1, 1, 1).contiguous(memory_format=torch.channels_last)
     count = len(x) * (steps + 1)
-    with computing(), torch.inference_mode():
+    with precision_context(), torch.inference_mode():
         bare = on.seconds(functools.partial(forward, net, rows, count), rounds=3)
     for name in ("insertion", "deletion"):
         metric = xb.metrics.METRICS.resolve(name)
@@ -334,7 +334,7 @@ def training(on: Machine) -> Iterator[Line]:
     small = {"cnn": lambda seed: build("cnn", (1, 8, 8), 2, seed=seed), "MLP with dropout": dropout_mlp}
     for name, made in small.items():
         title = f"30 steps of a stack of five ({name}, 8×8): largest difference of a loss from the plain steps'"
-        with failing(title) as lines, computing():
+        with failing(title) as lines, precision_context():
             losses, replayed = [], False
             for plain in (False, True):
                 step, *batch = learning(on, [made(seed) for seed in range(5)], 8)
@@ -345,7 +345,7 @@ def training(on: Machine) -> Iterator[Line]:
             lines.append(Line(title, error, 1e-4, floor="replayed" if replayed else "no graph"))
         yield from lines
     for name, side, bar in (("mlp", 64, 0.8), ("cnn", 64, 2.0), ("cnn", 8, 0.2)):
-        with failing(f"step of five {name}s, {side}×{side}, ms") as lines, computing():
+        with failing(f"step of five {name}s, {side}×{side}, ms") as lines, precision_context():
             step, *batch = learning(on, [build(name, (1, side, side), 2, seed=seed) for seed in range(5)], side)
             plain, taken = (1e3 * on.seconds(functools.partial(take, *batch), repeat=50) for take in (step.plain, step))
             floor = f"{plain:.3g} without a graph" if step.replays else "no graph"

@@ -21,7 +21,7 @@ import pandas as pd
 from xaibench.report.numbers.pair_testing import pair_tests
 from xaibench.report.numbers.suite_tests import pairs_over_cells
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics import Drawn, nested_means
+from xaibench.statistics import SamplingDesign, nested_means
 
 METHODS = 16
 #: Scenarios and backgrounds of a suite.
@@ -43,7 +43,7 @@ RATES = np.linspace(0.1, 0.9, METHODS)
 def drawn(shape):
     """Data set, training and sample of each row of an experiment; samples vary fastest."""
     names = dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(shape)), strict=True))
-    return Drawn.of(int(np.prod(shape)), **names)
+    return SamplingDesign.of(int(np.prod(shape)), **names)
 
 
 def experiment(shape, deviations, rng):
@@ -81,9 +81,9 @@ def rates(shape, deviations, runs, seed=0):
     ours, rejected, theirs = [], [], []
     for run in range(runs):
         scores = experiment(shape, deviations, rng)
-        ours += holds(nested_means(scores, of, alike=True).intervals())
+        ours += holds(nested_means(scores, of, pool_variances=True).intervals())
         pairs = scores[:, ::2] - scores[:, 1::2]
-        rejected += (nested_means(pairs, of, alike=True).p_values() < 0.05).tolist()
+        rejected += (nested_means(pairs, of, pool_variances=True).p_values() < 0.05).tolist()
         if run < max(runs // 4, 1):
             samples = of.data_sets * shape[2] + of.groups
             theirs += holds(bootstrap(scores, samples, rng))
@@ -109,7 +109,7 @@ def grouped(count, slices, draw, truth, runs, seed=0, **bounds):
     for run in range(runs):
         groups = np.repeat(np.arange(count), rng.integers(1, slices + 1, count))
         scores, others = draw(groups, rng), draw(groups, rng)
-        of = Drawn.of(len(groups), groups=groups)
+        of = SamplingDesign.of(len(groups), groups=groups)
         ours += holds(nested_means(scores, of).intervals(**bounds), truth)
         rejected += (nested_means(scores - others, of).p_values() < 0.05).tolist()
         if run < max(runs // 4, 1):

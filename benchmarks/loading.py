@@ -61,8 +61,8 @@ def photograph(rng: np.random.Generator) -> np.ndarray:
     frequency[0, 0] = np.inf
     planes = np.fft.irfft2(np.fft.rfft2(rng.standard_normal((4, HEIGHT, WIDTH))) / frequency, s=(HEIGHT, WIDTH))
     planes /= planes.std(axis=(1, 2), keepdims=True)
-    colours = 128 + 50 * planes[0] + 15 * planes[1:]
-    return np.moveaxis(colours, 0, -1).clip(0, 255).astype(np.uint8)
+    colors = 128 + 50 * planes[0] + 15 * planes[1:]
+    return np.moveaxis(colors, 0, -1).clip(0, 255).astype(np.uint8)
 
 
 def drawing(rng: np.random.Generator, number: int) -> np.ndarray:
@@ -70,8 +70,8 @@ def drawing(rng: np.random.Generator, number: int) -> np.ndarray:
     rows, columns = np.mgrid[:HEIGHT, :WIDTH]
     labels = np.zeros((HEIGHT, WIDTH), dtype=np.uint8)
     for shape in range(1 + number % 2):
-        centre, radii = rng.uniform(0.25, 0.75, 2) * (HEIGHT, WIDTH), rng.uniform(0.1, 0.35, 2) * (HEIGHT, WIDTH)
-        y, x = (rows - centre[0]) / radii[0], (columns - centre[1]) / radii[1]
+        center, radii = rng.uniform(0.25, 0.75, 2) * (HEIGHT, WIDTH), rng.uniform(0.1, 0.35, 2) * (HEIGHT, WIDTH)
+        y, x = (rows - center[0]) / radii[0], (columns - center[1]) / radii[1]
         angle = np.arctan2(y, x)
         distance = np.hypot(y, x) * (1 + 0.1 * np.sin(9 * angle + rng.uniform(0, 6)))
         labels[distance < 1.06] = 255

@@ -11,7 +11,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from xaibench.compute.batching import default_rows
+from xaibench.compute.batching import default_batch_size
 
 Case = tuple[nn.Module, Tensor, Tensor, Tensor]
 Calls = dict[str, Callable[[], Any]]
@@ -29,7 +29,7 @@ def make_case(images: int, size: int, device: torch.device, network: str = "resn
 def passes(case: Case, rows: int) -> Callable[[], None]:
     model, images, _, _ = case
     last = copy.deepcopy(model).to(memory_format=torch.channels_last)
-    size = min(rows, default_rows(images))
+    size = min(rows, default_batch_size(images))
     batch = torch.randn(size, *images.shape[1:], device=images.device).contiguous(memory_format=torch.channels_last)
 
     def call() -> None:

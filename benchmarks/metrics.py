@@ -19,7 +19,7 @@ The other metrics that call the model or the explainer follow, each compared wit
 similar metrics of Quantus or pytorch-grad-cam (``benchmarks/metrics_faithfulness.py``).
 
 The metrics with a ground truth and those of the map alone are last, compared with scikit-learn and with Quantus'
-``PointingGame``, ``RelevanceRankAccuracy``, ``AttributionLocalisation`` and similar ones
+``PointingGame``, ``RelevanceRankAccuracy``, ``AttributionLocalization`` and similar ones
 (``benchmarks/metrics_ground_truth.py``).
 """
 
@@ -41,7 +41,7 @@ from metrics_faithfulness import compare_faithfulness
 from metrics_ground_truth import compare_scores
 from numpy.typing import NDArray
 
-from xaibench.compute.batching import default_rows
+from xaibench.compute.batching import default_batch_size
 from xaibench.metrics.faithfulness.insertion_deletion import deletion, insertion
 from xaibench.metrics.shared.perturbed_images import blurred
 
@@ -79,7 +79,12 @@ def quantus(case: Case, steps: int) -> Callable[[], object] | None:
     each = next(count for count in range(images[0].numel() // steps, pixels + 1) if pixels % count == 0)
     metric = module.PixelFlipping(features_in_step=each, disable_warnings=True)
     return lambda: metric(
-        model, *arrays, device=str(images.device), softmax=True, channel_first=True, batch_size=default_rows(images)
+        model,
+        *arrays,
+        device=str(images.device),
+        softmax=True,
+        channel_first=True,
+        batch_size=default_batch_size(images),
     )
 
 

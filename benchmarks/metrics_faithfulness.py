@@ -27,7 +27,7 @@ from metric_rounds import table as print_table
 
 import xaibench as xb
 from xaibench import metrics
-from xaibench.metrics.shared.randomized_layers import learned_layers
+from xaibench.metrics.shared.randomized_layers import layers_with_parameters
 
 #: Parameters of each metric that calls the model, and its rows per image.
 ASKING: dict[str, tuple[dict[str, Any], int]] = {
@@ -103,7 +103,7 @@ def contenders(name: str, case: Case, peers: bool) -> Calls:
         ours = functools.partial(metric, *case, **parameters)
     else:
         parameters, count = EXPLAINING[name]
-        each = count(len(learned_layers(model)))
+        each = count(len(layers_with_parameters(model)))
         bare, said = explanations(case, each), f"{each} explanations an image"
         ours = functools.partial(metric, explain, model, images, targets, **parameters)
     calls: Calls = {said: bare, name: ours}

@@ -53,7 +53,7 @@ def contenders(count: int, size: int) -> list[tuple[str, str, Scores, Scores]]:
     labels = np.zeros(count, dtype=int)
 
     def theirs(kind: Any) -> Scores:
-        metric = kind(abs=False, normalise=False, disable_warnings=True, display_progressbar=False)
+        metric = kind(abs=False, normalize=False, disable_warnings=True, display_progressbar=False)
         return lambda: metric(
             model=model, x_batch=images, y_batch=labels, a_batch=maps[channel], s_batch=masks[channel], device="cpu"
         )
@@ -62,7 +62,7 @@ def contenders(count: int, size: int) -> list[tuple[str, str, Scores, Scores]]:
         ("hit", quantus.PointingGame),
         ("topk_precision", quantus.RelevanceRankAccuracy),
         ("mass_accuracy", quantus.RelevanceMassAccuracy),
-        ("mass_accuracy", quantus.AttributionLocalisation),  # the same number for maps without negative values
+        ("mass_accuracy", quantus.AttributionLocalization),  # the same number for maps without negative values
         ("roc_auc", quantus.AUC),
         ("sparseness", quantus.Sparseness),
         ("complexity", quantus.Complexity),

@@ -31,11 +31,11 @@ from xaibench.runfolder.descriptions import SUITE, read_suite
 from xaibench.runfolder.robust_rankings import RobustRanking, write_robust
 from xaibench.runfolder.tables import RunFolderError
 from xaibench.runner.request import RunRequest
-from xaibench.runner.run import Progress
+from xaibench.runner.run import RunProgress
 from xaibench.runner.run import run as run_suite
 from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.toml_writing import to_toml
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics.multiple_tests import ALPHA
 from xaibench.statistics.rank_agreement import kendall_tau
 
 #: Subfolder of the run folder for the scores of the settings.
@@ -57,7 +57,7 @@ def robust_ranking(
     device: str = "auto",
     root: str | Path | None = None,
     images: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: RunProgress | None = None,
 ) -> RobustRanking:
     """Compare the rankings of the methods under several settings of a metric, and write the result to the run folder.
 
@@ -152,7 +152,7 @@ def rank_robustness(run: RunResults, metric: str, settings: Mapping[str, Mapping
         [rankdata(signs * _select_means(cell, means[cell.cell], names, ranked), axis=-1) for cell in matrices], axis=0
     )
     tau = kendall_tau(ranks)  # [1 + R, S, S]
-    low, high = np.nanquantile(tau[1:], [LEVEL / 2, 1 - LEVEL / 2], axis=0)
+    low, high = np.nanquantile(tau[1:], [ALPHA / 2, 1 - ALPHA / 2], axis=0)
     return RobustRanking(
         metric=metric,
         settings=tuple(dict(settings[name]) for name in names),

@@ -86,7 +86,7 @@ print(result)
 # %% [markdown]
 # ## Does it explain the network?
 #
-# A map can be right without looking at the network at all. Two checks ask for that. *Parameter randomisation* compares
+# A map can be right without looking at the network at all. Two checks ask for that. *Parameter randomization* compares
 # the maps with those of the same network with random weights (rank correlation; 1 means that the weights do not
 # matter). *Sensitivity* is how much a map changes when the image hardly does. Both take the explainer itself.
 
@@ -99,10 +99,10 @@ for name, explainer in ({"path_gradient": path_gradient} | methods | {"laplace":
         return xb.explain(explainer, model, images, targets)
 
     checks[name] = (
-        xb.parameter_randomisation(method, model, images[few], targets[few]),
+        xb.parameter_randomization(method, model, images[few], targets[few]),
         xb.sensitivity_max(method, model, images[few], targets[few], n_samples=5),
     )
-    print(f"{name:<22} randomised weights {checks[name][0]:5.2f}   sensitivity {checks[name][1]:5.2f}")
+    print(f"{name:<22} randomized weights {checks[name][0]:5.2f}   sensitivity {checks[name][1]:5.2f}")
 
 # %% [markdown]
 # ## To look at

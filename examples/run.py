@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 #: What Jupyter puts into tracebacks.
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def notebooks() -> list[str]:
@@ -81,7 +81,7 @@ def main() -> int:
             outcome = "passed"
         except Exception as error:
             failed.append(name)
-            outcome = f"FAILED: {COLOURS.sub('', str(error))}"
+            outcome = f"FAILED: {COLORS.sub('', str(error))}"
         print(f"{name:<24} {time.monotonic() - started:5.1f} s  {outcome}", flush=True)
     print(f"{len(options.names or notebooks()) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0

@@ -130,8 +130,8 @@ print(
 # %%
 folder = Path(tempfile.mkdtemp())
 for index in range(12):
-    grey = 255 * (pixels[index] - pixels.min()) / (pixels.max() - pixels.min())
-    for kind, picture in (("image", grey), ("mask", 255 * masks[index].numpy())):
+    gray = 255 * (pixels[index] - pixels.min()) / (pixels.max() - pixels.min())
+    for kind, picture in (("image", gray), ("mask", 255 * masks[index].numpy())):
         place = folder / "mine" / kind / data.classes[targets[index]]
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.uint8(picture)).save(place / f"{index:03}.png")

@@ -60,11 +60,11 @@ pattern /= np.abs(pattern).max()
 print("weights", weights, " pattern", pattern.round(2))
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-for sign, colour in ((-1, "tab:blue"), (1, "tab:orange")):
+for sign, color in ((-1, "tab:blue"), (1, "tab:orange")):
     shown = x[y == sign][:400]
-    left.scatter(*shown.T, s=6, color=colour, alpha=0.6, label=f"class {sign:+d}")
-    middle.hist(x[y == sign, 0], bins=40, color=colour, alpha=0.6)
-    right.hist(outputs[y == sign], bins=np.linspace(-2.05, 2.05, 42), color=colour, alpha=0.6)
+    left.scatter(*shown.T, s=6, color=color, alpha=0.6, label=f"class {sign:+d}")
+    middle.hist(x[y == sign, 0], bins=40, color=color, alpha=0.6)
+    right.hist(outputs[y == sign], bins=np.linspace(-2.05, 2.05, 42), color=color, alpha=0.6)
 for vector, name, place in ((weights, "weights", (3.2, -4.6)), (pattern, "pattern", (3.0, 0.7))):
     left.annotate("", xy=4 * vector, xytext=(0, 0), arrowprops={"width": 2, "headwidth": 8, "color": "black"})
     left.annotate(name, xy=place, weight="bold")
@@ -84,7 +84,7 @@ assert abs(pattern[1]) < 0.1
 #
 # LIN puts a T (class 0) or an L (class 1) on noise, always at the same two places: eight pixels carry the class, and
 # they are the ground truth. In LIN-WHITE the noise of every pixel is its own. In LIN-CORR it is smoothed, so a pixel
-# tells something about the noise of its neighbours: every background pixel beside a shape is a pixel 2.
+# tells something about the noise of its neighbors: every background pixel beside a shape is a pixel 2.
 #
 # We train the one-layer network of the benchmark (`llr`) on both, with a signal of `alpha = 0.06` for CORR, some five
 # times the paper's, so that the signal can be seen in a mean; the paper's own comes below.
@@ -156,7 +156,7 @@ plt.show()
 
 # %% [markdown]
 # In white noise weights and pattern agree: both are the two shapes. In correlated noise they part. Around every pixel
-# of a shape the weights turn to the opposite sign: *take the neighbourhood away from the pixel*, which is what $x_1 -
+# of a shape the weights turn to the opposite sign: *take the neighborhood away from the pixel*, which is what $x_1 -
 # x_2$ did. More than half of the weight lies off the shapes, and this classifier is right on every image. It is no
 # worse for looking there; it is better.
 #
@@ -172,25 +172,25 @@ assert xb.models.accuracy(models["LIN-CORR"], sets["LIN-CORR"].test) > 0.99
 # ## One suppressor caught
 #
 # Take the pixel off the shapes that has the largest weight. Does it know the class? And what is it for? We compare it
-# with the neighbours that do carry the signal.
+# with the neighbors that do carry the signal.
 
 # %%
 data, weights = sets["LIN-CORR"], weights_of(models["LIN-CORR"])
 row, column = np.unravel_index(np.argmax(np.abs(weights) * ~mask), mask.shape)
 images, targets = data.train.images[:, 0].double().numpy(), data.train.targets.numpy()
 with_class = np.array([np.corrcoef(pixel, targets)[0, 1] for pixel in images.reshape(len(images), -1).T]).reshape(8, 8)
-neighbours = [(r, c) for r in range(row - 1, row + 2) for c in range(column - 1, column + 2)]
-on_shape = next(place for place in neighbours if min(place) >= 0 and max(place) < 8 and mask[place])
-with_neighbour = np.corrcoef(images[:, row, column], images[(slice(None), *on_shape)])[0, 1]
+neighbors = [(r, c) for r in range(row - 1, row + 2) for c in range(column - 1, column + 2)]
+on_shape = next(place for place in neighbors if min(place) >= 0 and max(place) < 8 and mask[place])
+with_neighbor = np.corrcoef(images[:, row, column], images[(slice(None), *on_shape)])[0, 1]
 largest = np.abs(weights).max()
 print(f"pixel ({row}, {column}): weight {weights[row, column] / largest:+.2f} of the largest")
 print(f"its correlation with the class                    {with_class[row, column]:+.3f}")
-print(f"its correlation with pixel {tuple(map(int, on_shape))} of a shape        {with_neighbour:+.3f}")
+print(f"its correlation with pixel {tuple(map(int, on_shape))} of a shape        {with_neighbor:+.3f}")
 print(f"the weakest correlation of a shape pixel with it  {np.abs(with_class[mask]).min():.3f}")
 
 assert abs(weights[row, column]) > 0.25 * largest
 assert abs(with_class[row, column]) < 0.03 < np.abs(with_class[mask]).min()
-assert with_neighbour > 0.9
+assert with_neighbor > 0.9
 
 # %% [markdown]
 # ## How much the suppressors are worth
@@ -206,8 +206,8 @@ def accuracy_of_shapes_only(data):
     """Test accuracy of the best linear classifier of the ground truth's pixels."""
     shapes = {split: getattr(data, split).images[:, 0].double().numpy()[:, mask] for split in ("train", "test")}
     means = [shapes["train"][data.train.targets == target].mean(0) for target in (0, 1)]
-    centred = shapes["train"] - np.stack(means)[data.train.targets]
-    best = np.linalg.solve(centred.T @ centred / len(centred), means[1] - means[0])
+    centered = shapes["train"] - np.stack(means)[data.train.targets]
+    best = np.linalg.solve(centered.T @ centered / len(centered), means[1] - means[0])
     return accuracy((shapes["test"] - np.mean(means, 0)) @ best, 2 * data.test.targets.numpy() - 1)
 
 
@@ -254,7 +254,7 @@ assert rows[-1][4] > 0.7 > 0.3 > rows[0][4]
 #
 # - The weights' share on the shapes does not depend on the signal: the filter is a property of the *noise*.
 # - The pattern is no magic. $\Sigma w$ is the signal plus whatever noise the output still holds, and at the paper's
-#   alpha the signal in a pixel is a hundredth of its noise: what training left uncancelled drowns it. Patterns are as
+#   alpha the signal in a pixel is a hundredth of its noise: what training left uncanceled drowns it. Patterns are as
 #   good as the classifier is close to the best one, and as the samples are many.
 #
 # ## What this does to explanations

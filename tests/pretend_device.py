@@ -2,7 +2,7 @@
 
 Inside :func:`pretended`, tensors of the device ``"pretend"`` hold CPU data, and everything is computed on the CPU. What
 CUDA would refuse is refused: an operation on tensors of both devices, a generator of the other device. What CUDA would
-pay for is counted, with the line of the library that asked for it: synchronisations (the host waits for a number), and
+pay for is counted, with the line of the library that asked for it: synchronizations (the host waits for a number), and
 copies from host to device and back. It says nothing of CUDA's kernels, speed or memory.
 """
 
@@ -54,7 +54,7 @@ class Seen:
     seeded: list = field(default_factory=list)
 
     @property
-    def synchronisations(self):
+    def synchronizations(self):
         """How often the host stood still until the device was done."""
         return sum(self.waits.values()) + sum(self.fetched.values())
 

@@ -38,13 +38,13 @@ class PretendGraphs:
     def capture(self, call, draws):
         states = [one.get_state() for one in draws]
         mode, seen = _Capturing(draws), pretend_device._SEEN
-        before = seen.synchronisations, sum(seen.sent.values())
+        before = seen.synchronizations, sum(seen.sent.values())
         with mode:
             found = call()
         mode.undo()
         for one, state in zip(draws, states, strict=True):
             one.set_state(state)
-        if (seen.synchronisations, sum(seen.sent.values())) != before:
+        if (seen.synchronizations, sum(seen.sent.values())) != before:
             # In older torch, generators that stood in a capture that broke off draw no more.
             pretend_device._GENERATORS.difference_update(one._cdata for one in draws)
             raise RuntimeError("operation not permitted when stream is capturing\nand more lines")

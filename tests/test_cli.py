@@ -185,7 +185,7 @@ def test_prepare_counts_what_is_there_beside_what_was_published(invoke, pets):
     assert rows["cat"] == [str(cats), "0"]
     assert rows["total"][0] == str(len(expected))
     assert "2,371 cat, 4,978 dog" in result.output
-    assert "Licence: " in result.output
+    assert "License: " in result.output
 
 
 def test_prepare_says_how_to_get_what_is_missing(invoke, tmp_path):

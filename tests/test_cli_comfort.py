@@ -1,4 +1,4 @@
-"""What the command line offers beside its results: completion, colour, a page of a score."""
+"""What the command line offers beside its results: completion, color, a page of a score."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_all_names_are_offered_without_loading_torch():
     assert json.loads(finished.stdout) == [[True] * 5, False]
 
 
-def test_colours_are_for_terminals_and_can_be_turned_off_and_on(invoke, monkeypatch):
+def test_colors_are_for_terminals_and_can_be_turned_off_and_on(invoke, monkeypatch):
     command = ("score", "maps.npy", *ON, "--metrics", "hit")
     assert "\x1b[" not in invoke(*command).output
     assert "\x1b[1m" in invoke(*command, color=True).output

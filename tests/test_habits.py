@@ -50,7 +50,7 @@ def test_actions_are_pinned_and_rights_are_least(name):
                 assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
 
 
-def test_the_citation_has_the_version_and_the_licence():
+def test_the_citation_has_the_version_and_the_license():
     citation = yaml_of("CITATION.cff")
     assert citation["version"] == xaibench.__version__
     assert citation["license"] == PROJECT["license"] == "MIT"

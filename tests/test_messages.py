@@ -1,7 +1,7 @@
 """What every error message of the package keeps to, read from the source.
 
 A message is a sentence: it begins with a capital letter or with a name (an argument, a file, an entry of a suite), and
-ends with a full stop. A *reason*, which its module puts into the sentence of another error, is neither capitalised nor
+ends with a full stop. A *reason*, which its module puts into the sentence of another error, is neither capitalized nor
 ended. ``tests/messages.py`` writes down the messages themselves, as the tests meet them.
 """
 

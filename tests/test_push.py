@@ -23,7 +23,7 @@ from xaibench.cli import app
 from xaibench.data.annotated import MissingDataError
 from xaibench.hub import (
     HubError,
-    LicenceError,
+    LicenseError,
     Target,
     prepare_dataset,
     prepare_run,
@@ -152,15 +152,15 @@ def test_results_go_there_and_come_back(hub, invoke, run, tmp_path):  # noqa: F8
 
 def test_the_card_of_results_holds_the_report_s_numbers(run, tmp_path):
     from xaibench.report.numbers.leaderboards import leaderboard
-    from xaibench.report.numbers.score_summary import summarise
+    from xaibench.report.numbers.score_summary import summarize
     from xaibench.report.read.results import read_run
 
-    prepare_run(run, tmp_path / "out", licence="mit", repo="ann/scores")
+    prepare_run(run, tmp_path / "out", license="mit", repo="ann/scores")
     card = DatasetCard((tmp_path / "out" / "README.md").read_text(encoding="utf-8"))
     assert card.data.license == "mit"
     told = card.data.to_dict()
     assert {one["data_files"] for one in told["configs"]} == tables_of(run)
-    summary = summarise(read_run(run)).set_index(["explainer", "subset", "variant", "model", "metric"])
+    summary = summarize(read_run(run)).set_index(["explainer", "subset", "variant", "model", "metric"])
     labels = {part.label: name for name, part in read_run(run).explainers.items()}
     found = 0
     for entry in told["model-index"]:
@@ -277,35 +277,35 @@ def test_sets_and_results_do_not_overwrite_each_other(hub, run):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("name", "licence"), [("pet", "CC BY-SA 4.0"), ("voc", "flickr"), ("lidc", "CC BY 3.0"), ("sixray", "ACADEMIC")]
+    ("name", "license"), [("pet", "CC BY-SA 4.0"), ("voc", "flickr"), ("lidc", "CC BY 3.0"), ("sixray", "ACADEMIC")]
 )
-def test_sets_of_others_are_not_handed_on(hub, invoke, name, licence):  # noqa: F811
+def test_sets_of_others_are_not_handed_on(hub, invoke, name, license):  # noqa: F811
     result = invoke(name, "ann/sets", "--yes", "--license", "mit")
     assert result.exit_code == 2
-    assert "is not uploaded: its files belong to those who published them, under this licence: " in result.output
-    assert licence in result.output
+    assert "is not uploaded: its files belong to those who published them, under this license: " in result.output
+    assert license in result.output
     assert hub.requests == []
 
 
-def test_photographs_need_a_licence(hub, invoke, tmp_path):  # noqa: F811
+def test_photographs_need_a_license(hub, invoke, tmp_path):  # noqa: F811
     own_folder.write(tmp_path / "mine")
     source = f"folder:{tmp_path / 'mine'}"
     refused = invoke(source, "ann/sets", "--yes")
     assert (refused.exit_code, "--license cc-by-4.0" in refused.output) == (2, True)
-    assert "under which licence" in invoke("xai-tris/lin-imagenet-8x8", "ann/sets", "--yes").output
+    assert "under which license" in invoke("xai-tris/lin-imagenet-8x8", "ann/sets", "--yes").output
     assert hub.requests == []
     result = invoke(source, "ann/sets", "--yes", "--license", "cc-by-4.0", "--set", "size=16", "--seed", 2)
     assert result.exit_code == 0, result.output
     loaded = xb.load("hf://ann/sets")
-    assert (loaded.info.name, loaded.info.licence) == ("folder:…/mine", "cc-by-4.0")
+    assert (loaded.info.name, loaded.info.license) == ("folder:…/mine", "cc-by-4.0")
     assert (loaded.parameters["seed"], loaded.parameters["size"]) == (2, 16)
     mine = xb.load(source, seed=2, size=16)
     assert all(torch.equal(a, b) for a, b in zip(loaded.test[:], mine.test[:], strict=True))
     everything = b"".join(hub.repos["ann/sets"].files.values())
     assert str(tmp_path).encode() not in everything
     assert b"healthy.v1" not in everything
-    with pytest.raises(LicenceError, match=r"expected the short name of a licence as the Hub lists them"):
-        push_dataset(mine, "ann/sets", licence="My own!")
+    with pytest.raises(LicenseError, match=r"expected the short name of a license as the Hub lists them"):
+        push_dataset(mine, "ann/sets", license="My own!")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_photographs_need_a_licence(hub, invoke, tmp_path):  # noqa: F811
         ((SET, "ann/sets", "--set", "alpha"), "expected NAME=VALUE, such as n_samples=1000"),
         ((SET, "ann/sets", "--set", "alfa=1"), "takes no 'alfa'; did you mean 'alpha'?"),
         ((SET, "ann/sets", "--set", "alpha=7"), "alpha=7: expected a signal-to-noise ratio in [0, 1]"),
-        ((SET, "ann/sets", "--license", "©"), "expected the short name of a licence"),
+        ((SET, "ann/sets", "--license", "©"), "expected the short name of a license"),
         (("run", "ann/scores", "--set", "alpha=1"), "--set is for data sets"),
         (("empty", "ann/scores"), "is a folder without scores.parquet; expected a run folder"),
     ],

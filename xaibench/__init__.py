@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from xaibench._version import __version__
-from xaibench.core.lazy_names import public_name as _public_name
+from xaibench.core.lazy_names import load_public_name as _public_name
 from xaibench.metrics.table import METRICS as _METRICS
 
 if TYPE_CHECKING:

@@ -26,14 +26,14 @@ from scipy.stats import t as student
 from xaibench.report.figures.budgets import BudgetScore, BudgetScores, budget_figure, budget_lines, budget_scores
 from xaibench.report.figures.style import THEME, inline_svg, save
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.runfolder.tables import CELL
 from xaibench.runner import load_suite
 
 DOCS = Path(__file__).parents[1]
 PAGE, IMAGES = DOCS / "budget.md", DOCS / "images"
-#: The colours of the page of a run, for readers of dark pages; the sheet itself is left out.
+#: The colors of the page of a run, for readers of dark pages; the sheet itself is left out.
 DARK = {"ink": "#e6eaf0", "soft": "#9ba7b6", "line": "#2e3846", "series-1": "#5cb6ec"}
 
 HEAD = """# Methods at equal cost
@@ -54,7 +54,7 @@ own, or a method of Captum's, is stopped as soon as it has spent the budget.
 The suites `budget`, `budget-certified` and `budget-photographs` compare all methods that sample or step at 100, 1,000
 and 10,000 passes, and Kernel SHAP and LIME at the 25 and 50 samples of the released XAI-TRIS runs as well. Their pages
 show every metric; here is one of each. Lines are means over the cells, bands their 95 % intervals, dots methods whose
-cost is no choice, dashed the best control, grey the other methods. In the tables: the mean, its interval, and the place
+cost is no choice, dashed the best control, gray the other methods. In the tables: the mean, its interval, and the place
 among the methods at that budget and those whose cost is no choice. Differences are paired by sample, with a 95 %
 interval. Made by `python docs/generate/budget.py` from runs of these suites on two cores, with few samples, and where
 `--explainers` is stated with some of the methods, or without their largest budgets: a thousand passes of a network for
@@ -178,19 +178,19 @@ def draw(run: RunResults, scores: BudgetScores, name: str) -> None:
     """Both pictures."""
     figure = save(budget_figure(run, scores), "svg")
     drawn = str(inline_svg(figure, name, f"{run.suite}: score against passes"))
-    for theme, colours in (("light", THEME), ("dark", THEME | DARK)):
+    for theme, colors in (("light", THEME), ("dark", THEME | DARK)):
         text = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
             "var(--sans)", "sans-serif"
         )
-        for role, colour in colours.items():
-            text = text.replace(f"var(--{role})", colour)
+        for role, color in colors.items():
+            text = text.replace(f"var(--{role})", color)
         (IMAGES / f"{name}-{theme}.svg").write_text(text + "\n", encoding="utf-8")
 
 
 def section(run: RunResults) -> str:
     """What is said of one run, with its pictures."""
     title, command, metric = SECTIONS[run.suite]
-    every = budget_scores(run, infer(run, summarise(run))[0])
+    every = budget_scores(run, infer(run, summarize(run))[0])
     scores, part = every[metric], run.metrics[metric]
     name, most = run.suite, scores.budgets[-1]
     if run.suite == "budget-photographs":

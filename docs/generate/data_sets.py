@@ -37,7 +37,7 @@ data = xb.load("xai-tris/rigid-imagenet-64x64", seed=0, images_dir="~/imagenet/v
 
 {tetromino} names, `xai-tris/SCENARIO-BACKGROUND-SIZE`: {scenarios}; {backgrounds}; 8x8, 64x64. Nothing is
 downloaded: WHITE and CORR are drawn from `seed`, {small} in memory at 8×8 (10,000 samples) and {large} at 64×64
-(40,000). Licence: that of this library.
+(40,000). License: that of this library.
 
 IMAGENET lays the patterns on the photographs of any folder (`xaibench run --images DIR`), of at least 64 pixels, which
 are scaled once, into `$XAIBENCH_CACHE`. Where there are fewer than samples they are repeated, each within one split, so
@@ -126,12 +126,12 @@ def section(title: str, part: type[AnnotatedSet], facts: str = "", level: int = 
 
 
 def facts(part: AnnotatedSet) -> str:
-    """Source, licence, other names, how to get it."""
+    """Source, license, other names, how to get it."""
     wrapped = (textwrap.wrap(line, 100, break_on_hyphens=False) for line in part.info.how_to_get.splitlines())
     steps = "\n".join(line for lines in wrapped for line in lines)
     aliases = sorted(alias for alias, name in DATASETS._aliases.items() if name == part.info.name)
     other = f"- Also known as: {', '.join(f'`{alias}`' for alias in aliases)}\n" if aliases else ""
-    listed = f"- Source: {part.info.citation}\n- Licence: {part.info.licence}\n{other}"
+    listed = f"- Source: {part.info.citation}\n- License: {part.info.license}\n{other}"
     return f"\n{listed}\nHow to get it:\n\n```text\n{steps}\n```\n"
 
 

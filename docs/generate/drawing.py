@@ -24,7 +24,7 @@ def signed(value: float) -> str:
     return "#" + "".join(f"{round(255 + (channel - 255) * min(share, 1.0)):02x}" for channel in end)
 
 
-def grey(value: float) -> str:
+def gray(value: float) -> str:
     """Black for -1, white for 1."""
     level = round(255 * (min(max(value, -1.0), 1.0) + 1) / 2)
     return f"#{level:02x}{level:02x}{level:02x}"
@@ -49,17 +49,17 @@ class Drawing:
     def grid(
         self,
         values: Grid,
-        colour: Callable[[float], str],
+        color: Callable[[float], str],
         title: str,
         note: str = "",
         mask: NDArray[np.bool_] | None = None,
         cell: float = CELL,
     ) -> Callable[[float, float], Point]:
-        """An image of square cells, the mask's outline on it; returns where the centre of a row and column is."""
+        """An image of square cells, the mask's outline on it; returns where the center of a row and column is."""
         rows, columns = values.shape
         left, side = self.x, columns * cell
         for row, column in np.ndindex(rows, columns):
-            fill = colour(float(values[row, column]))
+            fill = color(float(values[row, column]))
             x, y = left + column * cell, TOP + row * cell
             self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{cell:g}" height="{cell:g}" fill="{fill}"/>')
         self.parts.append(
@@ -79,30 +79,30 @@ class Drawing:
         self._labels(left, width, height, title, note)
         return lambda x, y: (left + x * width, TOP + (1 - y) * height)
 
-    def curve(self, points: Iterable[Point], colour: str = INK, fill: str = "", dash: str = "") -> None:
+    def curve(self, points: Iterable[Point], color: str = INK, fill: str = "", dash: str = "") -> None:
         """A line through points of the picture."""
         text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        kind = f'fill="{fill}" stroke="none"' if fill else f'fill="none" stroke="{colour}" stroke-width="2"'
+        kind = f'fill="{fill}" stroke="none"' if fill else f'fill="none" stroke="{color}" stroke-width="2"'
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(f'<polyline points="{text}" {kind}{dashed}/>')
 
-    def line(self, start: Point, end: Point, width: float, colour: str = INK) -> None:
+    def line(self, start: Point, end: Point, width: float, color: str = INK) -> None:
         """A straight line with a dot where it ends."""
         self.parts.append(
-            f'<path d="M{start[0]:.1f} {start[1]:.1f}L{end[0]:.1f} {end[1]:.1f}" stroke="{colour}" '
+            f'<path d="M{start[0]:.1f} {start[1]:.1f}L{end[0]:.1f} {end[1]:.1f}" stroke="{color}" '
             f'stroke-width="{width:.1f}" stroke-opacity="0.75"/>'
         )
-        self.dot(end, 1.2 + width / 2, colour)
+        self.dot(end, 1.2 + width / 2, color)
 
-    def dot(self, at: Point, radius: float, colour: str = INK, *, hollow: bool = False) -> None:
+    def dot(self, at: Point, radius: float, color: str = INK, *, hollow: bool = False) -> None:
         """A disc, or a ring."""
-        kind = f'fill="none" stroke="{colour}" stroke-width="2"' if hollow else f'fill="{colour}"'
+        kind = f'fill="none" stroke="{color}" stroke-width="2"' if hollow else f'fill="{color}"'
         self.parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius:.1f}" {kind}/>')
 
-    def write(self, at: Point, text: str, colour: str = FAINT, anchor: str = "start", size: int = 11) -> None:
+    def write(self, at: Point, text: str, color: str = FAINT, anchor: str = "start", size: int = 11) -> None:
         """A line of text at a place of the picture."""
         self.parts.append(
-            f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}">'
+            f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{color}">'
             f"{escape(text)}</text>"
         )
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from drawing import Grid, grey
+from drawing import Grid, gray
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -81,8 +81,8 @@ def pixels(image: Tensor) -> Grid:
 
 
 def contrast(value: float) -> str:
-    """The grey of a pixel: the images of the example stay within ±0.5."""
-    return grey(2 * value)
+    """The gray of a pixel: the images of the example stay within ±0.5."""
+    return gray(2 * value)
 
 
 def replaced(e: Example, count: int, other: Tensor, *, reveal: bool) -> Tensor:

@@ -18,7 +18,7 @@ from xaibench.report.claims.claim import Claim
 from xaibench.report.claims.paper_claims import claims
 from xaibench.report.claims.size_statements import across_sizes
 from xaibench.report.numbers.inference import promises
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.share_tables import ShareMeans, cell_shares, share_means
 from xaibench.report.read.results import RunResults, place, read_run
 
@@ -89,7 +89,7 @@ def verdicts(found: list[Claim], metric: str) -> str:
 
 
 def means(run: RunResults, metric: str) -> str:
-    summary = summarise(run)
+    summary = summarize(run)
     mine = summary[summary["metric"] == metric]
     cells = list(mine.groupby(["subset", "variant", "model"], observed=True, sort=True).groups)
     heads = [" ".join((place(s), place(b), run.models[m].label)) for s, b, m in cells]

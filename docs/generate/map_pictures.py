@@ -59,10 +59,10 @@ def cheapest_plan_turned(e: Example, metric: Metric) -> str:
 
 
 def marked(drawing: Drawing, e: Example, chosen: NDArray[np.bool_], title: str, note: str) -> None:
-    """Which chosen pixels lie inside (green) and outside (orange), and which were missed (grey)."""
+    """Which chosen pixels lie inside (green) and outside (orange), and which were missed (gray)."""
     kinds = np.where(chosen & e.mask, 2.0, np.where(chosen, 1.0, np.where(e.mask, 0.5, 0.0)))
-    colours = {2.0: GREEN, 1.0: ORANGE, 0.5: "#d5dae0", 0.0: "#ffffff"}
-    drawing.grid(kinds, colours.__getitem__, title, note, e.mask)
+    colors = {2.0: GREEN, 1.0: ORANGE, 0.5: "#d5dae0", 0.0: "#ffffff"}
+    drawing.grid(kinds, colors.__getitem__, title, note, e.mask)
 
 
 def top_pixels(e: Example, metric: Metric) -> str:
@@ -81,8 +81,8 @@ def mass_inside(e: Example, metric: Metric) -> str:
     drawing.grid(e.map, magnitude, "|map|", "outline: ground truth", e.mask)
     inside, total = np.abs(e.map)[e.mask].sum(), np.abs(e.map).sum()
     place = drawing.axes("mass", "", width=40)
-    for low, high, colour in ((0, inside / total, GREEN), (inside / total, 1, ORANGE)):
-        drawing.curve([place(0.1, low), place(0.1, high), place(0.9, high), place(0.9, low)], fill=colour)
+    for low, high, color in ((0, inside / total, GREEN), (inside / total, 1, ORANGE)):
+        drawing.curve([place(0.1, low), place(0.1, high), place(0.9, high), place(0.9, low)], fill=color)
     drawing.result([f"{inside:.1f} inside", f"of {total:.1f}"], number(metric(e.map, e.mask)))
     return drawing.svg()
 
@@ -127,7 +127,7 @@ def steps(e: Example) -> tuple[Grid, Grid]:
 
 
 def outside_and_inside(e: Example, metric: Metric) -> str:
-    drawing, _ = ground_truth(e, "ROC AUC", "the receiver operating characteristic of the map's pixels")
+    drawing, _ = ground_truth(e, "ROC AUC", "the receiver operating characteriztic of the map's pixels")
     outside, inside = steps(e)
     place = drawing.axes("every threshold", "share of the outside marked →")
     curve = [place(x, y) for x, y in zip(outside / outside[-1], inside / inside[-1], strict=True)]
@@ -160,12 +160,12 @@ def against_chance(e: Example, metric: Metric) -> str:
     drawing, _ = ground_truth(e, metric.info.label, "how far the score is from that of noise, on the way to the best")
     drawing.grid(np.random.default_rng(0).random((8, 8)), magnitude, "noise", "one of many", e.mask)
     score, chance = raw(e.map, e.mask, **given), float(chance_level(metric.info.skill_of, e.mask, given)[0])
-    place = drawing.axes(raw.info.label, f"grey: chance, {number(chance)}", width=90)
-    for low, high, colour in ((0, chance, FAINT), (chance, score, GREEN)):
-        drawing.curve([place(0.2, low), place(0.2, high), place(0.8, high), place(0.8, low)], fill=colour)
+    place = drawing.axes(raw.info.label, f"gray: chance, {number(chance)}", width=90)
+    for low, high, color in ((0, chance, FAINT), (chance, score, GREEN)):
+        drawing.curve([place(0.2, low), place(0.2, high), place(0.8, high), place(0.8, low)], fill=color)
     skill = metric(e.map, e.mask, **given)
     assert abs(skill - (score - chance) / (1 - chance)) < 1e-12
-    drawing.result(["green / not grey", f"{number(score - chance)} / {number(1 - chance)}"], number(skill), 150)
+    drawing.result(["green / not gray", f"{number(score - chance)} / {number(1 - chance)}"], number(skill), 150)
     return drawing.svg()
 
 

@@ -27,7 +27,7 @@ _BLOCKS += [
 
 
 def woff() -> bytes:
-    """The file, with the licence it carries."""
+    """The file, with the license it carries."""
     whole = (files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf").read_bytes()
     font = TTFont(io.BytesIO(whole), recalcTimestamp=False)
     options = subset.Options(name_IDs=["*"], layout_features=["ssty", "dtls", "flac", "ccmp"], hinting=False)

@@ -17,8 +17,8 @@ CASES = [
     ("Quantus", "ROAD averages over the first batch only", "test_quantus_road_of_the_first_batch_is_not_that_of_all"),
     (
         "Quantus",
-        "scales by the largest value of the batch: a score depends on the neighbours",
-        "test_quantus_neighbours_do_not_change_a_score",
+        "scales by the largest value of the batch: a score depends on the neighbors",
+        "test_quantus_neighbors_do_not_change_a_score",
     ),
     (
         "Quantus",

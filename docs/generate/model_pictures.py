@@ -121,12 +121,12 @@ def imputed_pixels(e: Example, metric: Metric) -> str:
     whole = e.probability(e.image)
     place = drawing.axes("probability p", "percent imputed →", width=120)
     ends = {}
-    for order_name, colour in (("lerf", GREEN), ("morf", ORANGE)):
+    for order_name, color in (("lerf", GREEN), ("morf", ORANGE)):
         _, curves = metric(*e.asked, order=order_name, return_curves=True)
         sign = 1 if order_name == "lerf" else -1
         values = [whole, *(whole + sign * float(value) for value in curves.values[0])]
         ends[order_name] = [place(x, y) for x, y in zip([0.0, *curves.fractions.tolist()], values, strict=True)]
-        drawing.curve(ends[order_name], colour)
+        drawing.curve(ends[order_name], color)
     drawing.result(
         ["half the mean distance", "green (least first)", "to orange (most first)"], number(metric(*e.asked)), 150
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from xaibench.report.numbers import published_tables as published
-from xaibench.report.numbers.accuracy_differences import margins
+from xaibench.report.numbers.accuracy_differences import accuracy_margins
 from xaibench.report.read.results import RunResults, place, read_run
 
 PAGE = Path(__file__).parents[1] / "papers.md"
@@ -91,7 +91,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def accuracies(run: RunResults) -> str:
     """A row a cell, with the spread of our trainings, and the difference where it is more than chance in bold."""
-    rows, by_chance = [], margins(run)
+    rows, by_chance = [], accuracy_margins(run)
     for row in run.accuracy.to_dict("records"):
         margin = by_chance[row["subset"], row["variant"], row["model"]]
         cell = " ".join((place(row["subset"]), place(row["variant"]), run.models[row["model"]].label))
@@ -105,7 +105,7 @@ def accuracies(run: RunResults) -> str:
 
 
 def page(run: RunResults, large: RunResults) -> str:
-    sets, metrics = published.SETS, published.METRICS
+    sets, metrics = published.SETS, published.TABLE_3_METRICS
     drawn = run.scores["data_seed"].nunique()
     of = {"trainings": int(run.accuracy["trainings"].iloc[0]), "sets": f"{drawn} data set" + "s" * (drawn > 1)}
     # The share of failures that so many trainings without one do not exclude, at 95 %.
@@ -118,13 +118,13 @@ def page(run: RunResults, large: RunResults) -> str:
     for key, label in sets.items():
         rows = [
             [f"`{name}`", *(f"{scores[metric]:.3f}" for metric in metrics)]
-            for (of, name), scores in published.SCORES.items()
+            for (of, name), scores in published.TABLE_3.items()
             if of == key
         ]
         parts.append(f"\n### {label}\n\n{table(['explainer', *(NAMES[metric] for metric in metrics)], rows)}\n")
     rows = [
         [f"{NAMES[first]} – {NAMES[second]}", *(f"{value:.1f}".replace("-", "−") for value in values.values())]
-        for (first, second), values in published.AGREEMENT.items()
+        for (first, second), values in published.TABLE_4.items()
     ]
     parts += [TABLE_4, table(["metrics", "Grad-CAM", "Integrated Gradients", "RISE"], rows), "\n"]
     return "".join(parts)

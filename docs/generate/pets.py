@@ -20,7 +20,7 @@ from xaibench.report.claims.paper_claims import claims
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.ranks_and_agreement import agreements, table_4
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, read_run
 
 PAGE = Path(__file__).parents[1] / "pets.md"
@@ -117,14 +117,14 @@ def _best(run: RunResults, summary: pd.DataFrame) -> dict[str, str]:
 def beside(run: RunResults, summary: pd.DataFrame) -> str:
     """The paper's eight explainers and six metrics."""
     found = summary.set_index(["explainer", "metric"])["mean"].to_dict()
-    shown = [metric for metric in published.METRICS if metric in run.metrics]
+    shown = [metric for metric in published.TABLE_3_METRICS if metric in run.metrics]
     rows = [
         [
             run.explainers[name].label,
             *(f"{found[name, metric]:.3f} ({published.SCORES['pet', name][metric]:.3f})" for metric in shown),
         ]
         for name in run.explainers
-        if ("pet", name) in published.SCORES and all((name, metric) in found for metric in shown)
+        if ("pet", name) in published.TABLE_3 and all((name, metric) in found for metric in shown)
     ]
     return table(["", *(run.metrics[metric].label for metric in shown)], rows)
 
@@ -146,7 +146,7 @@ def agreement(run: RunResults) -> str:
 
 def trained(run: RunResults) -> str:
     """The scores of the run whose network has a head of its own, and the paper's."""
-    summary, _ = infer(run, summarise(run))
+    summary, _ = infer(run, summarize(run))
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     text = TRAINED.format(images=images, accuracy=float(run.accuracy["mean"].iloc[0]))
     return "".join([text, "\n", WIDE.format(scores(run, summary)), "\n", WIDE.format(beside(run, summary)), "\n"])
@@ -154,7 +154,7 @@ def trained(run: RunResults) -> str:
 
 def other(run: RunResults) -> str:
     """The scores of a run with another network."""
-    summary, _ = infer(run, summarise(run))
+    summary, _ = infer(run, summarize(run))
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     label = run.models[str(run.accuracy["model"].iloc[0])].label
     right = f"{float(run.accuracy['mean'].iloc[0]):.1f} % of the test images right, {images} of them explained."
@@ -163,7 +163,7 @@ def other(run: RunResults) -> str:
 
 def page(run: RunResults, head: RunResults | None = None, *others: RunResults) -> str:
     """The whole page; with the sections on a trained head and on other networks where they were run."""
-    summary, _ = infer(run, summarise(run))
+    summary, _ = infer(run, summarize(run))
     found = claims(run)
     images = run.scores.groupby("metric", observed=True)["sample"].nunique().max()
     parts = [HEAD.format(images=images, accuracy=float(run.accuracy["mean"].iloc[0]))]

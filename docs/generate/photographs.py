@@ -19,7 +19,7 @@ from scipy.stats import kendalltau
 
 from xaibench.report.figures.samples import palette
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.sample_browser import levels
 from xaibench.report.read.results import RunResults, read_run
 
@@ -170,8 +170,8 @@ def after(run: RunResults, found: pd.DataFrame) -> str:
 
 def page(photographs: RunResults, grid: RunResults) -> str:
     """The whole page."""
-    found, _ = infer(photographs, summarise(photographs))
-    laid, _ = infer(grid, summarise(grid))
+    found, _ = infer(photographs, summarize(photographs))
+    laid, _ = infer(grid, summarize(grid))
     images = photographs.scores[photographs.scores["correct"]]["sample"].nunique()
     head = HEAD.format(
         network=next(iter(photographs.models.values())).label,

@@ -29,10 +29,10 @@ DRAWINGS: dict[str, Callable[[Example, Metric], str]] = {
     "top pixels": of_maps.top_pixels,
     "mass inside": of_maps.mass_inside,
     "cut map: of either": of_maps.cut_map(
-        "green", "any colour", lambda both, chosen, truth: (both, chosen + truth - both)
+        "green", "any color", lambda both, chosen, truth: (both, chosen + truth - both)
     ),
     "cut map: of the marked": of_maps.cut_map("green", "(green + orange)", lambda both, chosen, truth: (both, chosen)),
-    "cut map: of the truth": of_maps.cut_map("green", "(green + grey)", lambda both, chosen, truth: (both, truth)),
+    "cut map: of the truth": of_maps.cut_map("green", "(green + gray)", lambda both, chosen, truth: (both, truth)),
     "cut map: of both sizes": of_maps.cut_map(
         "2 · green", "(map + ground truth)", lambda both, chosen, truth: (2 * both, chosen + truth)
     ),

@@ -59,12 +59,12 @@ def section(run: RunResults) -> str:
 
 def rows_of(label: str, found: RobustRanking) -> list[list[str]]:
     """A row for each parameter, and one for any two settings."""
-    pairs = {**found.by_parameter, f"any of {len(found.settings)} settings": found.least}
+    pairs = {**found.by_parameter, f"any of {len(found.settings)} settings": found.least_similar}
     return [
         [
             label,
             what,
-            f"{found.words(j, i)} · {found.words(i, j)}",
+            f"{found.describe_setting(j, i)} · {found.describe_setting(i, j)}",
             f"{found.tau[i, j]:.2f}" if found.agree((i, j)) else f"**{found.tau[i, j]:.2f}**",
             f"{found.low[i, j]:.2f} to {found.high[i, j]:.2f}",
             "yes" if found.agree((i, j)) else "no",
@@ -79,7 +79,7 @@ def first(run: RunResults, found: RobustRanking) -> str:
     for number, ranks in enumerate(found.mean_ranks):
         best = ranks.argsort(kind="stable")[:3]
         named = ", ".join(f"{run.explainers[found.methods[m]].label} ({ranks[m]:.1f})" for m in best)
-        rows.append([found.words(number), named])
+        rows.append([found.describe_setting(number), named])
     return table(["setting", "first three, mean rank"], rows)
 
 

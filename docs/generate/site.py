@@ -59,10 +59,10 @@ def on_post_build(config: MkDocsConfig, **_: Any) -> None:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Tables inside ``<div class="cards">`` say in each cell what column it is of, for screens that have no columns."""
-    return re.sub(r'<div class="cards">.*?</div>', lambda found: labelled(found[0]), html, flags=re.S)
+    return re.sub(r'<div class="cards">.*?</div>', lambda found: labeled(found[0]), html, flags=re.S)
 
 
-def labelled(tables: str) -> str:
+def labeled(tables: str) -> str:
     """Every cell of a table with the text above its column as ``data-label``."""
 
     def of_table(found: re.Match[str]) -> str:

@@ -16,10 +16,10 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from xaibench.report.figures.samples import colour_tile, map_array, tile_kind
+from xaibench.report.figures.samples import color_tile, map_array, tile_kind
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, place, read_run
 
 DOCS = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ INK = {"light": "#333333", "dark": "#d5d7e0"}
 
 def table(run: RunResults) -> str:
     """The leaderboard in Markdown, as the report page has it."""
-    summary, _ = infer(run, summarise(run))
+    summary, _ = infer(run, summarize(run))
     board = leaderboard(run, summary)
     board = board[board["cells"] == board["of"]]
     cells = int(board["of"].iloc[0])
@@ -90,8 +90,8 @@ def picture(run: RunResults, theme: str) -> Figure:
             array = map_array(run.pictures[row], "example", name)
             if array is None:
                 raise SystemExit(f"{run.path} has no {name} of {run.words_of(row)}: run the whole suite.")
-            colours = colour_tile(array, tile_kind(name))
-            axes.imshow(colours, extent=(x + 0.04, x + 0.96, y + 0.96, y + 0.04), interpolation="none", aspect="auto")
+            colors = color_tile(array, tile_kind(name))
+            axes.imshow(colors, extent=(x + 0.04, x + 0.96, y + 0.96, y + 0.04), interpolation="none", aspect="auto")
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
     style = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"}
     axes.set_xticks(np.arange(len(columns)) + 0.4, [label for _, label in columns], **style)

@@ -30,7 +30,7 @@ from xaibench.explainers import EXPLAINERS
 from xaibench.explainers import build as build_explainer
 from xaibench.metrics import METRICS
 from xaibench.models import blind, build, fit
-from xaibench.report.figures.samples import colour_tile
+from xaibench.report.figures.samples import color_tile
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "truths.md"
@@ -173,8 +173,8 @@ def picture(of: Probe, theme: str) -> Figure:
     gone = one.images.masked_fill(top.view(1, 1, 8, 8), 0.0)
     with torch.inference_mode():
         before, after = (float(of.model(image).softmax(1)[0, one.targets[0]]) for image in (one.images, gone))
-    image, values = colour_tile(one.images[0, 0].numpy(), "image"), _signed(maps[0].numpy())
-    changed = colour_tile(gone[0, 0].numpy(), "image")
+    image, values = color_tile(one.images[0, 0].numpy(), "image"), _signed(maps[0].numpy())
+    changed = color_tile(gone[0, 0].numpy(), "image")
     panels = [
         ("The image: an L", image, None, f"the network says L: {before:.2f}"),
         ("The map", values, None, "red: for the L; blue: against"),
@@ -203,9 +203,9 @@ def picture(of: Probe, theme: str) -> Figure:
 
 
 def _signed(values: np.ndarray) -> np.ndarray:
-    """A map as colours: red what is positive, blue what is negative, white what is zero."""
-    coloured: np.ndarray = colormaps["RdBu_r"](0.5 + 0.5 * values / np.abs(values).max())
-    return coloured
+    """A map as colors: red what is positive, blue what is negative, white what is zero."""
+    colored: np.ndarray = colormaps["RdBu_r"](0.5 + 0.5 * values / np.abs(values).max())
+    return colored
 
 
 def _outline(axes: Axes, marked: np.ndarray) -> None:

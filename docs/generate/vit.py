@@ -16,7 +16,7 @@ import pandas as pd
 from findings import BEGIN, CARDS, END, WIDE, sections
 from papers import table
 
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, place, read_run
 from xaibench.runfolder.tables import KEYS, SCORES
 from xaibench.runner.stages.collect import LEARNED
@@ -149,7 +149,7 @@ def scored(run: RunResults) -> str:
 
 def means(run: RunResults, metric: str) -> str:
     """A row an explainer, a column a cell; in parentheses the best of the other networks."""
-    summary = summarise(run)
+    summary = summarize(run)
     mine = summary[(summary["metric"] == metric) & (summary["model"] == MODEL)]
     up = run.metrics[metric].higher_is_better
     others = summary[(summary["metric"] == metric) & (summary["model"] != MODEL)]

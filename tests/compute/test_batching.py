@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from xaibench.compute.batching import Rows, default_rows
+from xaibench.compute.batching import BatchSize, default_batch_size
 
 
 def test_larger_images_go_in_fewer_rows_and_a_gpu_takes_more():
-    assert default_rows(torch.empty(1, 1, 8, 8)) == 2048
-    assert default_rows(torch.empty(1, 3, 224, 224)) == 8
-    assert default_rows(torch.empty(1, 3, 224, 224), least=1) == 1
-    assert default_rows(torch.empty(1, 3, 224, 224, device="meta")) == 111
+    assert default_batch_size(torch.empty(1, 1, 8, 8)) == 2048
+    assert default_batch_size(torch.empty(1, 3, 224, 224)) == 8
+    assert default_batch_size(torch.empty(1, 3, 224, 224), least=1) == 1
+    assert default_batch_size(torch.empty(1, 3, 224, 224, device="meta")) == 111
 
 
 @pytest.mark.parametrize(("size", "count", "lengths"), [(3, 7, [3, 3, 1]), (3, 3, [3]), (8, 3, [3]), (3, 0, [])])
 def test_parts_are_of_at_most_so_many_rows_and_cover_all(size, count, lengths):
-    parts = Rows(size).parts(count)
+    parts = BatchSize(size).parts(count)
     assert [part.stop - part.start for part in parts] == lengths
     assert [row for part in parts for row in range(count)[part]] == list(range(count))
 
@@ -44,7 +44,7 @@ def test_rows_start_again_from_the_first():
             raise torch.cuda.OutOfMemoryError
         return torch.arange(part.start, part.stop)
 
-    rows = Rows(4)
+    rows = BatchSize(4)
     assert rows.each(7, work, again=lambda: undone.append(1)).tolist() == list(range(7))
     assert seen == [(0, 4), (4, 7), (0, 2), (2, 4), (4, 6), (6, 7)]
     assert (rows.size, len(undone)) == (2, 2)
@@ -52,7 +52,7 @@ def test_rows_start_again_from_the_first():
 
 def test_halving_begins_at_the_rows_there_are(caplog):
     seen = []
-    rows = Rows(2048)
+    rows = BatchSize(2048)
     with caplog.at_level(logging.WARNING, "xaibench"):
         assert rows.each(9, narrow(2, seen)).tolist() == list(range(9))
     assert seen == [9, 4, 2, 2, 2, 2, 1]
@@ -73,7 +73,7 @@ def test_the_benchmark_of_a_gpu_hears_of_it():
     heard = benchmark.Heard()
     logging.getLogger("xaibench").addHandler(heard)
     try:
-        Rows(4).each(4, narrow(2, []))
+        BatchSize(4).each(4, narrow(2, []))
     finally:
         logging.getLogger("xaibench").removeHandler(heard)
     assert heard.count == 1
@@ -81,7 +81,7 @@ def test_the_benchmark_of_a_gpu_hears_of_it():
 
 def test_what_was_too_many_once_is_not_tried_again():
     seen = []
-    rows = Rows(8)
+    rows = BatchSize(8)
     rows.each(8, narrow(3, seen))
     assert rows.size == 2
     rows.each(8, narrow(3, seen))
@@ -92,7 +92,7 @@ def test_what_was_too_many_once_is_not_tried_again():
 def test_a_single_row_that_does_not_fit_is_the_users_to_know(count):
     seen = []
     with pytest.raises(torch.cuda.OutOfMemoryError, match="CUDA out of memory"):
-        Rows(64).each(count, narrow(0, seen))
+        BatchSize(64).each(count, narrow(0, seen))
     assert seen[-1] == 1
     assert len(seen) == len(set(seen))
 
@@ -105,12 +105,12 @@ def test_other_errors_are_not_tried_again():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        Rows(4).each(8, work)
+        BatchSize(4).each(8, work)
     assert len(seen) == 1
 
 
 def test_an_attempt_says_how_large_its_passes_were():
-    rows, tried = Rows(100), []
+    rows, tried = BatchSize(100), []
 
     def attempt():
         tried.append(rows.size)
@@ -128,4 +128,4 @@ def test_want_of_memory_is_known_whoever_says_so():
             raise RuntimeError("MPS backend out of memory (MPS allocated: 9.00 GB)")
         return torch.arange(part.start, part.stop)
 
-    assert Rows(8).each(8, work).tolist() == list(range(8))
+    assert BatchSize(8).each(8, work).tolist() == list(range(8))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.compute.model_probe import check_classes, check_logits, check_module, computes_in, probe
+from xaibench.compute.model_probe import check_classes, check_logits, check_module, model_device_and_dtype, probe
 
 IMAGES = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
@@ -36,8 +36,12 @@ def test_a_function_will_do():
 def test_images_follow_the_network_in_precision():
     model = linear().double()
     assert probe(model, IMAGES).dtype == torch.float64
-    assert computes_in(model, IMAGES) == (torch.device("cpu"), torch.float64)
-    assert computes_in(nn.Flatten(), IMAGES) == computes_in(torch.tanh, IMAGES) == (IMAGES.device, IMAGES.dtype)
+    assert model_device_and_dtype(model, IMAGES) == (torch.device("cpu"), torch.float64)
+    assert (
+        model_device_and_dtype(nn.Flatten(), IMAGES)
+        == model_device_and_dtype(torch.tanh, IMAGES)
+        == (IMAGES.device, IMAGES.dtype)
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, TypeError, IndexError])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.compute.model_state import evaluating, unharmed
+from xaibench.compute.model_state import evaluation_mode, restore_model_state
 
 
 def modes(model):
@@ -23,7 +23,7 @@ def model():
     return built
 
 
-@pytest.mark.parametrize("guard", [evaluating, unharmed])
+@pytest.mark.parametrize("guard", [evaluation_mode, restore_model_state])
 def test_every_module_is_evaluating_and_comes_back_in_its_own_mode(guard, model):
     before = modes(model)
     assert len(set(before)) == 2
@@ -33,7 +33,7 @@ def test_every_module_is_evaluating_and_comes_back_in_its_own_mode(guard, model)
     assert modes(model) == before
 
 
-@pytest.mark.parametrize("guard", [evaluating, unharmed])
+@pytest.mark.parametrize("guard", [evaluation_mode, restore_model_state])
 def test_also_when_the_block_fails(guard, model):
     before = modes(model)
     with pytest.raises(RuntimeError, match="halfway"), guard(model):
@@ -48,23 +48,23 @@ def test_also_when_a_module_refuses_the_mode(model):
 
     before = modes(model)
     model.append(Stubborn())
-    with pytest.raises(RuntimeError, match="never"), evaluating(model):
+    with pytest.raises(RuntimeError, match="never"), evaluation_mode(model):
         pass
     assert modes(model)[:-1] == before
 
 
 def test_a_function_has_no_mode():
-    with evaluating(torch.tanh):
+    with evaluation_mode(torch.tanh):
         pass
 
 
 def test_inside_gradients_are_on_and_parameters_are_frozen(model):
     asked = [p.requires_grad for p in model.parameters()]
-    with torch.no_grad(), unharmed(model) as lent:
+    with torch.no_grad(), restore_model_state(model) as lent:
         assert lent is model
         assert torch.is_grad_enabled()
         assert not any(p.requires_grad for p in lent.parameters())
-    with torch.inference_mode(), unharmed(model):
+    with torch.inference_mode(), restore_model_state(model):
         assert not torch.is_inference_mode_enabled()
     assert [p.requires_grad for p in model.parameters()] == asked
 
@@ -72,9 +72,9 @@ def test_inside_gradients_are_on_and_parameters_are_frozen(model):
 def test_all_that_is_done_to_a_lent_model_is_undone(model):
     state, weight = copy.deepcopy(model.state_dict()), model[0].weight
     gradient, hooks, layers = weight.grad, dict(model[3]._forward_hooks), list(model)
-    with unharmed(model) as lent:
+    with restore_model_state(model) as lent:
         lent[1].train()
-        lent(torch.rand(4, 1, 4, 4))  # moves the statistics of the batch normalisation
+        lent(torch.rand(4, 1, 4, 4))  # moves the statistics of the batch normalization
         lent[0].weight.grad = None
         lent[0].weight.requires_grad_(True)
         lent[2].note, lent[2].extra = "yours", 1

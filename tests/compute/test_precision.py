@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from xaibench.compute.precision import computing, stated
+from xaibench.compute.precision import current_precision, precision_context
 
 
 def switches():
@@ -42,7 +42,7 @@ def exact():
 def test_convolutions_are_not_rounded_to_tf32_and_the_switches_come_back(precision):
     before = switches()
     assert before["cudnn", "allow_tf32"], "torch's own default, against which the block is needed"
-    with computing(precision):
+    with precision_context(precision):
         assert exact()
     assert switches() == before
 
@@ -50,20 +50,20 @@ def test_convolutions_are_not_rounded_to_tf32_and_the_switches_come_back(precisi
 def test_a_gpu_adds_up_in_one_order_and_the_callers_choice_comes_back(monkeypatch):
     for name, chosen in (("deterministic", False), ("benchmark", True)):
         monkeypatch.setattr(torch.backends.cudnn, name, chosen)
-    with computing():
+    with precision_context():
         assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (True, False)
     assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (False, True)
 
 
 def test_tf32_where_it_is_asked_for():
     before = switches()
-    with computing("tf32"):
+    with precision_context("tf32"):
         assert switches()["cudnn", "allow_tf32"]
         assert switches()["cuda.matmul", "allow_tf32"]
-        with computing():
-            assert stated() == "tf32"
+        with precision_context():
+            assert current_precision() == "tf32"
             assert switches()["cudnn", "allow_tf32"]
-        with computing("float32"):
+        with precision_context("float32"):
             assert exact()
         assert switches()["cudnn", "allow_tf32"]
     assert switches() == before
@@ -79,7 +79,7 @@ def test_the_callers_own_switches_come_back(older, as_found):
     else:
         pytest.skip("this torch has the older switches only")
     before = switches()
-    with pytest.raises(KeyError), computing():
+    with pytest.raises(KeyError), precision_context():
         _interrupted()
     assert switches() == before
 
@@ -92,21 +92,24 @@ def _interrupted():
 
 def test_bfloat16_is_autocast_and_a_block_within_can_switch_it_off():
     one = torch.ones(2, 2)
-    with computing("bfloat16"):
+    with precision_context("bfloat16"):
         assert (one @ one).dtype is torch.bfloat16
-        with computing():
+        with precision_context():
             assert (one @ one).dtype is torch.bfloat16
-        with computing("float32"):
+        with precision_context("float32"):
             assert (one @ one).dtype is torch.float32
     assert (one @ one).dtype is torch.float32
 
 
 def test_the_callers_autocast_stays_where_nothing_is_stated():
     one = torch.ones(2, 2)
-    with torch.autocast("cpu", torch.bfloat16), computing():
+    with torch.autocast("cpu", torch.bfloat16), precision_context():
         assert (one @ one).dtype is torch.bfloat16
 
 
 def test_another_precision_is_refused():
-    with pytest.raises(ValueError, match="precision='fp32': expected one of 'float32', 'tf32'"), computing("fp32"):
+    with (
+        pytest.raises(ValueError, match="precision='fp32': expected one of 'float32', 'tf32'"),
+        precision_context("fp32"),
+    ):
         pass

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from xaibench.compute import sample_random as sample_draws
-from xaibench.compute.sample_random import drawing_as, normal_numbers, sample_generators
+from xaibench.compute.sample_random import normal_numbers, sample_generators, seeded_by
 from xaibench.explainers.base import blocks
 
 
@@ -51,9 +51,9 @@ def test_the_generators_of_images_are_independent():
 
 def test_inside_a_block_the_originals_draw(images):
     plain = drawn(0, images)
-    with drawing_as(images):
+    with seeded_by(images):
         assert drawn(0, images + 1) == plain
-        with drawing_as(images + 1):  # the outermost counts
+        with seeded_by(images + 1):  # the outermost counts
             assert drawn(0, images + 1) == plain
         assert (
             drawn(0, images[:2] + 1) == drawn(0, images[:2] + 1) != plain[:2]
@@ -63,7 +63,7 @@ def test_inside_a_block_the_originals_draw(images):
 
 def test_a_block_ends_with_an_error(images):
     plain = drawn(0, images + 1)
-    with pytest.raises(KeyError, match="gone"), drawing_as(images):
+    with pytest.raises(KeyError, match="gone"), seeded_by(images):
         raise KeyError("gone")
     assert drawn(0, images + 1) == plain
 
@@ -71,7 +71,7 @@ def test_a_block_ends_with_an_error(images):
 def test_a_block_is_that_of_its_thread(images):
     found = []
     thread = threading.Thread(target=lambda: found.append(drawn(0, images + 1)))
-    with drawing_as(images):
+    with seeded_by(images):
         thread.start(), thread.join()
     assert found == [drawn(0, images + 1)]
 

@@ -83,7 +83,7 @@ def test_info_is_complete(kind, opened):
     info = opened(kind).info
     assert len(set(info.classes)) == len(info.classes) >= 2
     assert info.image_shape == (3, SIZE, SIZE)
-    assert info.licence
+    assert info.license
     if ":" not in NAMES[kind]:
         assert info.name == kind
         assert info.citation

@@ -30,7 +30,7 @@ def test_info_is_complete(name, load_small):
     assert len(set(info.classes)) == len(info.classes) >= 2
     assert len(info.image_shape) == 3
     assert info.citation
-    assert info.licence
+    assert info.license
     assert info.revision >= 1
 
 

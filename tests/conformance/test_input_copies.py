@@ -15,7 +15,7 @@ SIDE, COUNT = 8, 3
 
 
 class Network(nn.Module):
-    """A small CNN behind a normalisation, which is done in place or not."""
+    """A small CNN behind a normalization, which is done in place or not."""
 
     def __init__(self, in_place):
         super().__init__()

@@ -92,7 +92,7 @@ def test_scores_lie_in_the_range(name, pairs):
 
 
 @every_truth_metric
-def test_no_sample_sees_its_neighbours(name, pairs):
+def test_no_sample_sees_its_neighbors(name, pairs):
     metric, (maps, masks) = METRICS.resolve(name), pairs
     whole = metric(maps, masks, reduction="none")
     order = np.random.default_rng(1).permutation(24)
@@ -157,7 +157,7 @@ def test_scores_stay_on_the_gpu_of_the_maps(name, pairs):
         (lambda maps, masks: (np.where(masks, np.nan, maps), masks), "NaN or infinity"),
         (lambda maps, masks: (maps, masks * 0.5), "binary"),
     ],
-    ids=["count", "channels", "nan", "grey mask"],
+    ids=["count", "channels", "nan", "gray mask"],
 )
 def test_bad_input_is_refused(name, pairs, change, message):
     with pytest.raises(ValueError, match=message):

@@ -95,9 +95,9 @@ def test_explainers_compute_on_the_device(name, network):
         expected = xb.explain(part, network, images, targets, device="cpu")
         with pretended() as seen:
             there = copy.deepcopy(network).to("pretend")
-            before = torch.pretend.get_rng_state(), seen.synchronisations
+            before = torch.pretend.get_rng_state(), seen.synchronizations
             found = xb.explain(part, there, images, targets, device="pretend")
-            waits.append(seen.synchronisations - before[1])
+            waits.append(seen.synchronizations - before[1])
             assert torch.pretend.get_rng_state().equal(before[0])
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
     assert waits[0] == waits[1] <= 4 + BY_LAYER.get(name, 0) + ON_THE_HOST.get(name, 0)
@@ -112,9 +112,9 @@ def test_metrics_ask_the_model_on_the_device(name, network):
     for count in (2, 6):
         with pretended() as seen:
             given = placed(network, *(each[:count] for each in (images, maps, targets)))
-            before = seen.synchronisations
+            before = seen.synchronizations
             found = metric(*given, reduction="none")
-            waits.append(seen.synchronisations - before)
+            waits.append(seen.synchronizations - before)
         torch.testing.assert_close(held(found), expected[:count], rtol=1e-5, atol=1e-7)
     # Whatever the number of samples, points and disturbances.
     assert waits[0] == waits[1] <= 8
@@ -126,9 +126,9 @@ def test_a_curve_waits_as_often_whatever_its_points(name, network):
     for steps in (4, 32):
         with pretended() as seen:
             given = placed(network, *samples(2))
-            before = seen.synchronisations
+            before = seen.synchronizations
             METRICS.resolve(name)(*given, steps=steps, batch_size=4)
-            waits.append(seen.synchronisations - before)
+            waits.append(seen.synchronizations - before)
     assert waits[0] == waits[1]
 
 
@@ -202,7 +202,7 @@ def test_no_training_step_waits(name, many):
             networks = [build_network(name, (1, 8, 8), 2, seed=seed) for seed in range(many)]
             data = [Samples(count)] * many
             fit_many(networks, data, data, epochs=2, batch_size=16, device="pretend", progress=False)
-            waits.append(seen.synchronisations)
+            waits.append(seen.synchronizations)
         assert all(weight.device.type == "cpu" for weight in networks[0].parameters())
     assert waits[0] == waits[1]
 
@@ -219,7 +219,7 @@ def test_no_step_of_fine_tuning_waits(finetune):
             )  # fmt: skip
             data = Samples(count, channels=3)
             fit_head(model, data, data, epochs=2, finetune=finetune, batch_size=8, device="pretend", progress=False)
-            waits.append(seen.synchronisations)
+            waits.append(seen.synchronizations)
             assert torch.pretend.get_rng_state().equal(before)
     assert waits[0] == waits[1]
 
@@ -327,6 +327,6 @@ def test_the_pretended_device_finds_faults(network):
         float(there().sum())
         there().cpu()
         there()[there() > 0]
-        assert seen.synchronisations == 3
+        assert seen.synchronizations == 3
         torch.manual_seed(0)
         assert seen.seeded == [0]

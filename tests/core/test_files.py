@@ -4,11 +4,11 @@ import stat
 
 import pytest
 
-from xaibench.core.files import disk_of, whole_file, whole_path
+from xaibench.core.files import atomic_file, atomic_path, name_folder_if_disk_full
 
 
 def by_stream(path, data, fail=None):
-    with whole_file(path) as stream:
+    with atomic_file(path) as stream:
         stream.write(data[:2])
         if fail:
             raise fail
@@ -16,7 +16,7 @@ def by_stream(path, data, fail=None):
 
 
 def by_path(path, data, fail=None):
-    with whole_path(path) as partial:
+    with atomic_path(path) as partial:
         partial.write_bytes(data[:2] if fail else data)
         if fail:
             raise fail
@@ -71,11 +71,11 @@ def test_file_and_folder_are_on_the_disk_before_and_after_the_rename(write, tmp_
     assert events == ["5 bytes", "rename", "folder"]
 
 
-@pytest.mark.parametrize("whole", [whole_file, whole_path])
+@pytest.mark.parametrize("whole", [atomic_file, atomic_path])
 def test_what_can_be_made_again_is_not_waited_for(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: pytest.fail("synced"))
     with whole(tmp_path / "score", durable=False) as place:
-        place.write(b"whole") if whole is whole_file else place.write_bytes(b"whole")
+        place.write(b"whole") if whole is atomic_file else place.write_bytes(b"whole")
     assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"whole"]
 
 
@@ -112,11 +112,14 @@ def test_a_folder_that_is_not_there_is_an_error(write, tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_named(number, tmp_path):
-    with pytest.raises(OSError, match=f"The disk of {tmp_path} is full; make room on it") as raised, disk_of(tmp_path):
+    with (
+        pytest.raises(OSError, match=f"The disk of {tmp_path} is full; make room on it") as raised,
+        name_folder_if_disk_full(tmp_path),
+    ):
         raise OSError(number, "No space left on device")
     assert raised.value.errno == number
 
 
 def test_other_errors_of_a_disk_speak_for_themselves(tmp_path):
-    with pytest.raises(OSError, match="Input/output error"), disk_of(tmp_path):
+    with pytest.raises(OSError, match="Input/output error"), name_folder_if_disk_full(tmp_path):
         raise OSError(errno.EIO, "Input/output error")

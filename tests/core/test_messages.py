@@ -1,6 +1,6 @@
 import pytest
 
-from xaibench.core.messages import capitalised, did_you_mean, first_line, folded, kind_of, listed, unknown
+from xaibench.core.messages import capitalize, did_you_mean, first_line, folded, kind_of, listed, unknown
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_spellings_fold_into_one():
 
 
 def test_only_the_first_letter_becomes_a_capital():
-    assert [capitalised(text) for text in ("data set", "XAI", "")] == ["Data set", "XAI", ""]
+    assert [capitalize(text) for text in ("data set", "XAI", "")] == ["Data set", "XAI", ""]
 
 
 def test_of_an_error_only_the_first_line_is_said():

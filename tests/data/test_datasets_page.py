@@ -42,7 +42,7 @@ def test_the_page_says_where_every_set_is_and_how_to_get_it(page):
         assert re.search(r"\]\(https?://", info.address), name
         assert re.search(r"\d", info.download_size), name
         assert info.by_hand, name
-        for fact in ("- Source: ", "- Licence: ", "How to get it:\n\n```text\n"):
+        for fact in ("- Source: ", "- License: ", "How to get it:\n\n```text\n"):
             assert fact in sections[name], (name, fact)
         assert not re.search(r"\d [MG]B", re.sub(r"\[[^]]*\]\(https://", "", info.download_size)), "a size has a source"
     assert f"{sum(name.startswith('xai-tris/') for name in DATASETS)} names" in page

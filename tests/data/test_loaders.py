@@ -102,7 +102,7 @@ def test_unknown_names_and_parameters():
         loading(NAME, batch_size=0, verbose=False)
 
 
-def test_names_may_be_spelt_otherwise():
+def test_names_may_be_spelled_otherwise():
     assert load("XAI-TRIS/lin_white_8x8", n_samples=100).info.name == NAME
 
 

@@ -151,7 +151,7 @@ def test_without_training_samples_nothing_is_fitted(split):
         fitted(network(1), split.images, split.targets)
 
 
-@pytest.mark.parametrize("metric", ["parameter_randomisation", "sensitivity_max", "data_consistency"])
+@pytest.mark.parametrize("metric", ["parameter_randomization", "sensitivity_max", "data_consistency"])
 def test_metrics_of_the_explainer_ask_a_fitted_one_like_any_other(metric, split):
     model = network()
 
@@ -184,7 +184,7 @@ def test_a_model_is_copied_only_to_another_place():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("metric", ["deletion", "sensitivity_max", "parameter_randomisation"])
+@pytest.mark.parametrize("metric", ["deletion", "sensitivity_max", "parameter_randomization"])
 def test_what_asks_the_model_asks_it_on_the_stated_device(metric, split):
     seen = set()
     model = network()

@@ -14,7 +14,7 @@ from part_cases import ExplainerCase, case
 from torch import nn
 
 import xaibench
-from xaibench.compute.precision import computing
+from xaibench.compute.precision import precision_context
 from xaibench.core.part_info import ExplainerInfo
 from xaibench.core.registry import UnknownNameError
 from xaibench.explainers import EXPLAINERS, build, explain
@@ -152,7 +152,7 @@ def test_precision_is_stated_by_the_call_or_around_it(cnn, images, targets):
     )
     assert own.equal(double)
     assert single.dtype == torch.float32
-    with computing("float32"):
+    with precision_context("float32"):
         assert explain("saliency", cnn, images, targets, device="cpu").equal(single)
         assert explain("saliency", cnn, images, targets, device="cpu", precision="float64").equal(double)
 

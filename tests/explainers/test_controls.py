@@ -85,7 +85,7 @@ def test_an_unknown_direction_is_refused():
         Sobel(direction="diagonal")
 
 
-def test_the_centre_prior_is_a_gaussian_about_the_middle():
+def test_the_center_prior_is_a_gaussian_about_the_middle():
     maps = explain("center_prior", None, torch.rand(2, 3, 5, 9), torch.zeros(2, dtype=torch.int64))
     assert maps.shape == (2, 5, 9)
     assert maps[0].equal(maps[1])

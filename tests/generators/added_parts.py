@@ -179,7 +179,7 @@ class AddedBars(AnnotatedSet):
         classes=("lying", "standing"),
         image_shape=(3, 224, 224),
         citation="Nobody: Added by a test, 2024",
-        licence="CC0",
+        license="CC0",
         address="[nowhere](https://example.org)",
         download_size="0 GB",
         by_hand="nothing",

@@ -23,7 +23,7 @@ PEOPLE = {
     7: (["A dog."], 0, None),
     8: (["A woman in a crowd."], "crowd", None),
     9: (["The human and the mannequin."], 1, None),  # 'man' inside of words
-    10: (["A man at a desk."], 0, None),  # nobody is outlined: not recognisable
+    10: (["A man at a desk."], 0, None),  # nobody is outlined: not recognizable
     11: (["A woman."], 1, "women"),  # not on disk
 }
 NOT_ON_DISK = 11

@@ -46,7 +46,7 @@ def write(root):
         place = folder / "CelebAMask-HQ-mask-anno" / str(number // 2000)
         place.mkdir(parents=True, exist_ok=True)
         for name, mask in {**drawn, "skin": part(rng, 0, 64)}.items():
-            # Some files of the set have a palette or colours; what counts is what is not black.
+            # Some files of the set have a palette or colors; what counts is what is not black.
             Image.fromarray(mask).convert("RGB" if number % 3 else "L").save(place / f"{number:05}_{name}.png")
         if number in (NOT_DRAWN, DRAWN_BUT_WITHOUT, NO_EYES):
             continue

@@ -8,7 +8,7 @@ from xaibench.data.annotated import AnnotatedSet, Source
 
 
 class Painted(Source):
-    """Sample ``i`` is an image whose every pixel has the grey ``i``, marked in its left half."""
+    """Sample ``i`` is an image whose every pixel has the gray ``i``, marked in its left half."""
 
     def __init__(self, targets, classes=("a", "b"), groups=None, annotated=None, official=None):
         self.classes = tuple(classes)
@@ -35,7 +35,7 @@ class Painted(Source):
 
 class PaintedSet(AnnotatedSet):
     info = DatasetInfo(
-        "painted", classes=("a", "b"), image_shape=(3, 224, 224), licence="none", how_to_get="Paint it yourself."
+        "painted", classes=("a", "b"), image_shape=(3, 224, 224), license="none", how_to_get="Paint it yourself."
     )
     folders = ("painted/v2", "painted")
     marker = "list.txt"

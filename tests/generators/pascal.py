@@ -12,14 +12,14 @@ SHOWN = [(n % 20, *([(n + 7) % 20] if n % 2 else [])) for n in range(60)] + [(n 
 
 
 def palette():
-    """VOC's colours: the bits of the index, spread over red, green and blue."""
-    colours = []
+    """VOC's colors: the bits of the index, spread over red, green and blue."""
+    colors = []
     for index in range(256):
         bits = [(index >> bit) & 1 for bit in range(8)]
-        colours += [
+        colors += [
             sum(bits[channel + 3 * k] << (7 - k) for k in range(3) if channel + 3 * k < 8) for channel in range(3)
         ]
-    return colours
+    return colors
 
 
 def save_labels(labels, file):

@@ -11,7 +11,7 @@ HEIGHT, WIDTH = 60, 80
 CHOSEN = {"Abyssinian": 8, "Maine_Coon": 6, "american_bulldog": 6, "beagle": 8}
 FOREGROUND, BACKGROUND, BORDER = 1, 2, 3
 #: How the file of an image is really written; a JPEG in RGB where nothing is said.
-KINDS = {"Abyssinian_2": "png", "Abyssinian_5": "cmyk", "beagle_2": "grey", "beagle_5": "gif"}
+KINDS = {"Abyssinian_2": "png", "Abyssinian_5": "cmyk", "beagle_2": "gray", "beagle_5": "gif"}
 
 
 def trimap(rng):
@@ -29,7 +29,7 @@ def save(image, file, kind):
     elif kind == "gif":
         image.save(file, format="GIF")
     else:
-        image.convert({"cmyk": "CMYK", "grey": "L"}.get(kind, "RGB")).save(file, format="JPEG", quality=95)
+        image.convert({"cmyk": "CMYK", "gray": "L"}.get(kind, "RGB")).save(file, format="JPEG", quality=95)
 
 
 def line(name):

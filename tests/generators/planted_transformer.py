@@ -57,7 +57,7 @@ def planted(layers=2):
     """A ViT of torchvision over 4×4 patches of images [3, 16, 16], all tokens of which attend to one patch alone.
 
     That patch has a mark in feature 0, by its position; all keys are that mark, and no layer writes there. Feature 1 is
-    large in every token, so that the normalisation leaves what else there is in proportion. Values read neither.
+    large in every token, so that the normalization leaves what else there is in proportion. Values read neither.
     """
     model = seeded(lambda: VisionTransformer(16, SIDE, layers, 2, 16, 24, num_classes=3))
     place = 1 + DECIDES[0] * (16 // SIDE) + DECIDES[1]

@@ -64,7 +64,7 @@ def submitted(tiny, tmp_path_factory):
     """A results repository with one result, and where it was made."""
     place = tmp_path_factory.mktemp("submitted")
     (place / "mine.py").write_text(METHOD)
-    words = SubmissionInfo(label="Gradient × input", authors=("Ann Other",), licence="mit", citation="Other: It. 2026.")
+    words = SubmissionInfo(label="Gradient × input", authors=("Ann Other",), license="mit", citation="Other: It. 2026.")
     where = {"words": words, "work": place / "work", "engine": "serial"}
     return submit(f"{place / 'mine.py'}:gxi", tiny, place / "results", **where)
 

@@ -87,7 +87,7 @@ def test_a_method_to_the_template_of_exact_is_taken_as_it_is(tmp_path):
     assert try_method(source).remarks == ()
 
 
-def test_a_map_that_depends_on_its_neighbours_is_remarked_on(tmp_path):
+def test_a_map_that_depends_on_its_neighbors_is_remarked_on(tmp_path):
     (tmp_path / "mine.py").write_text(BESIDE)
     (remark,) = try_method(stage_method(str(tmp_path / "mine.py"), tmp_path / "code")).remarks
     assert "depends on the images beside it" in remark

@@ -51,11 +51,11 @@ def test_a_metric_that_decides_its_truth_is_tried_with_that_one_and_others_with_
     assert set(found) == {("mass_outside", "use"), *(("roc_auc", truth) for truth in ("data", "use", "human"))}
 
 
-def test_what_takes_no_notice_of_the_image_pleases_stability_and_noise_pleases_randomisation():
-    table = meta_evaluate(["data_consistency", "parameter_randomisation"], draws=2, samples=8).table()
+def test_what_takes_no_notice_of_the_image_pleases_stability_and_noise_pleases_randomization():
+    table = meta_evaluate(["data_consistency", "parameter_randomization"], draws=2, samples=8).table()
     verdicts = table.set_index(["metric", "degraded"])["verdict"].to_dict()
-    assert verdicts["data_consistency", "noisy"] == verdicts["parameter_randomisation", "unmoved"] == "passes"
-    assert verdicts["data_consistency", "unmoved"] == verdicts["parameter_randomisation", "noisy"] == "fails"
+    assert verdicts["data_consistency", "noisy"] == verdicts["parameter_randomization", "unmoved"] == "passes"
+    assert verdicts["data_consistency", "unmoved"] == verdicts["parameter_randomization", "noisy"] == "fails"
 
 
 def test_a_trial_is_the_same_whichever_others_are_asked():

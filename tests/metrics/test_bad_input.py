@@ -85,7 +85,7 @@ BAD = {
         "maps must be a numpy array or a torch tensor, got list",
     ),
     "masks of another size": ("masks", lambda m: m[:, :, 1:], ValueError, r"maps \[4, 5, 6\] and masks \[4, 5, 5\]"),
-    "grey masks": ("masks", lambda m: m * 0.5, ValueError, "masks must be binary .* got the value 0.5"),
+    "gray masks": ("masks", lambda m: m * 0.5, ValueError, "masks must be binary .* got the value 0.5"),
     "0-255 masks": ("masks", lambda m: m * np.uint8(255), ValueError, "masks must be binary .* got the value 255"),
     "nan in a mask": ("masks", lambda m: put(m, (0, 0, 0), math.nan), ValueError, "masks must be binary .* value nan"),
     "nan in an image": (

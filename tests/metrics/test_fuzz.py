@@ -44,8 +44,8 @@ def arrays(draw, shape):
 @st.composite
 def pairs(draw):
     shape = draw(st.one_of(hnp.array_shapes(min_dims=2, max_dims=2, max_side=6), st.tuples(*[st.integers(1, 5)] * 3)))
-    grey = draw(st.sampled_from([False] * 9 + [True]))
-    masks = draw(hnp.arrays(np.float32, shape, elements=st.sampled_from([0, 1, 0.5]))) if grey else None
+    gray = draw(st.sampled_from([False] * 9 + [True]))
+    masks = draw(hnp.arrays(np.float32, shape, elements=st.sampled_from([0, 1, 0.5]))) if gray else None
     return draw(arrays(shape)), draw(hnp.arrays(np.bool_, shape)) if masks is None else masks
 
 

@@ -208,7 +208,7 @@ def test_scores_of_several_processes_are_joined(pairs):
     parts = [ours.IoU(), ours.IoU()]
     for part, rows in zip(parts, (slice(0, 4), slice(4, 11)), strict=True):
         part.update(pairs[0][rows], pairs[1][rows])
-    # What torchmetrics calls when it synchronises: each process gets the scores of all, and its own again afterwards.
+    # What torchmetrics calls when it synchronizes: each process gets the scores of all, and its own again afterwards.
     parts[0].distributed_available_fn = lambda: True
     parts[0].dist_sync_fn = lambda scores, group: [scores, parts[1].scores]
     assert parts[0].compute().item() == metrics.iou(*pairs)

@@ -13,7 +13,7 @@ from oracles import exact_transport as oracle
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import cdist
 
-from xaibench.kernels.compilation import fingerprint
+from xaibench.kernels.compilation import hash_code
 from xaibench.kernels.emd import exact_emd, interval_emd, multiscale, pairs, pyramid, simplex
 from xaibench.kernels.emd.pyramid import TransportProblem
 
@@ -303,7 +303,7 @@ def degenerate(kind, shape, rng):
         "binary": (rng.random(shape) < 0.3) + np.eye(*shape),
         "one pixel": (np.arange(pixels) == rng.integers(pixels)).reshape(shape),
         "permutation": 1 + rng.permutation(pixels).reshape(shape),
-        "squares around the centre": np.maximum(abs(2 * rows - shape[0] + 1), abs(2 * columns - shape[1] + 1)),
+        "squares around the center": np.maximum(abs(2 * rows - shape[0] + 1), abs(2 * columns - shape[1] + 1)),
         "checks": 1 - (rows + columns) % 2,
         "constant": np.ones(shape),
         "powers of two": 2.0 ** rng.integers(-40, 4, shape),
@@ -314,7 +314,7 @@ def degenerate(kind, shape, rng):
 def test_no_tie_makes_it_cycle(shape, monkeypatch):
     kinds = [
         *("few values", "binary", "one pixel", "permutation"),
-        *("squares around the centre", "checks", "constant", "powers of two"),
+        *("squares around the center", "checks", "constant", "powers of two"),
     ]
     rng = np.random.default_rng(0)
     for few_pairs in (4096, 1):
@@ -386,10 +386,10 @@ def test_each_loop_that_is_kept_is_called_with_arguments_of_one_type():
 
 def test_the_name_of_a_module_tells_all_that_it_does():
     text = "LIMIT = 3\ndef f(x):\n    return x + 1\ndef g(x):\n    return f(x) * LIMIT\n"
-    name = fingerprint(compile(text, "one.py", "exec"))
-    assert name == fingerprint(marshal.loads(marshal.dumps(compile("\n\n" + text, "other.py", "exec"))))
+    name = hash_code(compile(text, "one.py", "exec"))
+    assert name == hash_code(marshal.loads(marshal.dumps(compile("\n\n" + text, "other.py", "exec"))))
     for old, new in (("3", "4"), ("+ 1", "+ 2"), ("f(x) *", "f(x) -"), ("g(", "h(")):
-        assert fingerprint(compile(text.replace(old, new), "one.py", "exec")) != name
+        assert hash_code(compile(text.replace(old, new), "one.py", "exec")) != name
 
 
 @pytest.mark.parametrize("outer", ["kernel", "numba.njit(cache=True)"])

@@ -92,11 +92,11 @@ def scorecam(features, head, image, target):
     return weighted_sum([e / sum(exponentials) for e in exponentials], maps).clamp(min=0)
 
 
-def eigencam(features, image, *, centred):
+def eigencam(features, image, *, centered):
     """Muhammad and Yeasin 2020, section III: O V_1, by power iteration on OᵀO; largest magnitude positive."""
     maps = features(image)
     matrix = torch.stack([maps[:, i, j] for i, j in positions(maps)])
-    if centred:
+    if centered:
         matrix = matrix - matrix.mean(0)
     vector = torch.linspace(1, 2, matrix.shape[1], dtype=matrix.dtype)
     for _ in range(5000):

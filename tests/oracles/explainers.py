@@ -89,7 +89,7 @@ def softmax_gradient(logits, target):
 def lasso_violation(x, y, weights, coefficients, alpha):
     """How far coefficients are from the optimality conditions of the weighted lasso with intercept.
 
-    Minimised: sum w (y - x b - c)² / (2 sum w) + alpha |b|_1. At the optimum the correlation of each column with the
+    Minimized: sum w (y - x b - c)² / (2 sum w) + alpha |b|_1. At the optimum the correlation of each column with the
     residual is alpha sign(b_j) where b_j is not 0, and at most alpha in magnitude elsewhere.
     """
     share = weights / weights.sum()

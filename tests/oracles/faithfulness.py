@@ -36,11 +36,11 @@ def segment_srg(model, image, saliency, target, segmentation, n_segments, steps)
     return least - most
 
 
-def without(image, pixels, colour):
-    """The image with some pixels at a colour ``[C]``."""
+def without(image, pixels, color):
+    """The image with some pixels at a color ``[C]``."""
     copy = image.clone()
     for i, j in pixels:
-        copy[:, i, j] = colour
+        copy[:, i, j] = color
     return copy
 
 

@@ -104,7 +104,7 @@ def blur_ig(model, image, target, steps, max_sigma, grad_step):
 
 
 def pattern_local(training, x, w, value, share, *, projected):
-    """Gjølbye et al. 2025: the covariance matrix of the weighted nearest neighbours, times the surrogate's weights."""
+    """Gjølbye et al. 2025: the covariance matrix of the weighted nearest neighbors, times the surrogate's weights."""
     point = x - value / (w @ w) * w if projected else x
     distances = [(row - point).norm().item() for row in training]
     nearest = sorted(range(len(training)), key=distances.__getitem__)[: int(share * len(training))]

@@ -1,4 +1,4 @@
-"""The localisation scores, pixel by pixel from their definitions."""
+"""The localization scores, pixel by pixel from their definitions."""
 
 import itertools
 import math

@@ -5,11 +5,11 @@ import copy
 import torch
 from torch import nn
 
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def small_cnn(channels=2, classes=3, seed=0, norm=True):
-    """Convolutions with batch normalisation (whose statistics are not the initial ones), in evaluation mode."""
+    """Convolutions with batch normalization (whose statistics are not the initial ones), in evaluation mode."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         layers = [nn.Conv2d(channels, 6, 3, padding=1)]
@@ -38,6 +38,6 @@ def forgotten(model, places):
     twin = copy.deepcopy(model)
     with torch.random.fork_rng():
         for index, place in enumerate(places):
-            torch.manual_seed(int(draw(0, index).integers(2**63)))
+            torch.manual_seed(int(random_generator(0, index).integers(2**63)))
             twin[place].reset_parameters()
             yield copy.deepcopy(twin)

@@ -69,9 +69,9 @@ def share(rule, x, w, b, relevance, *, epsilon=0, gamma=0, alpha=1, beta=0, low=
         return c / (z + (epsilon if z >= 0 else -epsilon)) * relevance
     if rule == "gamma":
         z = c.sum() + b
-        favoured, favoured_bias = np.where(c * z > 0, c, 0), b if b * z > 0 else 0
-        total = c.sum() + b + gamma * (favoured.sum() + favoured_bias)
-        return (c + gamma * favoured) / total * relevance if z else 0 * c
+        favored, favored_bias = np.where(c * z > 0, c, 0), b if b * z > 0 else 0
+        total = c.sum() + b + gamma * (favored.sum() + favored_bias)
+        return (c + gamma * favored) / total * relevance if z else 0 * c
     if rule in ("z+", "alpha_beta"):
         positive, negative = c[c > 0].sum() + max(b, 0), c[c < 0].sum() + min(b, 0)
         result = np.zeros_like(c)

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 def conditional_draws(image, block, means, covariances, shares, count, rng):
     """``count`` draws ``[count, b]`` of a block of one flattened image, given all its other pixels."""
     others = np.setdiff1d(np.arange(image.size), block)
-    odds, centres, left = [], [], []
+    odds, centers, left = [], [], []
     for mean, covariance, share in zip(means, covariances, shares, strict=True):
         among, across = covariance[np.ix_(others, others)], covariance[np.ix_(block, others)]
         if len(others):
@@ -16,9 +16,9 @@ def conditional_draws(image, block, means, covariances, shares, count, rng):
         else:
             weights = across
             odds.append(share)
-        centres.append(mean[block] + weights @ (image[others] - mean[others]))
+        centers.append(mean[block] + weights @ (image[others] - mean[others]))
         left.append(covariance[np.ix_(block, block)] - weights @ across.T)
-    return _draws(np.array(odds) / np.sum(odds), centres, left, count, rng)
+    return _draws(np.array(odds) / np.sum(odds), centers, left, count, rng)
 
 
 def marginal_draws(image, block, means, covariances, shares, count, rng):
@@ -26,9 +26,9 @@ def marginal_draws(image, block, means, covariances, shares, count, rng):
     return _draws(shares, means, covariances, count, rng)[:, block]
 
 
-def _draws(odds, centres, covariances, count, rng):
+def _draws(odds, centers, covariances, count, rng):
     kinds = rng.choice(len(odds), size=count, p=odds)
-    of_each = [rng.multivariate_normal(*each, size=count) for each in zip(centres, covariances, strict=True)]
+    of_each = [rng.multivariate_normal(*each, size=count) for each in zip(centers, covariances, strict=True)]
     return np.array(of_each)[kinds, np.arange(count)]
 
 

@@ -13,7 +13,7 @@ def quantile(ordered: list[float], q: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def summarise(rows: list[dict], controls: set[str]) -> dict[tuple, dict]:
+def summarize(rows: list[dict], controls: set[str]) -> dict[tuple, dict]:
     """``{(scenario, background, model, explainer, metric): numbers}`` from rows of scores."""
     keys = ("scenario", "background", "model", "explainer", "metric")
     table: dict[tuple, dict] = {}

@@ -34,5 +34,5 @@ def largest_change(original, changed):
 
 
 def mean_rank_correlation(original, changed):
-    """Parameter randomisation of one image."""
+    """Parameter randomization of one image."""
     return np.mean([spearmanr(original.ravel(), m.ravel()).statistic for m in changed])

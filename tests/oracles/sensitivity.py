@@ -41,10 +41,10 @@ def hsic(model, image, target, masks, s):
     middle = sorted(outputs)
     width = (middle[(n - 1) // 2] + middle[n // 2]) / 2
     second = torch.tensor([[math.exp(-((y - z) ** 2) / (2 * width**2)) for z in outputs] for y in outputs]).double()
-    centring = torch.eye(n, dtype=torch.float64) - 1 / n
+    centering = torch.eye(n, dtype=torch.float64) - 1 / n
     indices = []
     for i in range(s * s):
         column = masks[:, i].tolist()
         first = torch.tensor([[0.5 - (m - o) ** 2 for o in column] for m in column]).double()
-        indices.append((first @ centring @ second @ centring).trace().item() / n**2)
+        indices.append((first @ centering @ second @ centering).trace().item() / n**2)
     return torch.tensor(indices, dtype=torch.float64).reshape(s, s)

@@ -55,7 +55,7 @@ def cut(image, size):
     )
 
 
-def normalised(x, weight, bias, eps):
+def normalized(x, weight, bias, eps):
     return (x - x.mean()) / math.sqrt(((x - x.mean()) ** 2).mean() + eps) * weight + bias
 
 
@@ -80,7 +80,7 @@ def forward(net, image, nudge=None, upto=None):
     trace = {"patches": patches, "blocks": []}
     for number, block in enumerate(net["blocks"][:upto]):
         step = {"x": x}
-        step["n1"] = np.stack([normalised(row, *block["norm1"], net["eps"]) for row in x])
+        step["n1"] = np.stack([normalized(row, *block["norm1"], net["eps"]) for row in x])
         qkv = step["n1"] @ block["qkv"][0].T + block["qkv"][1]
         size = x.shape[1] // net["heads"]
         step["heads"], mixed = [], []
@@ -95,14 +95,14 @@ def forward(net, image, nudge=None, upto=None):
         step["mixed"] = np.hstack(mixed)
         step["attended"] = step["mixed"] @ block["out"][0].T + block["out"][1]
         step["y"] = x + step["attended"]
-        step["n2"] = np.stack([normalised(row, *block["norm2"], net["eps"]) for row in step["y"]])
+        step["n2"] = np.stack([normalized(row, *block["norm2"], net["eps"]) for row in step["y"]])
         step["up"] = step["n2"] @ block["up"][0].T + block["up"][1]
         step["gelu"] = gelu(step["up"])
         step["down"] = step["gelu"] @ block["down"][0].T + block["down"][1]
         x = step["y"] + step["down"]
         trace["blocks"].append(step)
     trace["last"] = x[0] if upto is None else x.mean(0)
-    trace["pooled"] = normalised(trace["last"], *net["norm"], net["eps"])
+    trace["pooled"] = normalized(trace["last"], *net["norm"], net["eps"])
     return net["head"][0] @ trace["pooled"] + net["head"][1], trace
 
 
@@ -124,9 +124,9 @@ def shared_out(x, weight, bias, relevance, gamma=0.0):
     for j, row in enumerate(weight):
         contributions = x * row
         sign = np.sign(contributions.sum() + bias[j])
-        favoured = contributions + gamma * np.where(np.sign(contributions) == sign, contributions, 0)
+        favored = contributions + gamma * np.where(np.sign(contributions) == sign, contributions, 0)
         own = bias[j] + gamma * (bias[j] if np.sign(bias[j]) == sign else 0)
-        found += favoured / (favoured.sum() + own) * relevance[j]
+        found += favored / (favored.sum() + own) * relevance[j]
     return found
 
 

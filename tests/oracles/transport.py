@@ -1,4 +1,4 @@
-"""Earth mover's distance, literally: every pixel a row, every pixel a column, no mass cancelled."""
+"""Earth mover's distance, literally: every pixel a row, every pixel a column, no mass canceled."""
 
 import math
 

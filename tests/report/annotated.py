@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
 
 CONTROLS = {"sobel": "Sobel", "laplace": "Laplace", "uniform": "Uniform", "input": "Input"}
 SETS = ("pet", "scene")
@@ -62,7 +62,7 @@ def make_sheet(model: str, images: int = 3, side: int = 48) -> list[SampleCell]:
     cells = []
     for dataset in SETS:
         blobs = [np.exp(-((x - 0.3 - 0.15 * i) ** 2 + (y - 0.55) ** 2) / 0.03) for i in range(images)]
-        colours = [np.stack([0.3 + 0.5 * blob, 0.5 * y + 0.2, 0.6 - 0.3 * x], axis=-1) for blob in blobs]
+        colors = [np.stack([0.3 + 0.5 * blob, 0.5 * y + 0.2, 0.6 - 0.3 * x], axis=-1) for blob in blobs]
         noise = [0.1 + 0.06 * place for place in range(len(VISUAL | VISUAL_CONTROLS))]
         maps = np.abs([[blob + rng.normal(size=(side, side)) * each for each in noise] for blob in blobs])
         cells.append(
@@ -73,7 +73,7 @@ def make_sheet(model: str, images: int = 3, side: int = 48) -> list[SampleCell]:
                 labels=tuple(f"{dataset}_{i}.jpg: {'cat' if i % 2 else 'dog'}" for i in range(images)),
                 sheet=tuple(range(images)),
                 explainers=tuple(VISUAL | VISUAL_CONTROLS),
-                images=(255 * np.clip(colours, 0, 1)).astype(np.uint8),
+                images=(255 * np.clip(colors, 0, 1)).astype(np.uint8),
                 masks=(np.array(blobs) > 0.4).astype(np.uint8),
                 maps=(maps / maps.max((2, 3), keepdims=True)).astype(np.float16),
                 means=np.zeros((0, side, side), np.float32),
@@ -125,5 +125,5 @@ def write_annotated_run(folder: Path, samples: int = 60, model: str = "resnet18"
     table["group"] = table["sample"] // 2
     table.assign(file=table["id"] + ".jpg").to_csv(folder / "samples.csv", index=False)
     make_curves(model, samples).to_parquet(folder / "curves.parquet")
-    (folder / PICTURES).write_bytes(to_safetensors(make_sheet(model)))
+    (folder / SAMPLES_FILE).write_bytes(to_safetensors(make_sheet(model)))
     return folder

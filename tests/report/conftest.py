@@ -17,10 +17,10 @@ from xaibench.report.figures import samples as sample_figures
 from xaibench.report.figures import scores as score_figures
 from xaibench.report.figures.style import save
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page import write as page
 from xaibench.report.read.results import RunResults, read_run
-from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 
 METHODS = {
     "pfi": "PFI",
@@ -158,7 +158,7 @@ def write_run(folder: Path, samples: int = 40, cells: list = CELLS) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     scores = make_scores(samples, cells)
     scores.to_parquet(folder / "scores.parquet")
-    (folder / PICTURES).write_bytes(to_safetensors(make_samples(scores)))
+    (folder / SAMPLES_FILE).write_bytes(to_safetensors(make_samples(scores)))
     make_jobs(scores).to_csv(folder / "jobs.csv", index=False)
     accuracy, trainings = make_accuracy(cells)
     accuracy.to_csv(folder / "accuracy.csv", index=False)
@@ -229,7 +229,7 @@ def shared_page(shared_run: Path) -> str:
 
 def findings(folder: Path) -> tuple[RunResults, pd.DataFrame, pd.DataFrame]:
     run = read_run(folder)
-    return run, *infer(run, summarise(run))
+    return run, *infer(run, summarize(run))
 
 
 @pytest.fixture(scope="session")

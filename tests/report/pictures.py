@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_samples, to_safetensors
 from xaibench.runfolder.tables import JOBS
 
 #: Seconds of a job by stage.
@@ -50,7 +50,7 @@ def change_samples(folder, change) -> None:
     """Write the samples of a folder anew, each cell with what ``change`` gives for it; None leaves it out."""
     changed = [(cell, change(cell)) for cell in read_samples(folder)]
     cells = [replace(cell, **new) for cell, new in changed if new is not None]
-    (folder / PICTURES).write_bytes(to_safetensors(cells))
+    (folder / SAMPLES_FILE).write_bytes(to_safetensors(cells))
 
 
 def make_jobs(scores: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from report.browser import HOSTILE, axe, state, visiting, write_hostile_run
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import leaderboard
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.sample_file import read_samples
 
@@ -29,7 +29,7 @@ def visit(tab, hostile_run):
 @pytest.fixture(scope="module")
 def run_and_summary(hostile_run):
     run = read_run(hostile_run)
-    return run, infer(run, summarise(run))[0]
+    return run, infer(run, summarize(run))[0]
 
 
 def board(tab, key="rank", metric=None):
@@ -44,7 +44,7 @@ def board(tab, key="rank", metric=None):
 
 
 def said(tab, section="leaderboard"):
-    return tab.inner_text(f'section[aria-labelledby="{section}"] output')
+    return tab.inner_text(f'section[aria-labeledby="{section}"] output')
 
 
 def expected(run_and_summary, **wanted):
@@ -60,7 +60,7 @@ def test_filters_show_the_leaderboard_of_what_is_chosen(visit, run_and_summary):
     tab = visit()
     assert board(tab) == expected(run_and_summary)
     assert said(tab) == "17 methods in 4 of 4 cells"
-    form = 'section[aria-labelledby="leaderboard"] form'
+    form = 'section[aria-labeledby="leaderboard"] form'
     tab.select_option(f"{form} [name=subset]", "lin")
     assert board(tab) == expected(run_and_summary, subset="lin")
     assert said(tab) == "17 methods in 3 of 4 cells"
@@ -140,7 +140,7 @@ def test_the_skip_link_goes_to_the_results_and_keeps_the_choice(visit):
 
 def test_back_undoes_a_choice_and_forward_does_it_again(visit):
     tab = visit()
-    select = 'section[aria-labelledby="leaderboard"] [name=model]'
+    select = 'section[aria-labeledby="leaderboard"] [name=model]'
     tab.select_option(select, "mlp")
     tab.select_option(select, "cnn")
     assert said(tab) == "17 methods in 2 of 4 cells"
@@ -237,7 +237,7 @@ def test_samples_are_there_before_they_are_scrolled_to_and_say_what_was_predicte
     assert tab.locator("#samples-tiles .given .flag").count() == 1
 
 
-def test_maps_are_painted_in_their_colours_and_described(visit, hostile_run):
+def test_maps_are_painted_in_their_colors_and_described(visit, hostile_run):
     tab = visit("#samples?cell=lin%2Fwhite%2Fllr&of=pfi&outline=no")
     tab.wait_for_function("document.querySelector('.is-chosen canvas').ariaLabel.includes('ground truth')")
     sample = thumbs(tab)[0][0]
@@ -288,18 +288,18 @@ def test_axe_finds_nothing_in_light_and_dark(visit):
     tab.set_viewport_size({"width": 1440, "height": 1000})
 
 
-def test_colours_follow_the_reader(visit):
+def test_colors_follow_the_reader(visit):
     tab = visit()
-    colours = []
+    colors = []
     for _ in range(3):
-        colours.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+        colors.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
         tab.click("#theme")
-    assert colours == ["rgb(245, 246, 248)", "rgb(245, 246, 248)", "rgb(13, 17, 23)"]
+    assert colors == ["rgb(245, 246, 248)", "rgb(245, 246, 248)", "rgb(13, 17, 23)"]
     tab.click("#theme")
     tab.click("#theme")
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colours[2]
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colors[2]
     tab.reload()
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colours[2]
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colors[2]
     tab.evaluate("localStorage.clear()")
 
 

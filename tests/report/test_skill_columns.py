@@ -10,7 +10,7 @@ import pytest
 from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers.leaderboards import leaderboard
 from xaibench.report.numbers.ranks_and_agreement import agreements
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
 SKILLS = {"emd_skill": "emd_perf", "precision_skill": "topk_precision"}
@@ -38,7 +38,7 @@ def test_methods_are_ranked_by_the_skills_alone(skilled):
     run = read_run(skilled)
     assert run.leading == tuple(SKILLS)
     assert run.raw == SKILLS
-    board = leaderboard(run, summarise(run)).set_index("explainer")
+    board = leaderboard(run, summarize(run)).set_index("explainer")
     by_skill = board[[f"mean_rank:{name}" for name in SKILLS]].mean(axis=1)
     np.testing.assert_allclose(board["mean_rank"], by_skill)
     by_score = board[[f"mean_rank:{name}" for name in SKILLS.values()]].mean(axis=1)
@@ -55,7 +55,7 @@ def test_where_something_has_the_score_alone_all_are_ranked_by_that(skilled):
     run = read_run(skilled)
     assert run.leading == ("emd_perf", "precision_skill")
     assert run.raw == {"precision_skill": "topk_precision"}
-    board = leaderboard(run, summarise(run))
+    board = leaderboard(run, summarize(run))
     assert board.set_index("explainer").loc["lrp", "place"] > 0
 
 
@@ -65,7 +65,7 @@ def test_the_page_shows_the_score_beside_the_skill_and_explains_both(skilled):
     table = re.search(r'<table class="board.*?</table>', page, re.S).group()
     names = list(run.metrics)
     assert "EMD_perf, median" in table
-    board = leaderboard(run, summarise(run)).set_index("explainer")
+    board = leaderboard(run, summarize(run)).set_index("explainer")
     row = re.search(r'<tr data-e="lrp".*?</tr>', table, re.S).group()
     for skill, raw in SKILLS.items():
         shown = re.search(rf'data-k="median" data-m="{names.index(skill)}" data-v="([^"]*)"', row)[1]

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from report.reader import Reader
 
-from xaibench.report.page.templating import environment, file_links
+from xaibench.report.page.templating import create_environment, file_links
 from xaibench.report.tables import Column, ColumnGroup, Row, Table, TableCell, to_csv, to_latex
 
 
@@ -65,7 +65,7 @@ def test_latex_has_values_as_they_are_shown(table):
 
 
 def test_html_shows_every_column_and_links_the_files(table):
-    macros = environment().get_template("tables.html.j2").module
+    macros = create_environment().get_template("tables.html.j2").module
     page = str(macros.with_files(table))
     reader = Reader(page)
     assert reader.all("table") == [{"data-file": "scores"}]

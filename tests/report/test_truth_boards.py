@@ -17,7 +17,7 @@ from xaibench.report import best_methods, ranked_methods, write_report
 from xaibench.report.numbers import leaderboards as numbers
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, leaderboards_by_truth
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import verdict
 from xaibench.report.page.score_grids import grids
 from xaibench.report.read.results import read_run
@@ -55,7 +55,7 @@ def page(mixed_run, printed):
 def test_every_leaderboard_is_over_the_metrics_of_one_truth(mixed_run):
     run = read_run(mixed_run)
     assert run.truths == {truth: tuple(name for name in OF if OF[name] == truth) for truth in ("human", "intervention")}
-    summary = summarise(run)
+    summary = summarize(run)
     found = leaderboards_by_truth(run, summary)
     assert list(found) == ["human", "intervention"]
     for truth, board in found.items():
@@ -68,13 +68,13 @@ def test_every_leaderboard_is_over_the_metrics_of_one_truth(mixed_run):
 def test_a_leaderboard_over_several_truths_is_refused(mixed_run):
     run = read_run(mixed_run)
     with pytest.raises(ValueError, match=r"truth=None: expected one of 'human', 'intervention', which this run has"):
-        leaderboard(run, summarise(run))
+        leaderboard(run, summarize(run))
 
 
 def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):
     monkeypatch.setattr(numbers, "RESAMPLES", 20)
     run = read_run(mixed_run)
-    found = boards(run, infer(run, summarise(run))[0])
+    found = boards(run, infer(run, summarize(run))[0])
     for truth, board in found.items():
         assert board.standings.metrics == run.truths[truth]
         assert board.means.shape[2] == len(run.truths[truth])
@@ -85,14 +85,14 @@ def test_resampled_means_are_each_of_their_own_truth(mixed_run, monkeypatch):
 
 def test_what_was_found_is_said_truth_by_truth(mixed_run):
     run = read_run(mixed_run)
-    said = verdict(run, leaderboards_by_truth(run, infer(run, summarise(run))[0]))
+    said = verdict(run, leaderboards_by_truth(run, infer(run, summarize(run))[0]))
     starts = [sentence.partition(":")[0] for sentence in said if "ranks best over all cells and metrics" in sentence]
     assert starts == ["Human", "Intervention"]
 
 
 def test_who_shares_the_best_rank_is_not_said_to_rank_best(mixed_run):
     run = read_run(mixed_run)
-    [(truth, board), *_] = leaderboards_by_truth(run, infer(run, summarise(run))[0]).items()
+    [(truth, board), *_] = leaderboards_by_truth(run, infer(run, summarize(run))[0]).items()
     board = board.copy()
     ranks = [name for name in board if name.startswith("mean_rank")]
     placed = board.index[board["place"].notna()]
@@ -153,7 +153,7 @@ def test_a_metric_that_is_of_two_truths_is_two_metrics(tmp_path):
     assert set(run.scores["metric"].cat.categories) == set(run.metrics)
     counted = run.scores.groupby(["subset", "metric"], observed=True).size().index
     assert {(subset, metric.split("(")[1]) for subset, metric in counted} == {("lin", "data)"), ("mult", "use)")}
-    assert set(leaderboard(run, summarise(run), "use")["of"]) == {1}
+    assert set(leaderboard(run, summarize(run), "use")["of"]) == {1}
 
 
 def test_a_page_of_one_truth_has_one_table_and_names_it(small_run):
@@ -173,11 +173,11 @@ def test_what_describes_the_map_has_a_board_that_says_so(small_run):
     scores.to_parquet(small_run / "scores.parquet")
     run = read_run(small_run)
     assert list(run.truths) == ["data", "none"]
-    assert "The map alone: " in " ".join(verdict(run, leaderboards_by_truth(run, infer(run, summarise(run))[0])))
+    assert "The map alone: " in " ".join(verdict(run, leaderboards_by_truth(run, infer(run, summarize(run))[0])))
 
 
 def test_the_columns_of_a_cell_stand_below_their_truth(mixed_run):
     run = read_run(mixed_run)
-    for grid in grids(run, infer(run, summarise(run))[0]):
+    for grid in grids(run, infer(run, summarize(run))[0]):
         assert [(text, span) for text, span, _ in grid.levels[0]] == [("Human", 6), ("Intervention", 5)]
         assert [column.head[1] for column in grid.columns] == [label for label, *_ in VISUAL_METRICS.values()]

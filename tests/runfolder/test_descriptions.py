@@ -6,19 +6,19 @@ import pytest
 from xaibench.runfolder.descriptions import (
     ENVIRONMENT,
     PARTS,
-    PartWords,
+    PartDescription,
     RunParts,
-    ordered,
+    order_parts,
     read_environment,
     read_parts,
     read_suite,
 )
 from xaibench.runfolder.tables import RunFolderError
 
-RISE = PartWords("rise", "RISE", citation="Petsiuk et al. (2018)")
-SOBEL = PartWords("sobel", "Sobel", control=True)
-DROP = PartWords("drop", "Drop", higher_is_better=False, meaning="How far it falls.", range=(-1.0, 1.0))
-FAR = PartWords("far", "Far", range=(0.0, math.inf))
+RISE = PartDescription("rise", "RISE", citation="Petsiuk et al. (2018)")
+SOBEL = PartDescription("sobel", "Sobel", control=True)
+DROP = PartDescription("drop", "Drop", higher_is_better=False, meaning="How far it falls.", range=(-1.0, 1.0))
+FAR = PartDescription("far", "Far", range=(0.0, math.inf))
 
 
 def test_parts_are_read_back_and_what_is_as_usual_is_not_written(tmp_path):
@@ -35,14 +35,17 @@ def test_parts_of_earlier_versions_are_read(tmp_path):
     old = {"label": "Drop", "higher_is_better": False, "kind": "model", "range": "wide", "citation": ""}
     (tmp_path / PARTS).write_text(json.dumps({"title": "T", "metrics": {"drop": old, "hit": {}}}))
     parts = read_parts(tmp_path)
-    assert parts.metrics == {"drop": PartWords("drop", "Drop", higher_is_better=False), "hit": PartWords("hit", "hit")}
+    assert parts.metrics == {
+        "drop": PartDescription("drop", "Drop", higher_is_better=False),
+        "hit": PartDescription("hit", "hit"),
+    }
     assert parts.explainers == {}
 
 
 def test_parts_of_the_run_come_first_and_the_unknown_by_name():
-    assert ordered({"sobel": SOBEL, "rise": RISE}, ["lime", "rise", "lime"]) == {
+    assert order_parts({"sobel": SOBEL, "rise": RISE}, ["lime", "rise", "lime"]) == {
         "rise": RISE,
-        "lime": PartWords("lime", "lime"),
+        "lime": PartDescription("lime", "lime"),
     }
 
 

@@ -12,7 +12,7 @@ from xaibench.report.figures.style import save
 from xaibench.report.numbers.run_comparison import compare_runs
 from xaibench.report.page import write as page_writing
 from xaibench.report.read.results import read_run
-from xaibench.runfolder.locations import place_of
+from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runfolder.tables import RunFolderError
 
@@ -38,7 +38,7 @@ def test_what_is_read_from_an_address_is_what_lies_there(local, address):
     pd.testing.assert_frame_equal(here.scores, there.scores)
     pd.testing.assert_frame_equal(here.jobs, there.jobs)
     assert (here.title, here.environment, here.suite_toml) == (there.title, there.environment, there.suite_toml)
-    assert len(read_samples(place_of(address))) == len(read_samples(local)) > 0
+    assert len(read_samples(resolve_location(address))) == len(read_samples(local)) > 0
 
 
 def test_a_page_of_a_run_at_an_address_is_written_elsewhere(local, address, tmp_path, monkeypatch):
@@ -58,8 +58,8 @@ def test_runs_at_addresses_are_compared(local, address):
 
 
 def test_a_path_stays_one(tmp_path, monkeypatch):
-    assert place_of(tmp_path) is tmp_path
-    assert place_of("runs/one") == Path("runs/one")
+    assert resolve_location(tmp_path) is tmp_path
+    assert resolve_location("runs/one") == Path("runs/one")
     monkeypatch.setitem(sys.modules, "upath", None)
     with pytest.raises(ImportError, match=r'needs universal-pathlib: pip install "xaibench\[remote\]"'):
-        place_of("s3://bucket/run")
+        resolve_location("s3://bucket/run")

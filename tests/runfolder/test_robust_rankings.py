@@ -16,23 +16,23 @@ def ranking(metric="deletion", least=0.5):
 
 def test_it_says_which_settings_agree_least_and_what_follows():
     found = ranking()
-    assert not found.single
-    assert found.least == (0, 2)
+    assert not found.has_single_order
+    assert found.least_similar == (0, 2)
     assert found.by_parameter == {"baseline": (2, 1), "steps": (1, 0)}
-    assert "its ranking depends on its parameters" in found.sentence()
+    assert "its ranking depends on its parameters" in found.summary()
     assert "baseline=blur, steps=28 and baseline=0.0, steps=7" in repr(found)
-    assert "tau 0.50 (0.40 to 0.50), below 0.8" in found.sentence()
+    assert "tau 0.50 (0.40 to 0.50), below 0.8" in found.summary()
     assert ranking(least=0.8).single
-    assert "its 3 settings agree on the ranking" in ranking(least=0.8).sentence()
+    assert "its 3 settings agree on the ranking" in ranking(least=0.8).summary()
 
 
 def test_what_only_one_setting_states_goes_with_what_differs():
     settings = ({"cut": "pixels"}, {"cut": "grid", "n": 16}, {"cut": "pixels", "metric": "insertion"})
     found = dataclasses.replace(ranking(), settings=settings)
     assert found.by_parameter == {"cut": (1, 0), "metric": (2, 0)}
-    assert found.words(1, 0) == "cut=grid"
-    assert found.words(2, 0) == "metric=insertion"
-    assert found.words(0, 2) == "default"
+    assert found.describe_setting(1, 0) == "cut=grid"
+    assert found.describe_setting(2, 0) == "metric=insertion"
+    assert found.describe_setting(0, 2) == "default"
 
 
 def test_what_is_kept_comes_back_beside_what_was_there(tmp_path):

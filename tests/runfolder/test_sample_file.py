@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_samples, to_safetensors
 from xaibench.runfolder.tables import RunFolderError
 
 RNG = np.random.default_rng(0)
@@ -27,7 +27,7 @@ PHOTOGRAPHS = replace(CELL, photographs=True, example=None, means=np.zeros((0, 4
 
 
 def test_what_is_written_is_read_back(tmp_path):
-    (tmp_path / PICTURES).write_bytes(to_safetensors([CELL, PHOTOGRAPHS]))
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([CELL, PHOTOGRAPHS]))
     for found, cell in zip(read_samples(tmp_path), (CELL, PHOTOGRAPHS), strict=True):
         for each in fields(SampleCell):
             got, expected = getattr(found, each.name), getattr(cell, each.name)
@@ -48,42 +48,42 @@ def test_the_first_samples_of_the_test_split_are_a_whole_cell(tmp_path):
     assert (one.samples, one.browsed, one.sheet, one.example, one.classes) == ((3,), 1, (), 0, ())
     assert np.array_equal(one.maps, CELL.maps[1:2])
     assert np.array_equal(one.means, CELL.means)
-    (tmp_path / PICTURES).write_bytes(to_safetensors([one]))
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([one]))
     assert read_samples(tmp_path)[0].samples == (3,)
     assert CELL.lowest(9).samples == CELL.samples
     late = replace(CELL, samples=(3, 9, 5)).lowest(2)
     assert (late.samples, late.browsed, late.sheet, late.example) == ((3, 5), 1, (1, 0), None)
 
 
-def test_images_without_colours_take_a_third_of_the_room(tmp_path):
-    grey = replace(CELL, images=np.repeat(CELL.images[..., :1], 3, axis=-1))
-    content = to_safetensors([grey, CELL])
+def test_images_without_colors_take_a_third_of_the_room(tmp_path):
+    gray = replace(CELL, images=np.repeat(CELL.images[..., :1], 3, axis=-1))
+    content = to_safetensors([gray, CELL])
     assert len(to_safetensors([CELL, CELL])) - len(content) == pytest.approx(2 * CELL.images.size / 3, abs=16)
-    (tmp_path / PICTURES).write_bytes(content)
-    for found, cell in zip(read_samples(tmp_path), (grey, CELL), strict=True):
+    (tmp_path / SAMPLES_FILE).write_bytes(content)
+    for found, cell in zip(read_samples(tmp_path), (gray, CELL), strict=True):
         assert np.array_equal(found.images, cell.images)
-    (tmp_path / PICTURES).write_bytes(to_safetensors([grey.lowest(0)]))
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([gray.lowest(0)]))
     assert read_samples(tmp_path)[0].images.shape == (0, 4, 6, 3)
 
 
 def test_no_cell_and_no_file_are_no_samples(tmp_path):
     assert read_samples(tmp_path) == []
-    (tmp_path / PICTURES).write_bytes(to_safetensors([]))
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([]))
     assert read_samples(tmp_path) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", to_safetensors([CELL])[:-1]])
 def test_a_damaged_file_is_named(tmp_path, content):
-    (tmp_path / PICTURES).write_bytes(content)
+    (tmp_path / SAMPLES_FILE).write_bytes(content)
     with pytest.raises(RunFolderError, match=r"samples\.safetensors cannot be read .*Run the suite again"):
         read_samples(tmp_path)
 
 
 def test_a_file_that_does_not_say_what_it_holds_is_named(tmp_path):
-    (tmp_path / PICTURES).write_bytes(to_safetensors([CELL]))
-    arrays = load_file(tmp_path / PICTURES)
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([CELL]))
+    arrays = load_file(tmp_path / SAMPLES_FILE)
     for about in ({"cells": json.dumps([{"subset": "lin"}])}, {}, None):
-        save_file(arrays, tmp_path / PICTURES, metadata=about)
+        save_file(arrays, tmp_path / SAMPLES_FILE, metadata=about)
         with pytest.raises(RunFolderError, match=r"samples\.safetensors cannot be read"):
             read_samples(tmp_path)
 
@@ -98,6 +98,6 @@ def test_a_file_that_does_not_say_what_it_holds_is_named(tmp_path):
     ],
 )
 def test_arrays_that_do_not_belong_together_are_named(tmp_path, name, array):
-    (tmp_path / PICTURES).write_bytes(to_safetensors([replace(CELL, **{name: array})]))
+    (tmp_path / SAMPLES_FILE).write_bytes(to_safetensors([replace(CELL, **{name: array})]))
     with pytest.raises(RunFolderError, match=rf"{name} of cell 0 has shape .*, expected \["):
         read_samples(tmp_path)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xaibench.runfolder.descriptions import PARTS, read_parts
-from xaibench.runfolder.sanitize import legible
+from xaibench.runfolder.sanitize import sanitize_text
 from xaibench.runfolder.tables import FAILURES, SCORES
 
 
 @given(st.text(st.characters(codec=None)))
 def test_whatever_comes_can_be_written_as_xml(text):
-    shown = legible(text)
+    shown = sanitize_text(text)
     escaped = shown.replace("&", "&amp;").replace("<", "&lt;")
     read = xml.dom.minidom.parseString(f"<p>{escaped}</p>".encode()).documentElement
     assert "".join(node.data for node in read.childNodes) == shown.replace("\r\n", "\n").replace("\r", "\n")
@@ -23,7 +23,7 @@ def test_whatever_comes_can_be_written_as_xml(text):
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn"))))
 def test_ordinary_text_stays(text):
-    assert legible(text) == text
+    assert sanitize_text(text) == text
 
 
 @pytest.mark.parametrize("names", [["a\0", "b"], ["a\0", "a\\x00"]])
@@ -32,7 +32,7 @@ def test_scores_with_such_names_are_read(tmp_path, names):
     table = pd.DataFrame([row | {"metric": name, "value": 0.5} for name in names])
     table.to_parquet(tmp_path / SCORES.name)
     read = SCORES.read(tmp_path)["metric"]
-    assert list(read) == [legible(name) for name in names]
+    assert list(read) == [sanitize_text(name) for name in names]
     assert isinstance(read.dtype, pd.CategoricalDtype)
 
 

@@ -79,7 +79,7 @@ def test_scores_of_a_folder_from_before_the_kinds_of_truth_are_of_none_that_is_k
     ("kind", "dtype"), [("str", "category"), ("int", "Int64"), ("float", "float64"), ("bool", "boolean")]
 )
 def test_an_optional_column_that_a_parquet_file_lacks_is_filled_with_missing_values(kind, dtype, tmp_path):
-    older = tables.Table("t.parquet", "older version", {"n": "int"})
+    older = tables.TableSchema("t.parquet", "older version", {"n": "int"})
     pd.DataFrame({"n": [1, 2]}).to_parquet(tmp_path / older.name)
     newer = dataclasses.replace(older, columns={"n": "int", "added": kind}, optional=frozenset({"added"}))
     found = newer.read(tmp_path)

@@ -23,7 +23,7 @@ from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.stages import train as network_training
 from xaibench.runner.stages.execute import execute
-from xaibench.runner.stages.samples import image_marks
+from xaibench.runner.stages.samples import hash_images
 from xaibench.runner.stages.train import network_seed
 from xaibench.runner.store.result_store import Store
 
@@ -104,7 +104,7 @@ def test_adding_a_training_seed_computes_only_what_is_its_own(tmp_path):
         assert same_tables(tmp_path / "once", tmp_path / "grown")
 
 
-def test_a_training_that_diverges_does_not_take_its_neighbours_along(tmp_path, tiny_suite, monkeypatch):
+def test_a_training_that_diverges_does_not_take_its_neighbors_along(tmp_path, tiny_suite, monkeypatch):
     plan = make_plan(load_suite(tiny_suite)[0])
     job = next(job for job in plan.jobs if job.stage == "train" and len(job.seeds) == 2)
     store = Store(tmp_path)
@@ -128,7 +128,7 @@ def test_images_are_known_again_by_their_hash(tiny_run):
     assert list(images.groupby("dataset").size()) == [6, 6]
     data = xb.load("xai-tris/lin-white-8x8", seed=0, n_samples=200)
     first = images[images["dataset"] == "xai-tris/lin-white-8x8"]
-    assert list(first["image"]) == image_marks(data.test.images[:6]).tolist()
+    assert list(first["image"]) == hash_images(data.test.images[:6]).tolist()
     assert list(first["sample"]) == list(range(6))
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xaibench.statistics import against_controls, holm
+from xaibench.statistics import compare_with_controls, holm
 
 
 def rng(seed=0):
@@ -33,14 +33,16 @@ PAIRS = [
 
 
 def test_a_method_beats_the_controls_where_it_is_better_than_each_by_more_than_chance():
-    found = against_controls(PAIRS, {"noise", "edges"}, higher_is_better=True)
+    found = compare_with_controls(PAIRS, {"noise", "edges"}, higher_is_better=True)
     assert found == {"a": (0.04, True), "b": (0.06, False), "c": (1.0, False)}
     turned = [(first, second, -difference, p) for first, second, difference, p in PAIRS]
-    assert against_controls(turned, {"noise", "edges"}, higher_is_better=False) == found
-    assert against_controls(turned, {"noise", "edges"}, higher_is_better=True) == dict.fromkeys("abc", (1.0, False))
+    assert compare_with_controls(turned, {"noise", "edges"}, higher_is_better=False) == found
+    assert compare_with_controls(turned, {"noise", "edges"}, higher_is_better=True) == dict.fromkeys(
+        "abc", (1.0, False)
+    )
 
 
 def test_a_control_without_a_common_sample_is_no_bar():
     pairs = [("a", "noise", 0.2, 0.01), ("a", "edges", np.nan, np.nan), ("b", "edges", np.nan, np.nan)]
-    assert against_controls(pairs, {"noise", "edges"}, higher_is_better=True) == {"a": (0.01, True)}
-    assert against_controls(pairs, set(), higher_is_better=True) == {}
+    assert compare_with_controls(pairs, {"noise", "edges"}, higher_is_better=True) == {"a": (0.01, True)}
+    assert compare_with_controls(pairs, set(), higher_is_better=True) == {}

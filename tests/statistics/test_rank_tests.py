@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import friedmanchisquare
 
-from xaibench.statistics import Drawn, average_ranks, critical_difference, friedman, mean_ranks
+from xaibench.statistics import SamplingDesign, average_ranks, critical_difference, friedman, mean_ranks
 
 
 def test_ranks_in_both_directions():
@@ -21,8 +21,8 @@ def test_critical_values_of_demsars_table(methods, q):
 
 def test_of_rankings_drawn_one_by_one_the_tests_are_friedmans_and_nemenyis():
     scores = np.random.default_rng(0).random((30, 5)) + np.array([0.3, 0, 0, 0, 0])
-    found = mean_ranks(scores, Drawn.of(30))
-    assert (found.n, found.worth) == (30, 30)
+    found = mean_ranks(scores, SamplingDesign.of(30))
+    assert (found.n, found.n_effective) == (30, 30)
     assert found.critical_difference == critical_difference(5, 30)
     assert friedman(found) == pytest.approx(friedmanchisquare(*scores.T).pvalue)
 
@@ -30,38 +30,41 @@ def test_of_rankings_drawn_one_by_one_the_tests_are_friedmans_and_nemenyis():
 def test_equal_samples_of_a_patient_count_as_one():
     scores = np.random.default_rng(0).random((20, 5))
     groups = np.repeat(np.arange(20), 4)
-    found = mean_ranks(scores[groups], Drawn.of(80, groups=groups))
-    assert (found.n, found.ranks.tolist()) == (80, pytest.approx(mean_ranks(scores, Drawn.of(20)).ranks.tolist()))
-    assert found.worth == pytest.approx(20, rel=0.06)
+    found = mean_ranks(scores[groups], SamplingDesign.of(80, groups=groups))
+    assert (found.n, found.ranks.tolist()) == (
+        80,
+        pytest.approx(mean_ranks(scores, SamplingDesign.of(20)).ranks.tolist()),
+    )
+    assert found.n_effective == pytest.approx(20, rel=0.06)
     assert found.critical_difference > critical_difference(5, 20)  # because the effective number is estimated
 
 
 def test_too_few_or_equal_rankings_are_undefined():
-    assert np.isnan(mean_ranks(np.full((3, 3), np.nan), Drawn.of(3)).critical_difference)
-    assert np.isnan(mean_ranks(np.ones((5, 1)), Drawn.of(5)).critical_difference)
-    one = mean_ranks(np.random.default_rng(0).random((5, 3)), Drawn.of(5, groups=[1] * 5))  # one patient
+    assert np.isnan(mean_ranks(np.full((3, 3), np.nan), SamplingDesign.of(3)).critical_difference)
+    assert np.isnan(mean_ranks(np.ones((5, 1)), SamplingDesign.of(5)).critical_difference)
+    one = mean_ranks(np.random.default_rng(0).random((5, 3)), SamplingDesign.of(5, groups=[1] * 5))  # one patient
     assert np.isnan([one.critical_difference, friedman(one)]).all()
-    assert np.isnan(friedman(mean_ranks(np.ones((5, 3)), Drawn.of(5))))
-    always = mean_ranks([[1, 2, 3]] * 6, Drawn.of(6, data_sets=[0, 0, 1, 1, 2, 2]))
-    assert always.worth == 3
+    assert np.isnan(friedman(mean_ranks(np.ones((5, 3)), SamplingDesign.of(5))))
+    always = mean_ranks([[1, 2, 3]] * 6, SamplingDesign.of(6, data_sets=[0, 0, 1, 1, 2, 2]))
+    assert always.n_effective == 3
 
 
 def test_rows_that_lack_a_score_do_not_count():
     scores = np.random.default_rng(0).random((12, 3))
     holes = np.vstack([scores, [[np.nan, 1, 2], [0.1, np.nan, 3]]])
-    drawn = [Drawn.of(len(rows), trainings=np.arange(len(rows)) % 3) for rows in (holes, scores)]
+    drawn = [SamplingDesign.of(len(rows), trainings=np.arange(len(rows)) % 3) for rows in (holes, scores)]
     found, expected = map(mean_ranks, (holes, scores), drawn)
-    assert (found.n, found.worth) == (12, expected.worth)
+    assert (found.n, found.n_effective) == (12, expected.n_effective)
 
 
 def false_alarms(shape, spread, methods=10, runs=100, **levels):
     """Return the share of runs in which equally good methods differ significantly; trainings favor some by chance."""
     rng, names = np.random.default_rng(0), [part.ravel() for part in np.indices(shape)]
-    of = Drawn.of(np.prod(shape), **{name: names[level] for name, level in levels.items()})
+    of = SamplingDesign.of(np.prod(shape), **{name: names[level] for name, level in levels.items()})
     alarms = []
     for _ in range(runs):
-        favour = spread * rng.normal(size=(*shape[:2], 1, methods))
-        scores = (favour + rng.normal(size=(*shape, methods))).reshape(-1, methods)
+        favor = spread * rng.normal(size=(*shape[:2], 1, methods))
+        scores = (favor + rng.normal(size=(*shape, methods))).reshape(-1, methods)
         alarms.append(friedman(mean_ranks(scores, of)) < 0.05)
     return np.mean(alarms)
 
@@ -71,7 +74,7 @@ NESTED = {"data_sets": 0, "trainings": 1, "groups": 2}
 
 @pytest.mark.parametrize("shape", [(3, 2, 20), (1, 3, 20), (1, 1, 30)])
 @pytest.mark.parametrize("spread", [0.1, 0.5])
-def test_methods_that_some_trainings_favour_are_not_told_apart(shape, spread):
+def test_methods_that_some_trainings_favor_are_not_told_apart(shape, spread):
     assert false_alarms(shape, spread * (shape[0] * shape[1] > 1), **NESTED) <= 0.1
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xaibench.statistics import Drawn
+from xaibench.statistics import SamplingDesign
 from xaibench.statistics.variance_sources import variance_components
 
 
@@ -12,7 +12,7 @@ def experiment(shape, scales, columns=400, seed=0):
     sizes = ((d, 1, 1), (d, t, 1), (d, 1, s), shape)
     parts = [scale * draw.normal(size=(*size, columns)) for size, scale in zip(sizes, scales, strict=True)]
     names = dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(shape)), strict=True))
-    return sum(parts).reshape(-1, columns), Drawn.of(d * t * s, **names)
+    return sum(parts).reshape(-1, columns), SamplingDesign.of(d * t * s, **names)
 
 
 def test_each_variance_is_found():
@@ -39,7 +39,7 @@ def test_groups_that_some_training_lacks_are_left_out():
     holes = scores.copy()
     holes[(drawn.groups < 10) & (drawn.trainings == 1)] = np.nan
     kept = drawn.groups >= 10
-    rest = Drawn.of(
+    rest = SamplingDesign.of(
         int(kept.sum()), data_sets=drawn.data_sets[kept], trainings=drawn.trainings[kept], groups=drawn.groups[kept]
     )
     expected = variance_components(scores[kept], rest)
@@ -47,7 +47,7 @@ def test_groups_that_some_training_lacks_are_left_out():
 
 
 def test_equal_and_undefined_scores():
-    drawn = Drawn.of(6)
+    drawn = SamplingDesign.of(6)
     found = variance_components(np.array([[1.0, np.nan]] * 6), drawn)
     assert np.isnan(found.shares()).all()
     assert found.samples[0] == 0
@@ -59,8 +59,10 @@ def test_a_data_set_of_one_training_leaves_the_others_their_say():
     table = np.array([[0.0], [3.0], [0.0]]) + rng.normal(size=(3, 50))  # two trainings of one data set, one of another
     sets, trainings = np.repeat([0, 0, 1], 50), np.repeat([0, 1, 0], 50)
     names = {"data_sets": sets, "trainings": trainings, "groups": np.tile(range(50), 3)}
-    both = variance_components(table.ravel(), Drawn.of(150, **names))
-    alone = variance_components(table[:2].ravel(), Drawn.of(100, **{name: part[:100] for name, part in names.items()}))
+    both = variance_components(table.ravel(), SamplingDesign.of(150, **names))
+    alone = variance_components(
+        table[:2].ravel(), SamplingDesign.of(100, **{name: part[:100] for name, part in names.items()})
+    )
     for part in ("trainings", "samples", "rest"):
         assert getattr(both, part)[0] == getattr(alone, part)[0]
     assert both.trainings[0] > 3

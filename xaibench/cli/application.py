@@ -31,7 +31,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    # Else: colours on a terminal, none in files and pipes.
+    # Else: colors on a terminal, none in files and pipes.
     if os.environ.get("NO_COLOR"):
         context.color = False
     elif os.environ.get("FORCE_COLOR"):

@@ -11,7 +11,7 @@ import typer
 
 from xaibench.cli.application import app
 from xaibench.cli.terminal import Root, clear_errors, count_bar, made_folder_of, print_table
-from xaibench.core.files import written_to
+from xaibench.core.files import name_file_in_errors
 
 if TYPE_CHECKING:
     from xaibench.data.annotated import AnnotatedSet
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def prepare(
     name: Annotated[str, typer.Argument(help="An annotated set (see: xaibench list datasets), or folder:DIR.")],
     root: Root = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch it, where the licence lets us.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Fetch it, where the license lets us.")] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one a CPU]", show_default=False)
     ] = None,
@@ -44,7 +44,7 @@ def prepare(
             typer.echo("Published: " + ", ".join(f"{count:,} {what}" for what, count in part.info.published))
         if part.info.benchmark_size:
             typer.echo(f"In Saliency-Bench (April 2025): {part.info.benchmark_size:,} images")
-        typer.echo(f"Licence: {part.info.licence}")
+        typer.echo(f"License: {part.info.license}")
 
 
 @app.command()
@@ -73,7 +73,7 @@ def show(
         dataset = data.load(name, seed=seed, **parameters)
         images, masks, targets = dataset.test[_spread(dataset.test.targets.tolist(), count, seed)]
         labels = [dataset.classes[target] for target in targets.tolist()]
-        with written_to(out):
+        with name_file_in_errors(out):
             sheet(images.numpy(), masks.numpy(), labels).savefig(out)
         typer.echo(f"{len(labels)} samples of {dataset.info.name}: {out.resolve()}")
 

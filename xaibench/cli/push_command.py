@@ -34,11 +34,11 @@ def push(
             metavar="NAME=VALUE",
         ),
     ] = None,
-    licence: Annotated[
+    license: Annotated[
         str | None,
         typer.Option(
             "--license",
-            "--licence",
+            "--license",
             help="Such as cc-by-4.0. [default: cc0-1.0 for generated sets]",
             show_default=False,
         ),
@@ -68,14 +68,14 @@ def push(
         if is_run and parameters:
             raise ValueError("--set is for data sets; the results of a run are uploaded as they are.")
         if not is_run:
-            _check_licence(source, licence)
+            _check_license(source, license)
         folder = _empty(out) if out else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xaibench-push-")))
         remote = None if dry_run else hub.inspect_remote(target)
         if is_run:
-            hub.prepare_run(source, folder, licence=licence, repo=target.repo)
+            hub.prepare_run(source, folder, license=license, repo=target.repo)
         else:
             dataset = _dataset(source, seed, parameters or ())
-            hub.prepare_dataset(dataset, folder, licence=licence, repo=target.repo)
+            hub.prepare_dataset(dataset, folder, license=license, repo=target.repo)
         _say_plan(folder, target, remote)
         if remote is None:
             typer.echo("Nothing was uploaded (--dry-run).")
@@ -112,14 +112,14 @@ def _is_run(source: str) -> bool:
     return True
 
 
-def _check_licence(name: str, licence: str | None) -> None:
+def _check_license(name: str, license: str | None) -> None:
     """Refuse before anything is generated or read, where that can be told."""
     from xaibench.data import DATASETS
-    from xaibench.hub.license import choose_licence
+    from xaibench.hub.license import choose_license
 
     info = getattr(DATASETS.resolve(name), "info", None)
     if info is not None:
-        choose_licence(info, licence)
+        choose_license(info, license)
 
 
 def _dataset(name: str, seed: int, given: list[str] | tuple[str, ...]) -> Dataset:

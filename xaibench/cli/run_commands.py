@@ -23,7 +23,7 @@ from xaibench.cli.terminal import (
     print_table,
     progress_bars,
 )
-from xaibench.core.files import written_to
+from xaibench.core.files import name_file_in_errors
 from xaibench.core.messages import listed
 from xaibench.core.progress import format_duration
 from xaibench.core.truth_kinds import question_of
@@ -201,7 +201,7 @@ def compare(
         if len(moved) > 40:
             typer.echo(f"... {len(moved) - 40} more; --out FILE.csv has all.")
         if out is not None:
-            with written_to(out):
+            with name_file_in_errors(out):
                 table.to_csv(out, index=False)
 
 

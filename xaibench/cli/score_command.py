@@ -11,7 +11,7 @@ import typer
 from xaibench.cli.application import app
 from xaibench.cli.completion import completer
 from xaibench.cli.terminal import Root, clear_errors, made_folder_of, names
-from xaibench.core.files import written_to
+from xaibench.core.files import name_file_in_errors
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,19 +91,19 @@ def score(
             protocol=cast(Any, protocol or DEFAULT),
             scored=cast(Any, scored),
         )
-        typer.echo(_coloured(result))
+        typer.echo(_colored(result))
         if html is not None:
             page = _page(result, maps.stem, found, samples)
-            with written_to(html):
+            with name_file_in_errors(html):
                 html.write_text(page, encoding="utf-8")
             typer.echo(f"\nPage: {html.resolve()}")
         if out is not None:
-            with written_to(out):
+            with name_file_in_errors(out):
                 result.scores.to_csv(out, index=False)
             typer.echo(f"\nScores: {out.resolve()}")
 
 
-def _coloured(result: Evaluation) -> str:
+def _colored(result: Evaluation) -> str:
     """The table with its head in bold, and with what knows no network stepping back."""
     head, *lines = str(result).splitlines()
     shown = [typer.style(line, dim=line.partition(" ")[0] in result.controls) for line in lines]

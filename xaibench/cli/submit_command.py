@@ -29,8 +29,8 @@ def submit(
     label: Annotated[str, typer.Option(help="For people. [default: the name]", show_default=False)] = "",
     author: Annotated[list[str] | None, typer.Option(help="May be given again.", show_default=False)] = None,
     citation: Annotated[str, typer.Option(help="In words, or a .bib file.", show_default=False)] = "",
-    licence: Annotated[
-        str, typer.Option("--license", "--licence", help="Of code and scores, such as mit.", show_default=False)
+    license: Annotated[
+        str, typer.Option("--license", "--license", help="Of code and scores, such as mit.", show_default=False)
     ] = "",
     homepage: Annotated[str, typer.Option(help="https://...", show_default=False)] = "",
     repository: Annotated[str, typer.Option(help="Where the code is developed.", show_default=False)] = "",
@@ -60,7 +60,7 @@ def submit(
     with clear_errors(goes_on=True):
         from xaibench.leaderboard.submission import SubmissionInfo, submit
 
-        words = SubmissionInfo(name, label, tuple(author or ()), _text(citation), licence, homepage, repository, commit)
+        words = SubmissionInfo(name, label, tuple(author or ()), _text(citation), license, homepage, repository, commit)
         given = dict(_parameter(text) for text in parameters or ())
         with progress_bars() as progress:
             folder = submit(
@@ -101,7 +101,7 @@ def _say_missing(words: Any) -> None:
 
 
 def _said(words: Any, name: str) -> object:
-    return getattr(words, {"author": "authors", "license": "licence"}.get(name, name))
+    return getattr(words, {"author": "authors", "license": "license"}.get(name, name))
 
 
 def _say_next(out: Path, folder: Path) -> None:

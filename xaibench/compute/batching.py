@@ -22,7 +22,7 @@ _OOM_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory", 
 FEWEST_ROWS = 8
 
 
-def default_rows(images: Tensor, least: int = FEWEST_ROWS) -> int:
+def default_batch_size(images: Tensor, least: int = FEWEST_ROWS) -> int:
     """Return the default batch size of a forward pass.
 
     Args:
@@ -51,7 +51,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
-class Rows:
+class BatchSize:
     """Batch size of forward passes that is halved, permanently, whenever memory runs out.
 
     Args:

@@ -36,7 +36,7 @@ def available_cpus() -> int:
 
 
 @contextmanager
-def beside(device: torch.device) -> Iterator[Submit]:
+def background_threads(device: torch.device) -> Iterator[Submit]:
     """Provide ``submit``, which runs calls in threads while ``device`` computes; on the CPU it runs them at once.
 
     Calls start in the order of submission. Calls that have not started when the block ends are canceled.

@@ -28,7 +28,7 @@ def writes_input(model: object) -> bool:
 
 
 @contextmanager
-def sparing(model: nn.Module) -> Iterator[None]:
+def protect_input(model: nn.Module) -> Iterator[None]:
     """Give copies of the input to a model that is known to modify its input, inside the block.
 
     Gradients pass through the copy unchanged.
@@ -36,10 +36,10 @@ def sparing(model: nn.Module) -> Iterator[None]:
     Example:
         >>> import torch
         >>> from xaibench.compute.model_probe import probe
-        >>> class Centred(nn.Module):
+        >>> class Centered(nn.Module):
         ...     def forward(self, images):
         ...         return images.sub_(0.5).flatten(1)
-        >>> model, images = Centred(), torch.ones(1, 1, 1, 2)
+        >>> model, images = Centered(), torch.ones(1, 1, 1, 2)
         >>> _ = probe(model, images)
         >>> with sparing(model):
         ...     _ = model(images)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xaibench.compute.batching import is_out_of_memory
 from xaibench.compute.input_copies import remember_writer
-from xaibench.compute.model_state import evaluating
+from xaibench.compute.model_state import evaluation_mode
 from xaibench.core.messages import kind_of, listed
 
 
@@ -59,10 +59,10 @@ for two classes so that it returns both, such as torch.stack([-z, z], 1) / 2.
     """
     # A copy, since the model may modify it. A modification shows in its version; tensors of inference mode have none.
     with torch.inference_mode(False):
-        images = images.to(*computes_in(model, images)).clone()
+        images = images.to(*model_device_and_dtype(model, images)).clone()
     before = images._version
     try:
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), evaluation_mode(model):
             found = model(images)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         if is_out_of_memory(error):
@@ -124,7 +124,7 @@ def check_classes(targets: Tensor, classes: int, what: str = "targets") -> None:
         )
 
 
-def computes_in(model: object, images: Tensor) -> tuple[torch.device, torch.dtype]:
+def model_device_and_dtype(model: object, images: Tensor) -> tuple[torch.device, torch.dtype]:
     """Return device and dtype of a model's first floating-point parameter.
 
     Args:

@@ -10,7 +10,7 @@ from torch import nn
 
 
 @contextmanager
-def evaluating(model: object) -> Iterator[None]:
+def evaluation_mode(model: object) -> Iterator[None]:
     """Put a model into evaluation mode inside the block and restore the mode of every submodule after it.
 
     Args:
@@ -35,7 +35,7 @@ def evaluating(model: object) -> Iterator[None]:
 
 
 @contextmanager
-def unharmed(model: nn.Module) -> Iterator[nn.Module]:
+def restore_model_state(model: nn.Module) -> Iterator[nn.Module]:
     """Lend a model to an explainer, in evaluation mode and with frozen parameters, and restore its state afterwards.
 
     Restored, even if the explainer raises: the training mode of every submodule, hooks and other attributes (Captum
@@ -58,7 +58,7 @@ def unharmed(model: nn.Module) -> Iterator[nn.Module]:
     parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
-        with evaluating(model):
+        with evaluation_mode(model):
             for parameter, _, _ in parameters:
                 parameter.requires_grad_(False)
             with torch.inference_mode(False), torch.enable_grad():

@@ -30,7 +30,7 @@ _LEGACY = (("cuda", "matmul"), ("cudnn",))
 
 
 @contextmanager
-def computing(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
+def precision_context(precision: Precision | None = None, device: str | torch.device = "cpu") -> Iterator[None]:
     """Set the precision of float32 arithmetic inside the block and restore torch's global flags after it.
 
     Args:
@@ -53,7 +53,7 @@ def computing(precision: Precision | None = None, device: str | torch.device = "
 
     if precision is not None:
         check_precision(precision)
-    chosen = precision or stated()
+    chosen = precision or current_precision()
     with ExitStack() as stack:
         stack.enter_context(_set_precision_flags("tf32" if chosen == "tf32" else "ieee"))
         if chosen is not None:
@@ -66,8 +66,8 @@ def computing(precision: Precision | None = None, device: str | torch.device = "
             _STATED.reset(token)
 
 
-def stated() -> Precision | None:
-    """Return the precision of the innermost :func:`computing` block that states one, or None."""
+def current_precision() -> Precision | None:
+    """Return the precision of the innermost :func:`precision_context` block that states one, or None."""
     return _STATED.get()
 
 
@@ -88,7 +88,7 @@ def check_precision(precision: object) -> None:
     check_choice("precision", precision, get_args(Precision))
 
 
-def kept_dtype(
+def resolve_dtype(
     model: nn.Module | None,
     images: Tensor,
     dtype: torch.dtype | Literal["auto"],
@@ -103,7 +103,7 @@ def kept_dtype(
         images: ``[N, C, H, W]``.
         dtype: Requested dtype. ``"auto"``: the stored dtype of ``precision`` if one is given, otherwise the model's
             own.
-        precision: Requested precision; None = that of the innermost :func:`computing` block.
+        precision: Requested precision; None = that of the innermost :func:`precision_context` block.
         device: Where it is computed.
 
     Raises:
@@ -116,7 +116,7 @@ def kept_dtype(
         check_precision(precision)
         if dtype not in ("auto", torch.float64) and precision == "float64":
             raise ValueError(f"precision='float64' with dtype={dtype}: expected one of them, or both float64.")
-    chosen = precision or stated()
+    chosen = precision or current_precision()
     kept = dtype
     if kept == "auto":
         kept = stored_dtype(chosen) if chosen else _model_dtype(model, images)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.compute.host_threads import beside
+from xaibench.compute.host_threads import background_threads
 
 #: Number of blocks that are drawn ahead of the device.
 _AHEAD = 4
@@ -27,7 +27,7 @@ _AHEAD = 4
 #: threads, which would compete with the drawing threads.
 _DRAWN = 1 << 15
 
-#: Images that seed the generators, set by the outermost :func:`drawing_as` block.
+#: Images that seed the generators, set by the outermost :func:`seeded_by` block.
 _ORIGINALS: ContextVar[Tensor | None] = ContextVar("originals", default=None)
 
 
@@ -40,7 +40,7 @@ def sample_generators(seed: int, images: Tensor) -> list[np.random.Generator]:
 
     Args:
         seed: Any integer >= 0.
-        images: ``[N, C, H, W]``. Inside of a :func:`drawing_as` block with as many images, those are hashed instead.
+        images: ``[N, C, H, W]``. Inside of a :func:`seeded_by` block with as many images, those are hashed instead.
 
     Returns:
         N generators. Numbers are drawn one by one: drawing n and then m gives the same as drawing n + m.
@@ -90,7 +90,7 @@ def normal_numbers(
             places[start : start + _DRAWN].copy_(torch.from_numpy(part))
         return row
 
-    with beside(device) as submit:
+    with background_threads(device) as submit:
         while True:
             for samples, steps in itertools.islice(blocks, 1 if device.type == "cpu" else _AHEAD - len(drawn)):
                 numbers = range(len(generators))[samples]
@@ -109,7 +109,7 @@ def normal_numbers(
 
 
 @contextmanager
-def drawing_as(images: Tensor) -> Iterator[None]:
+def seeded_by(images: Tensor) -> Iterator[None]:
     """Seed the generators of :func:`sample_generators` by these images inside the block; the outermost block counts.
 
     A change of precision then does not change the random numbers, and a metric that perturbs the images slightly

@@ -41,7 +41,7 @@ def superpixels(images: Tensor, n_segments: int) -> Tensor:
     found = []
     for image in images.detach().cpu().double().numpy():
         # The usual compactness is 10 in Lab space, where color distances are in the tens, and 0.1 for gray levels.
-        grey = len(image) != 3
-        labels = slic(image, n_segments, compactness=0.1 if grey else 10.0, channel_axis=0, start_label=0)
+        gray = len(image) != 3
+        labels = slic(image, n_segments, compactness=0.1 if gray else 10.0, channel_axis=0, start_label=0)
         found.append(torch.from_numpy(labels.astype(np.int64)))
     return torch.stack(found)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
+def atomic_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a binary stream whose content becomes the file ``path`` if the block succeeds; otherwise nothing is left.
 
     The stream writes to a temporary file in the same folder, which is renamed at the end and replaces an older file.
@@ -26,13 +26,13 @@ def whole_file(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
     Raises:
         OSError: If the disk is full, or the folder does not exist or is not writable.
     """
-    with whole_path(path, durable=durable) as temporary, open(temporary, "xb") as stream:
+    with atomic_path(path, durable=durable) as temporary, open(temporary, "xb") as stream:
         yield stream
 
 
 @contextmanager
-def whole_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
-    """Like :func:`whole_file`, but yield the temporary path, for code that writes to a path. It does not exist yet.
+def atomic_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
+    """Like :func:`atomic_file`, but yield the temporary path, for code that writes to a path. It does not exist yet.
 
     Raises:
         OSError: If the disk is full, or the folder does not exist or is not writable.
@@ -40,7 +40,7 @@ def whole_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     try:
-        with written_to(target):
+        with name_file_in_errors(target):
             yield temporary
             if durable:
                 _flush_to_disk(temporary, os.O_RDWR)
@@ -67,7 +67,7 @@ _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS
 
 
 @contextmanager
-def written_to(path: str | os.PathLike[str]) -> Iterator[None]:
+def name_file_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Add ``path`` as the file name to errors of writing (disk full, disk failure) that are raised inside the block.
 
     Raises:
@@ -82,7 +82,7 @@ def written_to(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def disk_of(folder: str | os.PathLike[str]) -> Iterator[None]:
+def name_folder_if_disk_full(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Turn a disk-full error inside the block into one whose message names the folder.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
+def load_public_name(package: str, name: str, home: Mapping[str, str]) -> Any:
     """Return a public name of a package; the implementation of its ``__getattr__``.
 
     Args:

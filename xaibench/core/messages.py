@@ -85,11 +85,11 @@ def folded(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter not in " -_")
 
 
-def capitalised(text: str) -> str:
+def capitalize(text: str) -> str:
     """Capitalize the first letter of a text, and keep the others.
 
     Example:
-        >>> capitalised("data set of MNIST")
+        >>> capitalized("data set of MNIST")
         'Data set of MNIST'
     """
     return text[:1].upper() + text[1:]

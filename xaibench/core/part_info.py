@@ -24,7 +24,7 @@ class DatasetInfo:
         classes: Class names in the order of their index.
         image_shape: ``(C, H, W)``.
         citation: The publication to cite.
-        licence: License of the data.
+        license: License of the data.
         how_to_get: What a user must do to obtain the data; empty for generated data.
         address: Download address, as Markdown; empty for generated data, as are the next two.
         download_size: Size of the download and its source, as Markdown.
@@ -46,7 +46,7 @@ class DatasetInfo:
     classes: tuple[str, ...]
     image_shape: tuple[int, int, int]
     citation: str = ""
-    licence: str = ""
+    license: str = ""
     how_to_get: str = ""
     address: str = ""
     download_size: str = ""
@@ -90,7 +90,7 @@ class ExplainerInfo:
     passes: int | None = None
 
 
-class AskedOnce(NamedTuple):
+class SharedModelScores(NamedTuple):
     """A metric in two steps, the first of which calls the model and is the same for all maps.
 
     Attributes:
@@ -123,7 +123,7 @@ class MetricInfo:
             of a map of independent uniform noise for each mask. It gets the parameters that matter for it.
         skill_of: Name of the metric that it rescales against chance; its scores follow from that metric's scores and
             the masks.
-        asked_once: The two steps of a metric whose model calls do not depend on the map, so that an evaluation of
+        shared_scores: The two steps of a metric whose model calls do not depend on the map, so that an evaluation of
             several methods calls the model once.
         picture: Name of its drawing in ``docs/generate``; empty = the one of its kind.
         class_name: Name of its class in :mod:`xaibench.metrics.torchmetrics`; empty = its name in CamelCase, such as
@@ -148,7 +148,7 @@ class MetricInfo:
     chance: str = ""
     chance_level: Callable[..., Any] | None = None
     skill_of: str = ""
-    asked_once: AskedOnce | None = None
+    shared_scores: SharedModelScores | None = None
     picture: str = ""
     class_name: str = ""
     citation: str = ""

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xaibench.core.messages import capitalised, did_you_mean, unknown
+from xaibench.core.messages import did_you_mean, unknown
 
 
 class Registry:
@@ -195,7 +195,7 @@ def import_target(target: str, kind: str = "part") -> Any:
     """
     module_name, _, attribute = target.partition(":")
     if not all(step.isidentifier() for step in (*module_name.split("."), *attribute.split("."))):
-        raise UnknownNameError(f"{capitalised(kind)} {target!r}: expected 'package.module:name'.")
+        raise UnknownNameError(f"{capitalize(kind)} {target!r}: expected 'package.module:name'.")
     try:
         part: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -203,13 +203,13 @@ def import_target(target: str, kind: str = "part") -> Any:
         if error.name is not None and not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise
         raise UnknownNameError(
-            f"{capitalised(kind)} {target!r}: there is no module {error.name!r} to import; install it, or start from "
+            f"{capitalize(kind)} {target!r}: there is no module {error.name!r} to import; install it, or start from "
             "its folder."
         ) from error
     owner = module_name
     for step in attribute.split("."):
         if not hasattr(part, step):
             hint = did_you_mean(step, dir(part))
-            raise UnknownNameError(f"{capitalised(kind)} {target!r}: {owner!r} has no attribute {step!r}{hint}")
+            raise UnknownNameError(f"{capitalize(kind)} {target!r}: {owner!r} has no attribute {step!r}{hint}")
         part, owner = getattr(part, step), f"{owner}.{step}"
     return part

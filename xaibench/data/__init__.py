@@ -6,7 +6,7 @@ Functions that read and write files are imported on first use (PEP 562), because
 from typing import TYPE_CHECKING, Any
 
 from xaibench.benchmarks.xai_tris.published_accuracy import paper_accuracy, paper_alpha
-from xaibench.core.lazy_names import public_name
+from xaibench.core.lazy_names import load_public_name
 from xaibench.data.base import Dataset, Split
 from xaibench.data.exchange.datasets_library import to_datasets
 from xaibench.data.loaders import load, loading
@@ -51,7 +51,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    return public_name(__name__, name, _HOME)
+    return load_public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -211,7 +211,7 @@ class Dataset:
             "classes": "" if few else len(self.classes),
             "parameters": ", ".join(f"{key}={value!r}" for key, value in self.parameters.items()),
             "note": self.note,
-            "licence": self.info.licence,
+            "license": self.info.license,
             "cite": self.info.citation,
         }
         notes = [f"{what}: {value}" for what, value in known.items() if value]

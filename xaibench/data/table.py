@@ -51,7 +51,7 @@ DATASETS = Registry(
     schemes={
         "published": "xaibench.data.photographs.saliency_bench_release:SaliencyBenchRelease",
         "folder": "xaibench.data.photographs.image_folder:OwnFolder",
-        "photographs": "xaibench.data.photographs.labelled_photographs:Photographs",
+        "photographs": "xaibench.data.photographs.labeled_photographs:Photographs",
         "mosaic": "xaibench.benchmarks.mosaics.photo_mosaics:PhotoMosaics",
         "parquet": "xaibench.data.exchange.parquet_reading:ParquetSet",
         "hf": "xaibench.data.exchange.hub_sets:HubSet",

@@ -39,7 +39,7 @@ class AppliedExplainer:
 
     An explainer with a ``fit`` method is fitted at the first call with a network, and again at a call with another
     network or with changed weights. Patterns belong to the weights that they were estimated with, so a randomized
-    network (``parameter_randomisation``) is explained by an explainer that was fitted to the randomized network. An
+    network (``parameter_randomization``) is explained by an explainer that was fitted to the randomized network. An
     object whose ``fitted`` is true is used as it is for the first network.
 
     Args:
@@ -114,9 +114,9 @@ class AppliedExplainer:
 
     def passes_in_budget(self, image: Tensor) -> int | None:
         """Return the passes for an image ``[1, C, H, W]``, None if unknown; ValueError if the budget is too small."""
-        from xaibench.explainers.budgets import passes_of, shares
+        from xaibench.explainers.budgets import assign_budget, passes_of
 
-        return passes_of(shares(self._part, self._call_args["budget"], image)[0][1], image)
+        return passes_of(assign_budget(self._part, self._call_args["budget"], image)[0][1], image)
 
     def resolve_layer(self, model: nn.Module) -> None:
         """Replace a layer given as a module by its name, so that it is found in copies of the model.
@@ -127,9 +127,9 @@ class AppliedExplainer:
         Raises:
             ValueError: If the layer is not a module of the network.
         """
-        from xaibench.explainers.shared.layer_calls import with_layer_named
+        from xaibench.explainers.shared.layer_calls import with_layer_name
 
-        self._part = with_layer_named(self._part, self.name, model)
+        self._part = with_layer_name(self._part, self.name, model)
 
     def __call__(self, model: nn.Module | None, images: Tensor, targets: Tensor) -> Tensor:
         """Return maps ``[n, H, W]`` on the CPU, as :func:`xaibench.explain`, and raise the same errors."""
@@ -226,7 +226,7 @@ class AppliedMetric:
             explainer: The explainer that made the maps, for metrics that need it; called as
                 ``(model, images, targets) -> maps``.
             scored: Cache of the scores of these maps by :attr:`identity`. Cached scores are reused, new ones are added.
-            answers: Cache of model outputs on this batch that do not depend on the map (``info.asked_once``), by
+            answers: Cache of model outputs on this batch that do not depend on the map (``info.shared_scores``), by
                 :attr:`identity`; used in the same way.
 
         Returns:
@@ -277,7 +277,7 @@ class AppliedMetric:
 
         maps = round_maps(maps)
         scaled, parameters, function = maps.numpy(), dict(self._parameters), self._function
-        if (once := self.info.asked_once) is not None:
+        if (once := self.info.shared_scores) is not None:
             function, parameters = once.score, self._accepted_parameters(once.score)
             cache = {} if answers is None else answers
             inputs: tuple[Any, ...] = (self._shared_outputs(once.ask, batch, model, cache), maps)
@@ -347,7 +347,9 @@ def shares_of(maps: Tensor, masks: Tensor, reliance: Tensor) -> Mapping[str, Any
     """Compute the mass shares of maps (:func:`xaibench.shares`), ``[n]`` each, after rounding the maps for storage."""
     from xaibench.metrics import shares
 
-    return shares(round_maps(maps).numpy(), masks.numpy(), round_maps(reliance).numpy(), reduction="none")._asdict()
+    return shares(
+        round_maps(maps).numpy(), masks.numpy(), round_maps(reliance).numpy(), reduction="none"
+    )._asdict()
 
 
 def is_inapplicable(error: Exception) -> bool:

@@ -109,7 +109,7 @@ def evaluate(
 
     from xaibench.compute.device import resolve_device
     from xaibench.compute.model_probe import check_module, probe
-    from xaibench.compute.precision import computing
+    from xaibench.compute.precision import precision_context
 
     check_numbers(samples, batch_size)
     split, classes, training, distribution = _open_dataset(dataset)
@@ -132,7 +132,7 @@ def evaluate(
     steps = len(applied_methods) * len(scorers)
     advice = f"Fewer samples (samples= below {count}), methods or metrics, or a GPU, take less."
     bar = ProgressBar("evaluate", count * steps, "score", shown=progress is True, advice=advice)
-    with computing(precision, resolve_device(device)), bar:
+    with precision_context(precision, resolve_device(device)), bar:
         if model is not None:
             check_module(model)
             model = to_device(model, device)

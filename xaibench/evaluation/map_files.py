@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.files import written_to
+from xaibench.core.files import name_file_in_errors
 from xaibench.core.messages import first_line, listed
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def write_template(path: str | os.PathLike[str], split: Split) -> None:
     ids = list(split.ids)
     files = [str(known.get("file", "")) for known in split.meta]
     height, width = split[0][1].shape
-    with written_to(path):
+    with name_file_in_errors(path):
         np.savez_compressed(
             path,
             ids=np.array(ids),

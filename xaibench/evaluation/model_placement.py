@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     """Return the model itself if it is on the device, otherwise a copy on the device. The model is never moved.
 
-    Inside :func:`xaibench.compute.precision.computing`, the result has the dtype of that precision.
+    Inside :func:`xaibench.compute.precision.precision_context`, the result has the dtype of that precision.
 
     Args:
         model: A network.
@@ -26,10 +26,10 @@ def to_device(model: nn.Module, device: str | torch.device) -> nn.Module:
     import torch
 
     from xaibench.compute.device import resolve_device
-    from xaibench.compute.precision import stated, stored_dtype
+    from xaibench.compute.precision import current_precision, stored_dtype
 
     target = torch.empty(0, device=resolve_device(device)).device  # with the GPU's index, unlike "cuda"
-    precision = stated()
+    precision = current_precision()
     dtype = stored_dtype(precision) if precision else None
     tensors = (*model.parameters(), *model.buffers())
     if all(t.device == target and (dtype in (None, t.dtype) or not t.is_floating_point()) for t in tensors):

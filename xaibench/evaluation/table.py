@@ -12,9 +12,9 @@ import numpy as np
 from xaibench.core.html_repr import html_table
 from xaibench.core.registry import UnknownNameError
 from xaibench.statistics import (
-    Drawn,
-    against_controls,
+    SamplingDesign,
     average_ranks,
+    compare_with_controls,
     holm,
     mean_ranks,
     nested_means,
@@ -117,7 +117,7 @@ class Evaluation:
         the groups of them; it does not account for the variation between trainings), ``n``, ``n_valid`` (number of
         defined scores, from which all of these are computed), ``rank`` (mean rank over the samples, 1 is best), and
         ``beats_controls``: whether the mean is significantly better than that of every control, at 5 % after Holm's
-        correction (paired t-test, :func:`xaibench.statistics.against_controls`); None for controls, and if there is
+        correction (paired t-test, :func:`xaibench.statistics.compare_with_controls`); None for controls, and if there is
         no control to compare with.
 
         Returns:
@@ -151,13 +151,13 @@ class Evaluation:
             )
         return rows
 
-    def _design(self, rows: int) -> Drawn:
-        return Drawn.of(rows, groups=self.groups)
+    def _design(self, rows: int) -> SamplingDesign:
+        return SamplingDesign.of(rows, groups=self.groups)
 
     def _beats_controls(self, metric: str) -> dict[str, bool]:
         pairs = self.compare(metric)[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None)
         higher = self.metrics[metric].higher_is_better
-        found = against_controls(pairs, self.controls, higher_is_better=higher)
+        found = compare_with_controls(pairs, self.controls, higher_is_better=higher)
         return {method: against.beats for method, against in found.items()}
 
     def compare(self, metric: str) -> pd.DataFrame:

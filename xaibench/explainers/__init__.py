@@ -7,7 +7,7 @@ of the model.
 
 from typing import Any
 
-from xaibench.core.lazy_names import public_name
+from xaibench.core.lazy_names import load_public_name
 from xaibench.explainers.api import explain
 from xaibench.explainers.base import (
     Attribution,
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    return public_name(__name__, name, _CLASSES)
+    return load_public_name(__name__, name, _CLASSES)
 
 
 def __dir__() -> list[str]:

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xaibench.compute.device import resolve_device
-from xaibench.compute.input_copies import sparing
+from xaibench.compute.input_copies import protect_input
 from xaibench.compute.model_probe import check_classes, check_module, probe
-from xaibench.compute.model_state import unharmed
-from xaibench.compute.precision import computing, kept_dtype, stated
-from xaibench.compute.sample_random import drawing_as
+from xaibench.compute.model_state import restore_model_state
+from xaibench.compute.precision import current_precision, precision_context, resolve_dtype
+from xaibench.compute.sample_random import seeded_by
 from xaibench.core.checks import check_count
 from xaibench.core.progress import ProgressBar
 from xaibench.core.vocabulary import Output, Precision
 from xaibench.explainers.base import Channels, Explainer, UnsupportedModelError
-from xaibench.explainers.budgets import explain_within_budget, shares
-from xaibench.explainers.building import build, configured, name_of
+from xaibench.explainers.budgets import assign_budget, explain_within_budget
+from xaibench.explainers.building import build, configured, explainer_name
 from xaibench.explainers.checks import check_images, check_returned_maps, check_target_classes
 from xaibench.explainers.shared.explained_output import ExplainedOutput
-from xaibench.explainers.shared.layer_calls import with_layer_named
+from xaibench.explainers.shared.layer_calls import with_layer_name
 from xaibench.explainers.shared.memory_retry import retry_with_smaller_batches
 from xaibench.explainers.shared.passes import Countable
 from xaibench.explainers.shared.softmax_detection import remove_final_softmax
@@ -129,25 +129,25 @@ def explain(
     x, y = check_images(images), check_target_classes(targets, len(images))
     if model is not None:
         check_module(model)
-        part = with_layer_named(part, name_of(part), model)
+        part = with_layer_name(part, explainer_name(part), model)
     place = resolve_device(device)
-    kept = kept_dtype(model, x, dtype, precision, place)
+    kept = resolve_dtype(model, x, dtype, precision, place)
     exactly: Precision = "float64" if kept == torch.float64 else "float32"
     # Tensors created in inference mode cannot require a gradient, so they are copied outside of it.
     with torch.inference_mode(False):
         x, y = (t.clone() if t.is_inference() else t for t in (x, y))
         with (
-            computing(precision or stated() or exactly, place),
-            drawing_as(x),
+            precision_context(precision or current_precision() or exactly, place),
+            seeded_by(x),
             _progress(part, x, budget, progress) as bar,
         ):
             x_there, y_there = x.to(place, kept), y.to(place)
             explanation = _Explanation(model, x_there, y_there, _output(part, output), budget, bar)
             maps = retry_with_smaller_batches(part, x_there, explanation, lambda: explanation.largest_pass)
-            maps = maps.to(kept) if stated() == "bfloat16" else maps
+            maps = maps.to(kept) if current_precision() == "bfloat16" else maps
         # With resize=None, the maps have the size of the layer's output.
         own_size = getattr(part, "resize", "") is None
-        checked = check_returned_maps(maps, x, channels, name_of(part), own_size=own_size)
+        checked = check_returned_maps(maps, x, channels, explainer_name(part), own_size=own_size)
     return checked if isinstance(images, Tensor) else checked.numpy()
 
 
@@ -172,16 +172,16 @@ class _Explanation:
         if self._model is None:
             if not getattr(getattr(part, "info", None), "control", False):
                 raise TypeError(
-                    f"{name_of(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, "
+                    f"{explainer_name(part)}: got no model, expected a torch.nn.Module; only controls (sobel, laplace, "
                     "uniform, input, center_prior) work without one."
                 )
             return part(cast(nn.Module, None), images, targets)
-        with unharmed(_to_device(self._model, images.device, images.dtype)) as lent:
+        with restore_model_state(_to_device(self._model, images.device, images.dtype)) as lent:
             explained = ExplainedOutput(lent, self._output).eval()
             _check_model(explained, images, targets)
             explained.on_rows = self._progress.advance
             try:
-                with sparing(lent):
+                with protect_input(lent):
                     if self._budget is None:
                         return part(explained, images, targets)
                     return explain_within_budget(part, self._budget, explained, images, targets)
@@ -189,7 +189,7 @@ class _Explanation:
                 if not _is_missing_gradient(error):
                     raise
                 raise UnsupportedModelError(
-                    f"{name_of(part)} needs the gradient of the output with respect to the images, but an operation "
+                    f"{explainer_name(part)} needs the gradient of the output with respect to the images, but an operation "
                     "of the network blocks it (such as detach, numpy or rounding). Use an explainer that only perturbs "
                     "the images (pfi, shapley_sampling, kernel_shap, lime, rise, occlusion), or remove that operation."
                 ) from error
@@ -200,16 +200,16 @@ class _Explanation:
 def _progress(part: Explainer, images: Tensor, budget: int | None, shown: bool) -> ProgressBar:
     """In rows that go through the network; how many come, the explainers know that ask it often."""
     if not isinstance(part, Countable):
-        return ProgressBar(name_of(part), None, "row", shown=shown)
+        return ProgressBar(explainer_name(part), None, "row", shown=shown)
     advice = f"Fewer rows: {part.cheaper()}, fewer images than {len(images)}; or a GPU."
 
     def passes() -> int:
         if budget is None:
             return part.passes(images)
-        own = [(some, images[which]) for which, some in shares(part, budget, images)]
+        own = [(some, images[which]) for which, some in assign_budget(part, budget, images)]
         return sum(some.passes(x) for some, x in own if isinstance(some, Countable))
 
-    return ProgressBar(name_of(part), passes, "row", shown=shown, advice=advice)
+    return ProgressBar(explainer_name(part), passes, "row", shown=shown, advice=advice)
 
 
 def _is_missing_gradient(error: RuntimeError) -> bool:
@@ -222,7 +222,7 @@ def _output(part: Explainer, output: Output | None) -> Output:
     """Return the explained output: the requested one, otherwise the default of the explainer."""
     own: Output | None = getattr(part, "explains", None)
     if own and output and getattr(part, "explains_only", False) and output != own:
-        raise ValueError(f"{name_of(part)} is defined for the {own} only, got output={output!r}; omit output.")
+        raise ValueError(f"{explainer_name(part)} is defined for the {own} only, got output={output!r}; omit output.")
     return output or own or "probability"
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import default_rows
+from xaibench.compute.batching import default_batch_size
 from xaibench.core.checks import check_choice, check_count
 
 #: How the attributions of the channels become one map (see :func:`reduce_channels`).
@@ -76,7 +76,7 @@ class Attribution:
         Returns:
             ``batch_size``, or a default for these images; at least 1.
         """
-        return self.batch_size or default_rows(images, least=1)
+        return self.batch_size or default_batch_size(images, least=1)
 
     def by_chunk(
         self, attribute: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor, rows_per_image: int = 1

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from torch import Tensor, nn
 
 from xaibench.explainers.base import Explainer
-from xaibench.explainers.building import name_of
+from xaibench.explainers.building import explainer_name
 from xaibench.explainers.shared.explained_output import ExplainedOutput
 from xaibench.explainers.shared.passes import Adjustable, Countable, budget_error
 
@@ -32,7 +32,7 @@ def passes_of(part: Explainer, images: Tensor, model: nn.Module | None = None) -
     return None if each is None else len(images) * int(each)
 
 
-def shares(
+def assign_budget(
     part: Explainer, budget: int, images: Tensor, model: nn.Module | None = None
 ) -> list[tuple[list[int], Explainer]]:
     """Choose the count for each image so that each is within the budget.
@@ -53,7 +53,7 @@ def shares(
         return [(which, part.within(budget, images[which])) for which in part.alike(images)]
     stated = passes_of(part, images[:1], model)
     if stated is not None and stated > budget:
-        raise budget_error(name_of(part), budget, stated, part.cheaper() if isinstance(part, Countable) else "")
+        raise budget_error(explainer_name(part), budget, stated, part.cheaper() if isinstance(part, Countable) else "")
     return [(list(range(len(images))), part)]
 
 
@@ -76,7 +76,7 @@ def explain_within_budget(
         ValueError: If the budget is too small: before the first pass if the explainer declares its passes, otherwise
             once the budget is spent.
     """
-    shared = shares(part, budget, images, model)
+    shared = assign_budget(part, budget, images, model)
     if len(shared) == 1:
         stated = passes_of(part, images[:1], model) is not None
         with nullcontext() if stated else _limit_passes(model, budget * len(images), part):
@@ -99,7 +99,7 @@ def _limit_passes(model: ExplainedOutput, most: int, part: Explainer) -> Iterato
         on_rows(rows)
         if spent > most:
             raise ValueError(
-                f"{name_of(part)}: got a budget of {most} passes for these images, expected more, since it was spent "
+                f"{explainer_name(part)}: got a budget of {most} passes for these images, expected more, since it was spent "
                 "before the maps were finished. Give a larger budget, or omit it."
             )
 

@@ -71,7 +71,7 @@ def _check_parameters(part: Any, parameters: dict[str, Any]) -> None:
     if not has_any_parameter(called):
         # The first three of a function are model, images and targets; a class is called with its parameters only.
         known = named_parameters(called, skip=0 if inspect.isclass(called) else 3)
-        check_names(name_of(part), parameters, sorted(known))
+        check_names(explainer_name(part), parameters, sorted(known))
 
 
 def configured(part: Explainer, **settings: Any) -> Explainer:
@@ -91,7 +91,7 @@ def configured(part: Explainer, **settings: Any) -> Explainer:
     return cast(Explainer, dataclasses.replace(cast(Any, part), **changed)) if changed else part
 
 
-def name_of(part: Any) -> str:
+def explainer_name(part: Any) -> str:
     """Return the name of an explainer: that of its class or function."""
     while isinstance(part, functools.partial):
         part = part.func

@@ -14,7 +14,7 @@ from captum.attr import LayerAttribution, NeuronAttribution
 from captum.attr._utils.attribution import InternalAttribution
 from torch import Tensor, nn
 
-from xaibench.compute.model_state import unharmed
+from xaibench.compute.model_state import restore_model_state
 from xaibench.compute.random_state import seeded_globals
 from xaibench.core.checks import check_choice
 from xaibench.core.parameters import check_names, named_parameters
@@ -78,7 +78,7 @@ class CaptumMethod:
             x = images.to(_reference_tensor(method.forward_func))
         arguments = {name: _move_to_images(value, x) for name, value in self.arguments.items()}
         own = getattr(method, "forward_func", None)
-        guard = unharmed(own) if isinstance(own, nn.Module) else nullcontext()
+        guard = restore_model_state(own) if isinstance(own, nn.Module) else nullcontext()
         with seeded_globals(self.seed, x.device), guard, torch.enable_grad():
             found = method.attribute(x.detach().clone().requires_grad_(), target=targets.to(x.device), **arguments)
         if not isinstance(found, Tensor) or found.shape[1:] != images.shape[1:]:

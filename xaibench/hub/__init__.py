@@ -7,10 +7,10 @@ or ``$HF_TOKEN``), never print it, and refuse files that contain it.
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.lazy_names import public_name
+from xaibench.core.lazy_names import load_public_name
 
 if TYPE_CHECKING:
-    from xaibench.hub.license import LicenceError
+    from xaibench.hub.license import LicenseError
     from xaibench.hub.published_results import Results, load_results
     from xaibench.hub.run_upload import prepare_run
     from xaibench.hub.set_upload import prepare_dataset
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HubError",
-    "LicenceError",
+    "LicenseError",
     "Remote",
     "Results",
     "Target",
@@ -34,7 +34,7 @@ __all__ = [
 #: Public name -> module, loaded on first use.
 _HOME = {
     "HubError": "uploading",
-    "LicenceError": "licence",
+    "LicenseError": "license",
     "Remote": "uploading",
     "Results": "published_results",
     "Target": "uploading",
@@ -68,7 +68,7 @@ _RENAMED = {
 def __getattr__(name: str) -> Any:
     if name in _RENAMED:
         raise AttributeError(f"xaibench.hub.{name} is now xaibench.{_RENAMED[name]}.", name=name)
-    return public_name(__name__, name, _HOME)
+    return load_public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

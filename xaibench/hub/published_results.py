@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xaibench.data.disk.file_readers import MissingDataError, wrap_file_errors
-from xaibench.data.exchange.hub_sets import HubAddress, download
+from xaibench.data.exchange.hub_sets import HubAddress, download_snapshot
 from xaibench.hub.run_upload import TEXTS
 from xaibench.runfolder.tables import TABLES
 
@@ -57,7 +57,7 @@ def load_results(address: str) -> Results:
     import pyarrow.parquet as pq
 
     place, names = HubAddress.parse(address), [table.stem for table in TABLES]
-    folder = download(place, [*(f"{name}.parquet" for name in names), *TEXTS])
+    folder = download_snapshot(place, [*(f"{name}.parquet" for name in names), *TEXTS])
     tables: dict[str, pd.DataFrame] = {}
     for name in names:
         file = folder / f"{name}.parquet"

@@ -11,7 +11,7 @@ from xaibench._version import __version__
 from xaibench.core.truth_kinds import question_of
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table, readme, strip_folders
 from xaibench.report.numbers.leaderboards import leaderboards_by_truth
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL, TABLES
 
@@ -19,18 +19,18 @@ from xaibench.runfolder.tables import CELL, TABLES
 _WHAT = {table.stem: table.what for table in TABLES}
 
 
-def render_run_card(run: RunResults, rows: Mapping[str, int], licence: str | None, repo: str) -> str:
+def render_run_card(run: RunResults, rows: Mapping[str, int], license: str | None, repo: str) -> str:
     """The card.
 
     Args:
         run: The run.
         rows: Of each uploaded table, how many rows it has.
-        licence: As the Hub names it; None = not stated.
+        license: As the Hub names it; None = not stated.
         repo: ``"owner/name"``.
     """
-    summary = summarise(run)
+    summary = summarize(run)
     first = next(iter(rows), None)
-    head: dict[str, Any] = {"license": licence} if licence else {}
+    head: dict[str, Any] = {"license": license} if license else {}
     head |= {
         "pretty_name": run.title,
         "tags": ["xaibench", "explainable-ai", "saliency-maps", "benchmark-results"],

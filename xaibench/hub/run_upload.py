@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.data import DATASETS
 from xaibench.hub.card_text import strip_folders
-from xaibench.hub.license import check_licence_name
+from xaibench.hub.license import check_license_name
 from xaibench.hub.run_scorecard import render_run_card
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE
-from xaibench.runfolder.tables import TABLES, RunFolderError, Table
+from xaibench.runfolder.tables import TABLES, RunFolderError, TableSchema
 
 #: Texts that a run folder needs to be reported on.
 TEXTS = (PARTS, ENVIRONMENT, SUITE)
@@ -34,7 +34,7 @@ def prepare_run(
     run: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    licence: str | None = None,
+    license: str | None = None,
     repo: str = "OWNER/NAME",
 ) -> Path:
     """Write what is uploaded of a run: its tables as Parquet, its suite and versions, and ``README.md``, their card.
@@ -45,7 +45,7 @@ def prepare_run(
     Args:
         run: A folder that ``xaibench run`` wrote.
         folder: Where to write; nothing but the results should be in it.
-        licence: Of the results, as the Hub names it; None = not stated.
+        license: Of the results, as the Hub names it; None = not stated.
         repo: Where they will lie, for the card.
 
     Returns:
@@ -53,10 +53,10 @@ def prepare_run(
 
     Raises:
         RunFolderError: If it is no run folder, or one of its files is damaged.
-        LicenceError: If that is no licence's name.
+        LicenseError: If that is no license's name.
         OSError: If the folder cannot be written.
     """
-    check_licence_name(licence)
+    check_license_name(license)
     source, target = Path(run), Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     read = read_run(source)
@@ -69,10 +69,10 @@ def prepare_run(
     for name in TEXTS:
         if (source / name).exists():
             text = strip_folders((source / name).read_text(encoding="utf-8"))
-            with whole_file(target / name) as stream:
+            with atomic_file(target / name) as stream:
                 stream.write(text.encode())
-    with whole_file(target / "README.md") as stream:
-        stream.write(render_run_card(read, rows, licence, repo).encode())
+    with atomic_file(target / "README.md") as stream:
+        stream.write(render_run_card(read, rows, license, repo).encode())
     return target
 
 
@@ -83,7 +83,7 @@ def _write(file: Path, parts: Iterator[pa.Table]) -> int:
         return 0
     rows = 0
     with (
-        whole_file(file) as stream,
+        atomic_file(file) as stream,
         pq.ParquetWriter(
             stream, first.schema, compression="zstd", write_page_index=True, write_page_checksum=True
         ) as writer,
@@ -94,7 +94,7 @@ def _write(file: Path, parts: Iterator[pa.Table]) -> int:
     return rows
 
 
-def _parts(folder: Path, table: Table) -> Iterator[pa.Table]:
+def _parts(folder: Path, table: TableSchema) -> Iterator[pa.Table]:
     """A table of a run folder, a row group at a time; nothing if there is none, or it is empty."""
     parquet, text = folder / f"{table.stem}.parquet", folder / f"{table.stem}.csv"
     file = parquet if parquet.exists() else text

@@ -15,7 +15,7 @@ import torch
 from xaibench._version import __version__
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data import Dataset, Split
-from xaibench.data.exchange.parquet_format import SPLITS
+from xaibench.data.exchange.parquet_format import HUB_SPLITS
 from xaibench.hub.card_text import code_block, escape_markdown, markdown_table
 from xaibench.hub.license import is_generated_set
 
@@ -73,7 +73,7 @@ def measure_dataset(dataset: Dataset) -> DatasetFacts:
     """Count; splits on disk are read a part at a time."""
     lowest, highest, total, squares, pixels = math.inf, -math.inf, 0.0, 0.0, 0
     shares: list[float] = []
-    for name in SPLITS:
+    for name in HUB_SPLITS:
         split: Split = getattr(dataset, name)
         for start in range(0, len(split), _BATCH):
             images, masks, _ = split[start : min(start + _BATCH, len(split))]
@@ -87,8 +87,8 @@ def measure_dataset(dataset: Dataset) -> DatasetFacts:
             shares += masks.double().mean(dim=(1, 2)).tolist()
     mean = total / pixels if pixels else math.nan
     return DatasetFacts(
-        samples={theirs: len(getattr(dataset, name)) for name, theirs in SPLITS.items()},
-        classes={theirs: _counts(getattr(dataset, name), len(dataset.classes)) for name, theirs in SPLITS.items()},
+        samples={theirs: len(getattr(dataset, name)) for name, theirs in HUB_SPLITS.items()},
+        classes={theirs: _counts(getattr(dataset, name), len(dataset.classes)) for name, theirs in HUB_SPLITS.items()},
         lowest=lowest,
         highest=highest,
         mean=mean,
@@ -102,13 +102,13 @@ def _counts(split: Split, classes: int) -> tuple[int, ...]:
     return tuple(torch.bincount(split.targets, minlength=classes).tolist())
 
 
-def render_datasheet(dataset: Dataset, facts: DatasetFacts, licence: str, repo: str) -> str:
+def render_datasheet(dataset: Dataset, facts: DatasetFacts, license: str, repo: str) -> str:
     """The body of the card.
 
     Args:
         dataset: The set, as it is uploaded.
         facts: What was counted in it.
-        licence: As the Hub names it.
+        license: As the Hub names it.
         repo: ``"owner/name"``.
     """
     info = dataset.info
@@ -119,7 +119,7 @@ def render_datasheet(dataset: Dataset, facts: DatasetFacts, licence: str, repo: 
         f"## Collection process\n\n{_collection(dataset)}",
         f"## Preprocessing\n\n{_preprocessing(info, facts)}",
         f"## Uses\n\n{_uses(info)}",
-        f"## Distribution\n\nLicence: `{licence}`. Source to cite: {escape_markdown(info.citation or 'none was given')}",
+        f"## Distribution\n\nLicense: `{license}`. Source to cite: {escape_markdown(info.citation or 'none was given')}",
         f"## Maintenance\n\n{_MAINTENANCE.format(version=__version__, revision=info.revision, repo=repo)}",
     )
     return "\n\n".join(parts)
@@ -166,7 +166,7 @@ def _motivation(info: DatasetInfo) -> str:
 def _composition(dataset: Dataset, facts: DatasetFacts) -> str:
     info = dataset.info
     shape = "×".join(map(str, info.image_shape))
-    rows = [(theirs, facts.samples[theirs], *facts.classes[theirs]) for theirs in SPLITS.values()]
+    rows = [(theirs, facts.samples[theirs], *facts.classes[theirs]) for theirs in HUB_SPLITS.values()]
     low, mean, high = (f"{100 * share:.2f} %" for share in facts.marked)
     missing = (
         "Nothing is missing. The samples of a set share its norms and its largest value, and are independent "
@@ -215,14 +215,14 @@ def _preprocessing(info: DatasetInfo, facts: DatasetFacts) -> str:
     return (
         f"{_MIXTURES.get(info.subset, _MIXTURES[''])}; then the whole set is divided by its largest absolute value. "
         f"Nothing is clipped or rounded to bytes: `image` holds the float32 values. {mask} {truth}. `preview` is only "
-        "to look at: 8 bit, every image stretched by its own largest magnitude, 0 in middle grey, small ones enlarged."
+        "to look at: 8 bit, every image stretched by its own largest magnitude, 0 in middle gray, small ones enlarged."
     )
 
 
 def _uses(info: DatasetInfo) -> str:
     if not is_generated_set(info):
         return (
-            "Training image classifiers and scoring saliency maps of them, within the licence. A mask says what people "
+            "Training image classifiers and scoring saliency maps of them, within the license. A mask says what people "
             "find important, which need not be what a network uses."
         )
     return (

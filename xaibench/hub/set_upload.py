@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.data import Dataset
-from xaibench.data.exchange.parquet_format import SPLITS
-from xaibench.data.exchange.parquet_writing import features, layout_of, write_parquet
+from xaibench.data.exchange.parquet_format import HUB_SPLITS
+from xaibench.data.exchange.parquet_writing import hub_features, layout_of, write_parquet
 from xaibench.hub.card_text import readme, strip_folders_nested
-from xaibench.hub.license import choose_licence, is_generated_set
+from xaibench.hub.license import choose_license, is_generated_set
 from xaibench.hub.set_datasheet import DatasetFacts, measure_dataset, render_datasheet
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -23,7 +23,7 @@ def prepare_dataset(
     dataset: Dataset,
     folder: str | os.PathLike[str],
     *,
-    licence: str | None = None,
+    license: str | None = None,
     repo: str = "OWNER/NAME",
 ) -> Path:
     """Write what is uploaded of a set: ``data/*.parquet`` and ``README.md``, its card with a datasheet.
@@ -31,7 +31,7 @@ def prepare_dataset(
     Args:
         dataset: The set. Folders of this machine in its name and parameters are left out.
         folder: Where to write; nothing but the set should be in it.
-        licence: As the Hub names it (``"cc-by-4.0"``, ``"mit"``, ...). None = CC0 for sets generated from numbers
+        license: As the Hub names it (``"cc-by-4.0"``, ``"mit"``, ...). None = CC0 for sets generated from numbers
             alone; all others need one.
         repo: Where it will lie, for the card.
 
@@ -39,32 +39,32 @@ def prepare_dataset(
         The folder.
 
     Raises:
-        LicenceError: If it is one of the annotated sets, whose files are not ours to hand on; if it needs a licence; or
-            if that is no licence's name.
+        LicenseError: If it is one of the annotated sets, whose files are not ours to hand on; if it needs a license; or
+            if that is no license's name.
         TypeError: If a parameter of the set is no plain value.
         OSError: If the folder cannot be written.
     """
-    chosen = choose_licence(dataset.info, licence)
+    chosen = choose_license(dataset.info, license)
     info = dataclasses.replace(dataset.info, name=strip_folders_nested(dataset.info.name))
-    if licence is not None:
-        info = dataclasses.replace(info, licence=licence)
+    if license is not None:
+        info = dataclasses.replace(info, license=license)
     shown = dataclasses.replace(dataset, info=info, parameters=strip_folders_nested(dict(dataset.parameters)))
     files = write_parquet(shown, folder)
     facts = measure_dataset(shown)
     text = readme(_head(shown, facts, files, chosen), render_datasheet(shown, facts, chosen, repo))
-    with whole_file(Path(folder) / "README.md") as stream:
+    with atomic_file(Path(folder) / "README.md") as stream:
         stream.write(text.encode())
     return Path(folder)
 
 
-def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], licence: str) -> dict[str, Any]:
+def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], license: str) -> dict[str, Any]:
     """What the Hub and its viewer read of the card."""
     total = sum(facts.samples.values())
     size = next((name for limit, name in _SIZES if total < limit), "n>1M")
     generated = is_generated_set(dataset.info)
     layout = layout_of(files)
-    stored = {theirs: [file for file in files if file.name.startswith(f"{theirs}-")] for theirs in SPLITS.values()}
-    present = [theirs for theirs in SPLITS.values() if facts.samples[theirs]]
+    stored = {theirs: [file for file in files if file.name.startswith(f"{theirs}-")] for theirs in HUB_SPLITS.values()}
+    present = [theirs for theirs in HUB_SPLITS.values() if facts.samples[theirs]]
     splits = [
         {
             "name": theirs,
@@ -74,7 +74,7 @@ def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], licence:
         for theirs in present
     ]
     return {
-        "license": licence,
+        "license": license,
         "pretty_name": dataset.info.name,
         "task_categories": ["image-classification"],
         "tags": ["xaibench", "explainable-ai", "saliency-maps", "attribution", *(["synthetic"] if generated else [])],
@@ -87,7 +87,7 @@ def _head(dataset: Dataset, facts: DatasetFacts, files: Sequence[Path], licence:
             }
         ],
         "dataset_info": {
-            "features": [_feature(name, what) for name, what in features(dataset.info, layout).items()],
+            "features": [_feature(name, what) for name, what in hub_features(dataset.info, layout).items()],
             "splits": splits,
             "download_size": sum(file.stat().st_size for file in files),
             "dataset_size": sum(one["num_bytes"] for one in splits),

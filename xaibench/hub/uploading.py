@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xaibench._version import __version__
-from xaibench.data.exchange.hub_sets import HubAddress, is_network_error, kinds, status_of
+from xaibench.data.exchange.hub_sets import HubAddress, error_class_names, is_network_error, status_of
 from xaibench.hub.card_text import strip_folders
-from xaibench.hub.license import choose_licence
+from xaibench.hub.license import choose_license
 from xaibench.hub.run_upload import prepare_run
 from xaibench.hub.set_upload import prepare_dataset
 from xaibench.runfolder.tables import TABLES
@@ -84,7 +84,7 @@ def push_dataset(
     dataset: Dataset,
     repo: str,
     *,
-    licence: str | None = None,
+    license: str | None = None,
     private: bool = False,
     revision: str | None = None,
     create_pr: bool = False,
@@ -94,7 +94,7 @@ def push_dataset(
     Args:
         dataset: The set.
         repo: ``"owner/name"``.
-        licence: See :func:`~xaibench.hub.prepare_dataset`.
+        license: See :func:`~xaibench.hub.prepare_dataset`.
         private: Make a new repository private.
         revision: Branch; None = the main branch.
         create_pr: Open a pull request instead of changing the branch.
@@ -103,15 +103,15 @@ def push_dataset(
         Address of the page of what was uploaded.
 
     Raises:
-        LicenceError: If the set may not be uploaded, or its licence must be said first.
+        LicenseError: If the set may not be uploaded, or its license must be said first.
         HubError: If nobody is logged in, the repository may not be written, or the Hub cannot be reached.
     """
-    choose_licence(dataset.info, licence)
+    choose_license(dataset.info, license)
     target = Target(repo, private, revision, create_pr)
     return _push(
         target,
         f"Upload {strip_folders(dataset.info.name)}",
-        lambda folder: prepare_dataset(dataset, folder, licence=licence, repo=repo),
+        lambda folder: prepare_dataset(dataset, folder, license=license, repo=repo),
     )
 
 
@@ -119,7 +119,7 @@ def push_run(
     run: str | os.PathLike[str],
     repo: str,
     *,
-    licence: str | None = None,
+    license: str | None = None,
     private: bool = False,
     revision: str | None = None,
     create_pr: bool = False,
@@ -129,7 +129,7 @@ def push_run(
     Args:
         run: A folder that ``xaibench run`` wrote.
         repo: ``"owner/name"``.
-        licence: Of the results, as the Hub names it; None = not stated.
+        license: Of the results, as the Hub names it; None = not stated.
         private: Make a new repository private.
         revision: Branch; None = the main branch.
         create_pr: Open a pull request instead of changing the branch.
@@ -142,7 +142,7 @@ def push_run(
         HubError: If nobody is logged in, the repository may not be written, or the Hub cannot be reached.
     """
     target = Target(repo, private, revision, create_pr)
-    return _push(target, "Upload results", lambda folder: prepare_run(run, folder, licence=licence, repo=repo))
+    return _push(target, "Upload results", lambda folder: prepare_run(run, folder, license=license, repo=repo))
 
 
 def _push(target: Target, message: str, prepare: Callable[[str], Path]) -> str:
@@ -252,9 +252,9 @@ def _repo_info(api: HfApi, target: Target) -> Any:
         try:
             return api.repo_info(target.repo, repo_type="dataset", revision=revision)
         except Exception as error:
-            if "RevisionNotFoundError" in kinds(error):
+            if "RevisionNotFoundError" in error_class_names(error):
                 continue
-            if "RepositoryNotFoundError" in kinds(error) and status_of(error) != 401:
+            if "RepositoryNotFoundError" in error_class_names(error) and status_of(error) != 401:
                 return None
             raise
     return None
@@ -307,7 +307,7 @@ def _explained(error: Exception, target: Target, api: HfApi) -> HubError | None:
     """What a user can do about an error of the Hub; None if it is of another kind."""
     status = status_of(error)
     if status is None:
-        if "OfflineModeIsEnabled" in kinds(error):
+        if "OfflineModeIsEnabled" in error_class_names(error):
             return HubError("HF_HUB_OFFLINE is set, so nothing can be uploaded; unset it.")
         if is_network_error(error):
             return HubError(

@@ -50,7 +50,7 @@ def kernel(function: _F, freedom: frozenset[str] = MINIMA) -> _F:
     import numba
 
     module = sys._getframe(1).f_code  # the code that defines the function and those that it calls
-    function.__qualname__ += f"_{fingerprint(module, freedom)}"  # numba names its cache files by it
+    function.__qualname__ += f"_{hash_code(module, freedom)}"  # numba names its cache files by it
     try:
         return cast(_F, numba.njit(cache=True, nogil=True, fastmath=set(freedom))(function))
     except RuntimeError:  # no writable cache folder
@@ -69,7 +69,7 @@ def part(function: _F, freedom: frozenset[str] = MINIMA, *, inline: bool = False
     return cast(_F, numba.njit(nogil=True, fastmath=set(freedom), forceinline=inline)(function))
 
 
-def fingerprint(code: CodeType, freedom: frozenset[str] = MINIMA) -> str:
+def hash_code(code: CodeType, freedom: frozenset[str] = MINIMA) -> str:
     """Hash ``code``, with all functions and constants in it, the processor, numba's version and the flags."""
     import llvmlite.binding  # type: ignore[import-untyped]
     import numba

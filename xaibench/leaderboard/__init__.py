@@ -7,7 +7,7 @@ the method again in a sandbox and compares the scores, and :func:`write_site` tu
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.lazy_names import public_name
+from xaibench.core.lazy_names import load_public_name
 
 if TYPE_CHECKING:
     from xaibench.leaderboard.checks import check
@@ -53,7 +53,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    return public_name(__name__, name, _HOME)
+    return load_public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

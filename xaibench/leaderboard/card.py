@@ -19,8 +19,8 @@ def render_card(manifest: Manifest, folder: Path) -> str:
     """
     method, suite = manifest.method, manifest.suite
     head = {"pretty_name": f"{method.label} on {suite.title}", "tags": ["xaibench", suite.name]}
-    if method.licence:
-        head["license"] = method.licence
+    if method.license:
+        head["license"] = method.license
     ran, needed = read_environment(folder), ", ".join(f"`{one}`" for one in manifest.code.requires)
     made = ", ".join(
         f"{name} {found}" for name, found in {"xaibench": ran.get("xaibench"), **ran.get("versions", {})}.items()

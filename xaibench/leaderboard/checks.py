@@ -14,7 +14,7 @@ from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.leaderboard.manifest import (
     CARD,
-    LICENCE,
+    LICENSE,
     MANIFEST,
     METHOD,
     VERDICTS,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: The largest result that is taken, in bytes.
 _MOST_BYTES = 100 << 20
-_NEEDED = (SCORES.name, IMAGES.name, SUITE, PARTS, ENVIRONMENT, CARD, LICENCE)
+_NEEDED = (SCORES.name, IMAGES.name, SUITE, PARTS, ENVIRONMENT, CARD, LICENSE)
 
 #: What looks like a key to somebody's account: of the Hub, GitHub, PyPI, AWS, or a private key.
 _TOKEN = re.compile(
@@ -237,9 +237,9 @@ def _faults_of_values(scores: pd.DataFrame, suite: Suite) -> Iterator[str]:
 
 
 def _faults_of_cells(scores: pd.DataFrame, plan: Plan) -> Iterator[str]:
-    from xaibench.runner.stages.score_rows import set_name
+    from xaibench.runner.stages.score_rows import dataset_name
 
-    expected = {(set_name(cell), cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
+    expected = {(dataset_name(cell), cell.model, job.metric.name) for cell in plan.cells for _, job in cell.scores}
     cells = scores[["dataset", "model", "metric"]].drop_duplicates().astype(str)
     there = set(cells.itertuples(index=False, name=None))
     if more := sorted(there - expected):

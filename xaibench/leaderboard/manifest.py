@@ -1,6 +1,6 @@
 """What a result says of itself: ``result.json``, beside the tables of its run.
 
-A result is a run folder of one method (:mod:`xaibench.runfolder`) with this manifest, a card, a licence, a citation
+A result is a run folder of one method (:mod:`xaibench.runfolder`) with this manifest, a card, a license, a citation
 and, where the method is no part of the library, its source. In a results repository it lies at
 ``METHOD/SUITE@VERSION``, one of fresh seeds at ``METHOD/SUITE@VERSION+ROUND``.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from xaibench.core.messages import did_you_mean
 
-MANIFEST, VERIFICATION, CARD, CITATION, LICENCE, METHOD = (
+MANIFEST, VERIFICATION, CARD, CITATION, LICENSE, METHOD = (
     "result.json",
     "verification.json",
     "README.md",
@@ -49,7 +49,7 @@ class MethodInfo:
         entry: A listed explainer, or ``module:name`` below the folder ``method``.
         summary: What it does, in a sentence.
         citation: The publication to cite.
-        licence: Of code and scores, as the Hub names it.
+        license: Of code and scores, as the Hub names it.
         authors: Of the method.
         homepage: An address on the web.
         passes: How often it asks the network for an image, where that is no choice.
@@ -61,7 +61,7 @@ class MethodInfo:
     entry: str
     summary: str = ""
     citation: str = ""
-    licence: str = ""
+    license: str = ""
     authors: tuple[str, ...] = ()
     homepage: str = ""
     passes: int | None = None

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from xaibench.data.exchange.hub_sets import HubAddress, download
+from xaibench.data.exchange.hub_sets import HubAddress, download_snapshot
 from xaibench.leaderboard.manifest import ResultError
 
 
@@ -31,7 +31,7 @@ def open_repository(address: str | os.PathLike[str]) -> Iterator[Path]:
     if not str(address).startswith("hf:"):
         yield Path(address)
         return
-    kept = download(HubAddress.parse(str(address)), ["*"])
+    kept = download_snapshot(HubAddress.parse(str(address)), ["*"])
     with tempfile.TemporaryDirectory(prefix="xaibench-results-") as place:
         # Its files are links into a cache, and a result has none.
         copy = Path(shutil.copytree(kept, Path(place) / "results"))

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
 from xaibench.leaderboard.manifest import ResultError
 from xaibench.leaderboard.suite_text import is_generated, read_seeds, with_seeds
@@ -208,5 +208,5 @@ def _check_generated(suite: str) -> None:
 
 def _write(repository: Path, rounds: Sequence[Round]) -> None:
     repository.mkdir(parents=True, exist_ok=True)
-    with whole_file(repository / ROUNDS) as stream:
+    with atomic_file(repository / ROUNDS) as stream:
         stream.write(json.dumps([asdict(one) for one in rounds], indent=2).encode() + b"\n")

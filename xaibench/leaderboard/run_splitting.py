@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed, unknown
 from xaibench.hub.card_text import strip_folders
-from xaibench.hub.license import check_licence_name
+from xaibench.hub.license import check_license_name
 from xaibench.leaderboard.card import bibtex_entry, render_card
 from xaibench.leaderboard.manifest import (
     CARD,
     CITATION,
-    LICENCE,
+    LICENSE,
     MANIFEST,
     METHOD,
     CodeInfo,
@@ -47,8 +47,8 @@ from xaibench.leaderboard.suite_text import (
     with_explainers,
     without_sets,
 )
-from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartWords, read_parts
-from xaibench.runfolder.sample_file import PICTURES, SampleCell, read_samples, to_safetensors
+from xaibench.runfolder.descriptions import ENVIRONMENT, PARTS, SUITE, PartDescription, read_parts
+from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, read_samples, to_safetensors
 from xaibench.runfolder.tables import ACCURACY, FAILURES, IMAGES, JOBS, SAMPLES, SCORES, TRAININGS, RunFolderError
 from xaibench.runner.suites.files import load_suite
 
@@ -75,7 +75,7 @@ def split_run(
         run: A folder that ``xaibench run`` wrote and finished.
         repository: Below it each result lies at ``METHOD/SUITE@VERSION``; one that is there is replaced whole.
         methods: Only these of its explainers; default all that are ranked and have scores, and the controls.
-        about: ``{method: fields of Method}`` that are not as the run has them, such as ``licence``.
+        about: ``{method: fields of Method}`` that are not as the run has them, such as ``license``.
         source: A folder with the source of a method that is no part of the library.
         code: Where that is developed, and in which state.
         drawn: The round whose fresh seeds the run is on; None for the suite's own.
@@ -88,7 +88,7 @@ def split_run(
     Raises:
         RunFolderError: If it is no run folder, or one of its files is damaged.
         ResultError: If a job of it failed, or it has no such method or no scores of it.
-        LicenceError: If a licence has a name that is none.
+        LicenseError: If a license has a name that is none.
     """
     folder = Path(run)
     parts = read_parts(folder)
@@ -112,7 +112,7 @@ def split_run(
     found = []
     for name in (one for one in names if one in scores):
         method = _method(parts.explainers[name], uses[name], (about or {}).get(name, {}))
-        check_licence_name(method.licence or None)
+        check_license_name(method.license or None)
         manifest = Manifest(method, version, day, {}, code or CodeInfo(), drawn.name if drawn else "")
         entry = (entries or {}).get(name)
         found.append(_write(folder, Path(repository), manifest, name, scores[name], source, entry))
@@ -135,10 +135,10 @@ def _suite_that_ran(run: Path) -> str:
     return without_sets((run / SUITE).read_text(encoding="utf-8"), ran.get("missing", ()))
 
 
-def _method(words: PartWords, use: str, about: Mapping[str, Any]) -> MethodInfo:
+def _method(words: PartDescription, use: str, about: Mapping[str, Any]) -> MethodInfo:
     known = {"summary": words.meaning, "citation": words.citation, "passes": words.passes, "control": words.control}
-    licence = {} if words.own else {"licence": "mit"}
-    return MethodInfo(**{"name": slugify(words.name), "label": words.label, "entry": use, **known, **licence, **about})
+    license = {} if words.own else {"license": "mit"}
+    return MethodInfo(**{"name": slugify(words.name), "label": words.label, "entry": use, **known, **license, **about})
 
 
 def slugify(name: str) -> str:
@@ -199,12 +199,12 @@ def _write(
         if source is not None:
             shutil.copytree(source, folder / METHOD, ignore=shutil.ignore_patterns("__pycache__", ".git", ".*"))
         (folder / CITATION).write_text(bibtex_entry(manifest), encoding="utf-8")
-        (folder / LICENCE).write_text(f"{manifest.method.licence or 'not stated'}\n", encoding="utf-8")
+        (folder / LICENSE).write_text(f"{manifest.method.license or 'not stated'}\n", encoding="utf-8")
         code = dataclasses.replace(manifest.code, sha256=code_checksum(file_checksums(folder)))
         manifest = dataclasses.replace(manifest, code=code)
         (folder / CARD).write_text(render_card(manifest, folder), encoding="utf-8")
         manifest = dataclasses.replace(manifest, files=file_checksums(folder))
-        with whole_file(folder / MANIFEST) as stream:
+        with atomic_file(folder / MANIFEST) as stream:
             stream.write(manifest.to_json())
         if target.exists():
             shutil.rmtree(target)
@@ -229,7 +229,7 @@ def _write_tables(run: Path, folder: Path, name: str, shown: str, scores: pa.Tab
     cells = [cell for cell in read_samples(run) if name in cell.explainers and _may_be_shown(cell.dataset)]
     room = _MOST_PICTURES // count_cells(_suite_that_ran(run))
     if pictures := _pictures([_of_method(cell, name, shown) for cell in cells], room):
-        (folder / PICTURES).write_bytes(pictures)
+        (folder / SAMPLES_FILE).write_bytes(pictures)
 
 
 def _pictures(cells: Sequence[SampleCell], room: int) -> bytes:

@@ -20,7 +20,7 @@ from xaibench.leaderboard.method_source import MethodSource, on_import_path, sta
 from xaibench.leaderboard.run_splitting import slugify, split_run
 from xaibench.leaderboard.sandbox.packages import imported_packages
 from xaibench.leaderboard.suite_text import check_public_datasets, with_explainers
-from xaibench.runner.run import Progress, run
+from xaibench.runner.run import RunProgress, run
 from xaibench.runner.suites.files import load_suite
 
 #: The suite of a submission, beside its code; hidden, so that it is not taken for code.
@@ -121,7 +121,7 @@ class SubmissionInfo:
         label: For people.
         authors: Of the method.
         citation: The publication, in words or as BibTeX.
-        licence: Of code and scores, as the Hub names it.
+        license: Of code and scores, as the Hub names it.
         homepage: An address on the web.
         repository: Where the code is developed.
         commit: Which state of it this is.
@@ -131,7 +131,7 @@ class SubmissionInfo:
     label: str = ""
     authors: tuple[str, ...] = ()
     citation: str = ""
-    licence: str = ""
+    license: str = ""
     homepage: str = ""
     repository: str = ""
     commit: str = ""
@@ -146,7 +146,7 @@ def submit(
     parameters: Mapping[str, Any] | None = None,
     work: str | Path | None = None,
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: RunProgress | None = None,
     tried: Any = lambda trial: None,
     **run_settings: Any,
 ) -> Path:
@@ -195,7 +195,7 @@ def submit(
     own = source.folder is not None
     about = {
         **{"name": name, "label": said.label or name, "entry": source.entry, "summary": source.summary},
-        **({"citation": said.citation, "licence": said.licence} if own or said.citation or said.licence else {}),
+        **({"citation": said.citation, "license": said.license} if own or said.citation or said.license else {}),
         **{"authors": said.authors, "homepage": said.homepage},
     }
     if not own:  # what the library says of its own stands, where nobody says otherwise

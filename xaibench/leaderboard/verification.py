@@ -17,7 +17,7 @@ import numpy as np
 
 from xaibench._version import __version__
 from xaibench.compute.device import resolve_device
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.leaderboard.checks import check
 from xaibench.leaderboard.manifest import (
     METHOD,
@@ -35,7 +35,7 @@ from xaibench.leaderboard.submission import hide_secrets
 from xaibench.leaderboard.suite_text import with_explainers
 from xaibench.runfolder.descriptions import SUITE
 from xaibench.runfolder.tables import SCORES
-from xaibench.runner.run import Progress, run
+from xaibench.runner.run import RunProgress, run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +99,7 @@ def verify(
     device: str = "cpu",
     install: bool = False,
     hidden: Sequence[str | Path] = (),
-    progress: Progress | None = None,
+    progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> Verification:
     """Run the method of a result again in a sandbox, and compare the scores.
@@ -148,7 +148,7 @@ def verify(
         )
     result = compare_scores(SCORES.read(place), rows, bound, partial=datasets is not None, of=manifest_checksum(place))
     if datasets is None:
-        with whole_file(place / VERIFICATION) as stream:
+        with atomic_file(place / VERIFICATION) as stream:
             stream.write(result.to_json())
     return result
 
@@ -163,7 +163,7 @@ def rerun_scores(
     device: str = "cpu",
     install: bool = False,
     hidden: Sequence[str | Path] = (),
-    progress: Progress | None = None,
+    progress: RunProgress | None = None,
     **run_settings: Any,
 ) -> pd.DataFrame:
     """The scores of a sandboxed method.

@@ -18,7 +18,7 @@ from xaibench.leaderboard.manifest import ResultError, read_manifest
 from xaibench.leaderboard.pinned_code import check_code_at_commit
 from xaibench.leaderboard.verification import Verification, verify
 from xaibench.runner.engines.worker_processes import become_worker, end_workers, worker_context
-from xaibench.runner.run import Progress
+from xaibench.runner.run import RunProgress
 
 logger = logging.getLogger("xaibench")
 
@@ -46,7 +46,7 @@ def verify_all(
     work: str | Path | None = None,
     workers: int | None = None,
     clone: bool = False,
-    bars: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
+    bars: Callable[[], AbstractContextManager[RunProgress | None]] = nullcontext,
     **settings: Any,
 ) -> Iterator[VerifiedResult]:
     """Run the methods of results again, each in a sandbox.

@@ -14,11 +14,11 @@ Conventions of all metrics in this package:
 
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.lazy_names import public_name
+from xaibench.core.lazy_names import load_public_name
 from xaibench.metrics.table import METRICS
 
 if TYPE_CHECKING:
-    from xaibench.metrics.correlations import Agreement, agreement
+    from xaibench.metrics.correlations import MetricAgreement, agreement
     from xaibench.metrics.localization.chance_corrected import chance_level, skill_scores
     from xaibench.metrics.localization.emd import TransportError
     from xaibench.metrics.localization.mass_shares import Shares, shares
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
-    "Agreement",
+    "MetricAgreement",
     "Shares",
     "TransportError",
     "agreement",
@@ -43,7 +43,7 @@ __all__ += METRICS
 
 #: Public names other than metrics -> their module.
 _HOME = {
-    "Agreement": "metric_agreement",
+    "MetricAgreement": "metric_agreement",
     "Shares": "use.relied_shares",
     "TransportError": "truth.earth_mover",
     "agreement": "metric_agreement",
@@ -58,7 +58,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, because metrics that call a model load torch.
-    return METRICS.resolve(name) if name in METRICS else public_name(__name__, name, _HOME)
+    return METRICS.resolve(name) if name in METRICS else load_public_name(__name__, name, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _Floats = NDArray[np.float64]
 
 
-class Agreement(NamedTuple):
+class MetricAgreement(NamedTuple):
     """Agreement of metrics by pair: three square tables with a row and a column per metric.
 
     Attributes:
@@ -33,7 +33,7 @@ def agreement(
     *,
     higher_is_better: Mapping[str, bool] | None = None,
     binary: Collection[str] | None = None,
-) -> Agreement:
+) -> MetricAgreement:
     r"""Correlate metrics over the samples that they score, after negating metrics for which lower is better.
 
     Two metrics with continuous scores are compared by Spearman's rank correlation (ties get their mean rank). If one is
@@ -94,7 +94,7 @@ def agreement(
                 coefficients.loc[row, column] = _pearson(x, y) if biserial else _pearson(_ranks(x), _ranks(y))
                 n.loc[row, column] = len(x)
                 kind.loc[row, column] = "point-biserial" if biserial else "spearman"
-    return Agreement(coefficients, n, kind)
+    return MetricAgreement(coefficients, n, kind)
 
 
 def _columns(scores: Mapping[str, Any] | pd.DataFrame) -> dict[str, _Floats]:

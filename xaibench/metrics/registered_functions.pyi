@@ -35,7 +35,7 @@ from xaibench.metrics.localization.topk_precision import topk_precision as topk_
 from xaibench.metrics.localization.use_ranking import use_ap as use_ap
 from xaibench.metrics.localization.use_ranking import use_auc as use_auc
 from xaibench.metrics.randomization.efficient_mprt import efficient_mprt as efficient_mprt
-from xaibench.metrics.randomization.mprt import parameter_randomisation as parameter_randomisation
+from xaibench.metrics.randomization.mprt import parameter_randomization as parameter_randomization
 from xaibench.metrics.randomization.random_logit import random_logit as random_logit
 from xaibench.metrics.randomization.smooth_mprt import smooth_mprt as smooth_mprt
 from xaibench.metrics.robustness.sensitivity import data_consistency as data_consistency

@@ -46,7 +46,7 @@ METRICS = Registry(
         "road": "xaibench.metrics.faithfulness.road:road",
         "data_consistency": "xaibench.metrics.robustness.sensitivity:data_consistency",
         "sensitivity_max": "xaibench.metrics.robustness.sensitivity:sensitivity_max",
-        "parameter_randomisation": "xaibench.metrics.randomization.mprt:parameter_randomisation",
+        "parameter_randomization": "xaibench.metrics.randomization.mprt:parameter_randomization",
         "smooth_mprt": "xaibench.metrics.randomization.smooth_mprt:smooth_mprt",
         "efficient_mprt": "xaibench.metrics.randomization.efficient_mprt:efficient_mprt",
         "random_logit": "xaibench.metrics.randomization.random_logit:random_logit",
@@ -59,6 +59,6 @@ METRICS = Registry(
         "dice": "f1",
         "gini": "sparseness",
         "entropy": "complexity",
-        "mprt": "parameter_randomisation",
+        "mprt": "parameter_randomization",
     },
 )

@@ -13,7 +13,7 @@ from xaibench.benchmarks.certified.triggered_networks import triggered
 from xaibench.benchmarks.xai_tris.networks import CNN, LLR, MLP, Network, he_normal_
 from xaibench.models.building import build
 from xaibench.models.networks.class_folding import FOLDS, Folded
-from xaibench.models.networks.pretrained import Classifier, Normalise
+from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
 from xaibench.models.table import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
@@ -29,7 +29,7 @@ __all__ = [
     "Classifier",
     "Folded",
     "Network",
-    "Normalise",
+    "Normalize",
     "Training",
     "TrainingDivergedError",
     "WeightsNotFoundError",

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from xaibench.core.frozen import Frozen
-from xaibench.runfolder.sanitize import all_legible, legible
+from xaibench.runfolder.sanitize import sanitize_json, sanitize_text
 from xaibench.runfolder.tables import damaged_file
 
 PARTS, ENVIRONMENT, SUITE = "parts.json", "environment.json", "suite.toml"
 
 
 @dataclass(frozen=True)
-class PartWords:
+class PartDescription:
     """Description of an explainer, model or metric, so that a report needs nothing but the run folder.
 
     Attributes:
@@ -54,7 +54,7 @@ class PartWords:
     truth: str = ""
 
     @classmethod
-    def of(cls, name: str, known: Mapping[str, Any], *, label: str = "") -> PartWords:
+    def of(cls, name: str, known: Mapping[str, Any], *, label: str = "") -> PartDescription:
         """Create the description of a part.
 
         Args:
@@ -108,9 +108,9 @@ class RunParts:
     suite: str = ""
     title: str = ""
     citation: str = ""
-    explainers: Mapping[str, PartWords] = field(default_factory=dict)
-    models: Mapping[str, PartWords] = field(default_factory=dict)
-    metrics: Mapping[str, PartWords] = field(default_factory=dict)
+    explainers: Mapping[str, PartDescription] = field(default_factory=dict)
+    models: Mapping[str, PartDescription] = field(default_factory=dict)
+    metrics: Mapping[str, PartDescription] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
@@ -138,11 +138,11 @@ def read_parts(folder: Path) -> RunParts:
     return RunParts(**words, **kinds)  # type: ignore[arg-type]
 
 
-def _read_descriptions(content: Mapping[str, Any]) -> dict[str, PartWords]:
-    return {str(name): PartWords.of(str(name), dict(known.items())) for name, known in content.items()}
+def _read_descriptions(content: Mapping[str, Any]) -> dict[str, PartDescription]:
+    return {str(name): PartDescription.of(str(name), dict(known.items())) for name, known in content.items()}
 
 
-def ordered(parts: Mapping[str, PartWords], seen: Iterable[str]) -> dict[str, PartWords]:
+def order_parts(parts: Mapping[str, PartDescription], seen: Iterable[str]) -> dict[str, PartDescription]:
     """Return the descriptions of ``seen`` parts in the order of ``parts``, followed by parts without a description.
 
     Example:
@@ -151,7 +151,7 @@ def ordered(parts: Mapping[str, PartWords], seen: Iterable[str]) -> dict[str, Pa
     """
     seen = list(dict.fromkeys(seen))
     names = [name for name in parts if name in seen] + [name for name in seen if name not in parts]
-    return {name: parts.get(name, PartWords(name, name)) for name in names}
+    return {name: parts.get(name, PartDescription(name, name)) for name in names}
 
 
 class Machine(TypedDict, total=False):
@@ -205,14 +205,14 @@ def read_environment(folder: Path) -> Environment:
 def read_suite(folder: Path) -> str:
     """Read the suite of a run as TOML; empty if the folder has no ``suite.toml``."""
     file = folder / SUITE
-    return legible(file.read_text(encoding="utf-8")) if file.exists() else ""
+    return sanitize_text(file.read_text(encoding="utf-8")) if file.exists() else ""
 
 
 def _read_object(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     try:
-        content = all_legible(json.loads(file.read_text(encoding="utf-8")))
+        content = sanitize_json(json.loads(file.read_text(encoding="utf-8")))
     except ValueError as error:
         raise damaged_file(file, error) from error
     if not isinstance(content, dict):

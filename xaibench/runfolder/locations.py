@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 
-def place_of(folder: str | os.PathLike[str]) -> Path:
+def resolve_location(folder: str | os.PathLike[str]) -> Path:
     """Return a path object for a run folder.
 
     Args:

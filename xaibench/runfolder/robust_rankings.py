@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.core.html_repr import html_table
 from xaibench.runfolder.tables import damaged_file
 
@@ -52,15 +52,15 @@ class RobustRanking:
     left_out: tuple[str, ...] = ()
 
     @property
-    def least(self) -> tuple[int, int]:
+    def least_similar(self) -> tuple[int, int]:
         """The two settings with the smallest tau."""
         found = np.unravel_index(int(np.nanargmin(self.tau)), self.tau.shape)
         return int(found[0]), int(found[1])
 
     @property
-    def single(self) -> bool:
+    def has_single_order(self) -> bool:
         """Whether every two settings have a tau of at least 0.8."""
-        return self.agree(self.least)
+        return self.agree(self.least_similar)
 
     def agree(self, pair: tuple[int, int]) -> bool:
         """Return whether the rankings under two settings agree.
@@ -92,7 +92,7 @@ class RobustRanking:
                 found[name] = min(pairs, key=lambda pair: np.nan_to_num(self.tau[pair], nan=np.inf))
         return found
 
-    def words(self, setting: int, beside: int | None = None) -> str:
+    def describe_setting(self, setting: int, beside: int | None = None) -> str:
         """Describe a setting.
 
         Args:
@@ -107,26 +107,26 @@ class RobustRanking:
         shown = {name: value for name, value in own.items() if name in differs}
         return ", ".join(f"{name}={value}" for name, value in shown.items()) or "default"
 
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """Summarize the robustness of the rankings.
 
         Returns:
             One sentence with the smallest tau.
         """
-        i, j = self.least
+        i, j = self.least_similar
         tau = f"Kendall's tau {self.tau[i, j]:.2f} ({self.low[i, j]:.2f} to {self.high[i, j]:.2f})"
-        pair = f"{self.words(j, i)} and {self.words(i, j)}"
-        if self.single:
-            return f"its {len(self.settings)} settings agree on the ranking; smallest agreement, of {pair}: {how}"
-        return f"its ranking depends on its parameters: {pair} agree with {how}, below {AGREED}"
+        pair = f"{self.describe_setting(j, i)} and {self.describe_setting(i, j)}"
+        if self.has_single_order:
+            return f"its {len(self.settings)} settings agree on the ranking; smallest agreement, of {pair}: {tau}"
+        return f"its ranking depends on its parameters: {pair} agree with {tau}, below {AGREED}"
 
     def __repr__(self) -> str:
-        return f"RobustRanking({self.metric}, {len(self.methods)} methods, {self.cells} cells: {self.sentence()})"
+        return f"RobustRanking({self.metric}, {len(self.methods)} methods, {self.cells} cells: {self.summary()})"
 
     def _repr_html_(self) -> str:
         rows = [(name, f"{self.tau[pair]:.2f}") for name, pair in self.by_parameter.items()]
         title = f"{self.metric}: smallest Kendall's tau between the rankings, by parameter"
-        return html_table(rows, title=title, notes=[self.sentence()])
+        return html_table(rows, title=title, notes=[self.summary()])
 
 
 def _differing_parameters(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
@@ -142,7 +142,7 @@ def write_robust(folder: Path, ranking: RobustRanking) -> None:
     """
     kept = {**read_robust(folder), ranking.metric: ranking}
     content = {name: _to_json(one) for name, one in sorted(kept.items())}
-    with whole_file(folder / ROBUSTNESS) as file:
+    with atomic_file(folder / ROBUSTNESS) as file:
         file.write(json.dumps(content, indent=1).encode())
 
 

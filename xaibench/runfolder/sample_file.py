@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.runfolder.sanitize import all_legible
+from xaibench.runfolder.sanitize import sanitize_json
 from xaibench.runfolder.tables import damaged_file
 
-PICTURES = "samples.safetensors"
+SAMPLES_FILE = "samples.safetensors"
 
 #: Longest side of images and maps in pixels, which is the size of a tile in a figure.
 SIDE = 150
@@ -123,13 +123,13 @@ def read_samples(folder: Path) -> list[SampleCell]:
     """
     from safetensors.numpy import load
 
-    file = folder / PICTURES
+    file = folder / SAMPLES_FILE
     if not file.exists():
         return []
     try:
         # Read the whole file, also from remote storage, because it has only a few megabytes.
         content = file.read_bytes()
-        arrays, described = load(content), all_legible(json.loads(_metadata(content)["cells"]))
+        arrays, described = load(content), sanitize_json(json.loads(_metadata(content)["cells"]))
         return [_read_cell(arrays, number, values) for number, values in enumerate(described)]
     except Exception as error:  # the exceptions of safetensors have no common base class but Exception
         raise damaged_file(file, error) from error

@@ -9,7 +9,7 @@ from typing import Any
 _ILLEGIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def legible(text: str) -> str:
+def sanitize_text(text: str) -> str:
     r"""Replace each character that cannot be displayed by its escape code.
 
     Example:
@@ -19,17 +19,17 @@ def legible(text: str) -> str:
     return _ILLEGIBLE.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
-def all_legible(value: Any) -> Any:
-    r"""Apply :func:`legible` to all strings in a JSON value.
+def sanitize_json(value: Any) -> Any:
+    r"""Apply :func:`sanitize_text` to all strings in a JSON value.
 
     Example:
         >>> all_legible({"a\0": ["b\0", 1]})
         {'a\\x00': ['b\\x00', 1]}
     """
     if isinstance(value, str):
-        return legible(value)
+        return sanitize_text(value)
     if isinstance(value, list):
-        return [all_legible(item) for item in value]
+        return [sanitize_json(item) for item in value]
     if isinstance(value, dict):
-        return {all_legible(name): all_legible(item) for name, item in value.items()}
+        return {sanitize_json(name): sanitize_json(item) for name, item in value.items()}
     return value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from xaibench.runfolder.sanitize import legible
+from xaibench.runfolder.sanitize import sanitize_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ def damaged_file(file: Path, error: object) -> RunFolderError:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSchema:
     """A table of a run folder.
 
     Attributes:
@@ -128,7 +128,7 @@ class Table:
         converted: dict[str, Any] = {}
         for name, kind in self.columns.items():
             texts = table[name] if name in table else pd.Series("", index=table.index, dtype=str)
-            converted[name] = texts.map(legible) if kind == "str" else _parse(texts, kind)
+            converted[name] = texts.map(sanitize_text) if kind == "str" else _parse(texts, kind)
         typed = table.assign(**converted)[[*self.columns, *(name for name in table if name not in self.columns)]]
         invalid = {name: _find_invalid(table[name], typed[name]) for name in self.columns if name in table}
         for name, where in invalid.items():
@@ -163,7 +163,7 @@ class Table:
         frame: pd.DataFrame = table.to_pandas()
         for name in text:
             values = frame[name].astype("category")
-            names = {one: legible(one) for one in values.cat.categories}
+            names = {one: sanitize_text(one) for one in values.cat.categories}
             changed = any(shown != one for one, shown in names.items())
             frame[name] = values.map(names).astype("category") if changed else values
         frame = frame.astype({name: _ARROW[self.columns[name]] for name in present if name not in text})
@@ -235,7 +235,7 @@ def _has_type(stored: pa.DataType, kind: ColumnType) -> bool:
 CELL = ("subset", "variant", "model")
 KEYS = (*CELL, "explainer", "metric")
 
-SCORES = Table(
+SCORES = TableSchema(
     "scores.parquet",
     "one row per sample and metric",
     {
@@ -245,7 +245,7 @@ SCORES = Table(
     },
     optional=frozenset({"truth"}),  # the kind of truth (core/truth_kinds.py); missing in folders of older versions
 )
-SHARES = Table(
+SHARES = TableSchema(
     "shares.parquet",
     "shares of each map's mass: on the mask, off the mask but used by the network, off the mask and not used",
     {
@@ -254,7 +254,7 @@ SHARES = Table(
         **dict.fromkeys(("on_truth", "relied_on", "not_relied_on"), "float"),
     },
 )
-TRAININGS = Table(
+TRAININGS = TableSchema(
     "trainings.csv",
     "every training",
     {
@@ -264,7 +264,7 @@ TRAININGS = Table(
     },
     optional=frozenset({"data_seed", "network_seed", "best_epoch", "val_loss", "val_accuracy", "explained"}),
 )
-ACCURACY = Table(
+ACCURACY = TableSchema(
     "accuracy.csv",
     "test accuracies in percent, with the published ones",
     {
@@ -274,8 +274,8 @@ ACCURACY = Table(
     },
     optional=frozenset({"alpha", "trainings", "std", "best", "learned", "paper", "difference", "test_samples"}),
 )
-FAILURES = Table("failures.csv", "failed jobs with their errors", {"job": "str", "stage": "str", "error": "str"})
-SAMPLES = Table(
+FAILURES = TableSchema("failures.csv", "failed jobs with their errors", {"job": "str", "stage": "str", "error": "str"})
+SAMPLES = TableSchema(
     "samples.csv",
     "ids, groups and files of samples, for data sets on disk or with groups",
     {
@@ -284,12 +284,12 @@ SAMPLES = Table(
     },
     optional=frozenset({"id", "group", "file"}),
 )
-IMAGES = Table(
+IMAGES = TableSchema(
     "images.parquet",
     "a hash of each explained image, which identifies the same image in other runs",
     {"dataset": "str", "data_seed": "int", "sample": "int", "image": "int"},
 )
-CURVES = Table(
+CURVES = TableSchema(
     "curves.parquet",
     "mean curves of insertion and deletion, with quartiles over the samples",
     {
@@ -298,7 +298,7 @@ CURVES = Table(
     },
 )
 #: A job that was run again has another row.
-JOBS = Table(
+JOBS = TableSchema(
     "jobs.csv",
     "time and memory of every job",
     {
@@ -320,20 +320,20 @@ INFERRED: Mapping[str, ColumnType] = {
     **{"low": "float", "high": "float", "sample_rank": "float", "n_ranked": "int", "p_controls": "float"},
     **{"beats_controls": "bool", "better_than": "int", "worse_than": "int", "compared_with": "int"},
 }
-SUMMARY = Table(
+SUMMARY = TableSchema(
     "summary.csv",
     "means, medians, quartiles and ranks per data set, network, explainer and metric",
     {**DESCRIBED, **INFERRED},
 )
-COMPARISONS = Table(
+COMPARISONS = TableSchema(
     "comparisons.csv",
     "every pair of methods: difference with its 95 % interval, p, p after Holm's correction, degrees of freedom",
     {
         **dict.fromkeys((*CELL, "metric", "first", "second"), "str"),
-        **dict.fromkeys(("difference", "low", "high", "p", "p_holm", "freedom"), "float"),
+        **dict.fromkeys(("difference", "low", "high", "p", "p_holm", "df"), "float"),
         **{"n_valid": "int", "n_groups": "int"},
     },
-    optional=frozenset({"low", "high", "freedom"}),
+    optional=frozenset({"low", "high", "df"}),
 )
 
 #: All tables, the most important first.

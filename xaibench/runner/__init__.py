@@ -6,7 +6,7 @@
 
 from xaibench.runner.costs.estimate import Estimate, estimate
 from xaibench.runner.request import RunRequest
-from xaibench.runner.run import ENGINES, ArgumentError, Progress, Run, run
+from xaibench.runner.run import ENGINES, ArgumentError, Run, RunProgress, run
 from xaibench.runner.stages.samples import DataChangedError
 from xaibench.runner.store.result_store import Store, StoreError
 from xaibench.runner.suites.files import SUITES, load_suite
@@ -18,8 +18,8 @@ __all__ = [
     "ArgumentError",
     "DataChangedError",
     "Estimate",
-    "Progress",
     "Run",
+    "RunProgress",
     "RunRequest",
     "Store",
     "StoreError",

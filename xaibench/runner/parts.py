@@ -351,7 +351,7 @@ class MetricPart(Part):
     @property
     def shares_model_outputs(self) -> bool:
         """Whether the model outputs do not depend on the map, so that they are computed once for all explainers."""
-        return getattr(self.info, "asked_once", None) is not None
+        return getattr(self.info, "shared_scores", None) is not None
 
     @property
     def is_of_use(self) -> bool:

@@ -16,13 +16,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.core.messages import listed
-from xaibench.runfolder.descriptions import PARTS, PartWords, read_environment, read_parts
+from xaibench.runfolder.descriptions import PARTS, PartDescription, read_environment, read_parts
 from xaibench.runfolder.tables import SCORES
 from xaibench.runner.parts import find_part, part_info
 from xaibench.runner.plan.plan import CellPlan, Plan, make_plan
-from xaibench.runner.stages.score_rows import score_truth, set_name
+from xaibench.runner.stages.score_rows import dataset_name, score_truth
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.suites.files import load_suite
 from xaibench.runner.suites.schema import NamedPart, Suite, SuiteError
@@ -162,19 +162,19 @@ def add_published(published: Published, plan: Plan, folder: Path) -> None:
     directions = mine[["metric", "higher_is_better"]].drop_duplicates("metric")
     theirs = theirs.merge(places, on="dataset").merge(directions, on="metric").assign(correct=True, reason="")
     truths = {
-        (set_name(cell), job.metric.name): score_truth(cell, job) for cell in plan.cells for _, job in cell.scores
+        (dataset_name(cell), job.metric.name): score_truth(cell, job) for cell in plan.cells for _, job in cell.scores
     }
     theirs["truth"] = [truths[pair] for pair in zip(theirs["dataset"], theirs["metric"], strict=True)]
     rows = pd.concat([mine, theirs[mine.columns]], ignore_index=True)
     table = pa.Table.from_pandas(rows, SCORES.arrow_schema(), preserve_index=False)
-    with whole_file(folder / SCORES.name) as stream:
+    with atomic_file(folder / SCORES.name) as stream:
         pq.write_table(table, stream, write_page_checksum=True)
     parts = read_parts(folder)
     words = {name: known["words"] for name, known in published.about["explainers"].items()}
-    added = {name: PartWords.of(name, words[name]) for name in dict.fromkeys(theirs["explainer"])}
-    labelled = {name: replace(part, label=f"{part.label} (published)") for name, part in added.items()}
-    with whole_file(folder / PARTS) as stream:
-        stream.write(replace(parts, explainers={**parts.explainers, **labelled}).to_json())
+    added = {name: PartDescription.of(name, words[name]) for name in dict.fromkeys(theirs["explainer"])}
+    labeled = {name: replace(part, label=f"{part.label} (published)") for name, part in added.items()}
+    with atomic_file(folder / PARTS) as stream:
+        stream.write(replace(parts, explainers={**parts.explainers, **labeled}).to_json())
 
 
 def write_published(folder: Path, file: Path) -> None:
@@ -222,7 +222,7 @@ def write_published(folder: Path, file: Path) -> None:
     table = pa.Table.from_pandas(rows, preserve_index=False)
     table = table.replace_schema_metadata({_ABOUT: json.dumps(about).encode()})
     file.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(file) as stream:
+    with atomic_file(file) as stream:
         pq.write_table(table, stream, compression="zstd", compression_level=19)
 
 
@@ -233,7 +233,7 @@ def identity(plan: Plan) -> dict[str, dict[str, str]]:
         "data": dict(_data_identities(plan)),
         "explaining": {"output": how.output, "precision": how.precision, "trainings": how.trainings},
         "trainings": {
-            f"{cell.model} on {_name_with_seed(set_name(cell), cell.data.seed)}": _joined(
+            f"{cell.model} on {_name_with_seed(dataset_name(cell), cell.data.seed)}": _joined(
                 job.key for job in cell.trainings
             )
             for cell in plan.cells
@@ -244,7 +244,9 @@ def identity(plan: Plan) -> dict[str, dict[str, str]]:
 
 def _data_identities(plan: Plan) -> Iterator[tuple[str, str]]:
     # One entry per data set seed, because a run may have some of them only.
-    yield from dict.fromkeys((_name_with_seed(set_name(cell), cell.data.seed), cell.data.key) for cell in plan.cells)
+    yield from dict.fromkeys(
+        (_name_with_seed(dataset_name(cell), cell.data.seed), cell.data.key) for cell in plan.cells
+    )
 
 
 def _name_with_seed(name: str, seed: int) -> str:

@@ -18,7 +18,7 @@ from xaibench.core.html_repr import html_table
 from xaibench.core.messages import unknown
 from xaibench.runfolder.descriptions import ENVIRONMENT, SUITE, Environment
 from xaibench.runner.costs.calibration import known_costs, learn
-from xaibench.runner.costs.progress import WorkDone
+from xaibench.runner.costs.progress import StageProgress
 from xaibench.runner.engines.local import Engine, Processes, Serial
 from xaibench.runner.engines.scheduling import Schedule
 from xaibench.runner.environment import environment
@@ -27,9 +27,9 @@ from xaibench.runner.plan.plan import Plan
 from xaibench.runner.published_scores import add_published
 from xaibench.runner.request import OpenRequest, RequestFields, RunRequest, takes_request_fields
 from xaibench.runner.stages.collect import collect
-from xaibench.runner.stages.samples import notes_of_sets
-from xaibench.runner.stages.score_rows import set_name
-from xaibench.runner.store.job_records import Records
+from xaibench.runner.stages.samples import dataset_notes
+from xaibench.runner.stages.score_rows import dataset_name
+from xaibench.runner.store.job_records import JobLog
 from xaibench.runner.store.result_store import CorruptResultError, Store
 from xaibench.runner.store.store_files import write_atomic, writing
 
@@ -40,7 +40,7 @@ _INSTALL_RAY = 'pip install "xaibench[ray]".'
 
 #: Called with a stage, the number of its finished jobs, the number of all, and the finished share of its work, between
 #: 0 and 1, estimated from the times of similar jobs in this run and earlier ones.
-Progress = Callable[[Stage, int, int, float], None]
+RunProgress = Callable[[Stage, int, int, float], None]
 
 
 class ArgumentError(ValueError):
@@ -95,7 +95,7 @@ def run(
     out: str | Path | None = None,
     *,
     engine: str = "processes",
-    progress: Progress | None = None,
+    progress: RunProgress | None = None,
     address: str | None = None,
     **fields: Unpack[RequestFields],
 ) -> Run:
@@ -134,10 +134,10 @@ def run(
         _check_device(asked.device)
     with asked.opened() as opened, _lock_folder(opened.folder):
         write_atomic(opened.folder / SUITE, opened.text.encode())
-        with _engine(engine, opened.store, asked, address) as runner, Records(opened.folder) as records:
+        with _engine(engine, opened.store, asked, address) as runner, JobLog(opened.folder) as records:
             here = engine != "ray"  # costs are remembered for this machine only
             on = devices_of(asked.device)[0].partition(":")[0] if here else "ray"
-            work = WorkDone(opened.plan.jobs if progress else (), on, known_costs() if here else {})
+            work = StageProgress(opened.plan.jobs if progress else (), on, known_costs() if here else {})
 
             def ended(outcome: Outcome) -> None:
                 work.ran(outcome)
@@ -151,7 +151,7 @@ def run(
         if opened.published is not None:
             add_published(opened.published, opened.plan, opened.folder)
         failed, inapplicable = _with_names(done.failures), _with_names(done.inapplicable)
-        notes = notes_of_sets(opened.store, {set_name(cell): cell.data for cell in opened.plan.cells})
+        notes = dataset_notes(opened.store, {dataset_name(cell): cell.data for cell in opened.plan.cells})
         conditions = _conditions(asked, opened, engine, seconds) | Environment(inapplicable=inapplicable, notes=notes)
         write_atomic(opened.folder / ENVIRONMENT, json.dumps(environment() | conditions, indent=2).encode())
     return Run(
@@ -209,7 +209,7 @@ def _compute(
     return schedule
 
 
-def _make_counter(plan: Plan, progress: Progress | None, work: WorkDone) -> Callable[[Job], None]:
+def _make_counter(plan: Plan, progress: RunProgress | None, work: StageProgress) -> Callable[[Job], None]:
     total = {stage: sum(job.stage == stage for job in plan.jobs) for stage in STAGES}
     done: dict[Stage, int] = dict.fromkeys(STAGES, 0)
 

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike
 from xaibench.statistics.grouped_scores import Floats
 
 #: Significance level: family-wise error rate of a family of tests.
-LEVEL = 0.05
+ALPHA = 0.05
 
 
-class AgainstControls(NamedTuple):
+class ControlComparison(NamedTuple):
     """Comparison of a method with all controls.
 
     Attributes:
         p: The largest p-value of the tests against the controls; 1 if the mean of a control is at least as good.
-        beats: Whether ``p`` is below :data:`LEVEL`.
+        beats: Whether ``p`` is below :data:`ALPHA`.
     """
 
     p: float
@@ -49,9 +49,9 @@ def holm(p: ArrayLike) -> Floats:
     return adjusted
 
 
-def against_controls(
+def compare_with_controls(
     pairs: Iterable[tuple[str, str, float, float]], controls: Collection[str], *, higher_is_better: bool
-) -> dict[str, AgainstControls]:
+) -> dict[str, ControlComparison]:
     """Compare methods with the controls. A method beats them if its mean is significantly better than each of theirs.
 
     Args:
@@ -76,4 +76,4 @@ def against_controls(
         for method, other, lead in ((first, second, ahead), (second, first, -ahead)):
             if other in controls and method not in controls:
                 worst[method] = max(worst.get(method, 0.0), float(p) if lead > 0 else 1.0)
-    return {method: AgainstControls(p, p < LEVEL) for method, p in worst.items()}
+    return {method: ControlComparison(p, p < ALPHA) for method, p in worst.items()}

@@ -38,7 +38,7 @@ Level: TypeAlias = Literal["data sets", "trainings", "samples"]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SamplingDesign:
     """Sampling design: the data set, training and group of samples of each row.
 
     Attributes:
@@ -59,7 +59,7 @@ class Drawn:
         data_sets: ArrayLike | None = None,
         trainings: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-    ) -> Drawn:
+    ) -> SamplingDesign:
         """Build the design from names of any type.
 
         Args:
@@ -115,14 +115,14 @@ class NestedMeans:
     Attributes:
         mean: Mean over all defined rows, ``[M]``; ``nan`` if there are none.
         variance: Variance of the mean, ``[M]``; ``nan`` if fewer than two units of the level have a score.
-        freedom: Degrees of freedom of the variance, ``[M]``.
+        df: Degrees of freedom of the variance, ``[M]``.
         level: The level that the variance is computed over.
         groups: Number of groups of samples with a score, over all data sets, ``[M]``.
     """
 
     mean: Floats
     variance: Floats
-    freedom: Floats
+    df: Floats
     level: Level
     groups: Floats
 
@@ -139,13 +139,13 @@ class NestedMeans:
         """
         from scipy.stats import t
 
-        half = np.sqrt(self.variance) * t.ppf((1 + level) / 2, self.freedom)
+        half = np.sqrt(self.variance) * t.ppf((1 + level) / 2, self.df)
         ends = np.stack([self.mean - half, self.mean + half], axis=-1)
         low, high = within
         if not np.isfinite(high - low):
             return np.clip(ends, low, high)
         mean, variance = (self.mean - low) / (high - low), self.variance / (high - low) ** 2
-        bounded = low + (high - low) * wilson(mean, variance, self.freedom, self.groups, level)
+        bounded = low + (high - low) * wilson(mean, variance, self.df, self.groups, level)
         in_range = (mean >= 0) & (mean <= 1)  # a metric may return scores outside its stated range
         return np.where(in_range[:, None], bounded, ends)
 
@@ -156,16 +156,16 @@ class NestedMeans:
             ``[M]`` in [0, 1]: 1 where the mean is 0; 0 where it is not but the variance is 0; ``nan`` where the
             variance is undefined.
         """
-        return two_sided(self.mean, self.variance, self.freedom)
+        return two_sided_p_values(self.mean, self.variance, self.df)
 
 
-def two_sided(mean: Floats, variance: Floats, freedom: Floats) -> Floats:
+def two_sided_p_values(mean: Floats, variance: Floats, df: Floats) -> Floats:
     """Compute two-sided p-values of Student's t-test that the mean is 0.
 
     Args:
         mean: Means, ``[M]``.
         variance: Variances of the means, ``[M]``.
-        freedom: Degrees of freedom of the variances, ``[M]``.
+        df: Degrees of freedom of the variances, ``[M]``.
 
     Returns:
         ``[M]`` in [0, 1]: 1 where the mean is 0; 0 where it is not but the variance is 0; ``nan`` where the variance is
@@ -179,7 +179,7 @@ def two_sided(mean: Floats, variance: Floats, freedom: Floats) -> Floats:
 
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.abs(mean) / np.sqrt(variance)
-    p = np.asarray(2 * t.sf(statistic, freedom), dtype=np.float64)
+    p = np.asarray(2 * t.sf(statistic, df), dtype=np.float64)
     return np.where((mean == 0) & ~np.isnan(variance), 1.0, p)
 
 
@@ -196,22 +196,22 @@ def unpaired_difference(first: NestedMeans, second: NestedMeans) -> NestedMeans:
     Example:
         >>> one, other = (nested_means(scores, Drawn.of(4)) for scores in ([1, 2, 3, 4], [3, 4, 5, 9]))
         >>> found = unpaired_difference(one, other)
-        >>> float(found.mean[0]), round(float(found.freedom[0]), 2), round(float(found.p_values()[0]), 3)
+        >>> float(found.mean[0]), round(float(found.df[0]), 2), round(float(found.p_values()[0]), 3)
         (2.75, 4.37, 0.128)
     """
     variance = first.variance + second.variance
-    spread = first.variance**2 / first.freedom + second.variance**2 / second.freedom
-    freedom = np.divide(variance**2, spread, out=np.full(len(variance), np.inf), where=spread > 0)
-    return NestedMeans(second.mean - first.mean, variance, freedom, first.level, first.groups + second.groups)
+    spread = first.variance**2 / first.df + second.variance**2 / second.df
+    df = np.divide(variance**2, spread, out=np.full(len(variance), np.inf), where=spread > 0)
+    return NestedMeans(second.mean - first.mean, variance, df, first.level, first.groups + second.groups)
 
 
-def nested_means(scores: ArrayLike, drawn: Drawn, *, alike: bool = False) -> NestedMeans:
+def nested_means(scores: ArrayLike, drawn: SamplingDesign, *, pool_variances: bool = False) -> NestedMeans:
     """Compute the mean of each column and its variance under the nested design.
 
     Args:
         scores: ``[N, M]`` or ``[N]``, one row per sample and training; ``nan`` where undefined.
         drawn: The data set, training and group of each row.
-        alike: Whether the columns have similar variances between data sets (or trainings), so that these are moderated
+        pool_variances: Whether the columns have similar variances between data sets (or trainings), so that these are moderated
             across columns (:func:`~xaibench.statistics.moderated_variances.moderate_variances`).
 
     Returns:
@@ -222,7 +222,7 @@ def nested_means(scores: ArrayLike, drawn: Drawn, *, alike: bool = False) -> Nes
 
     Example:
         >>> found = nested_means([0.5, 0.7, 0.8, 1.0], Drawn.of(4, data_sets=[0, 0, 1, 1]))
-        >>> float(found.mean[0]), float(found.freedom[0]), found.level
+        >>> float(found.mean[0]), float(found.df[0]), found.level
         (0.75, 1.0, 'data sets')
         >>> [round(float(end), 2) for end in found.intervals()[0]]  # wide, because there are only two data sets
         [-1.16, 2.66]
@@ -233,12 +233,12 @@ def nested_means(scores: ArrayLike, drawn: Drawn, *, alike: bool = False) -> Nes
             f"Expected a design with {len(columns)} rows, as many as the scores have; got {len(drawn.groups)}."
         )
     mean, influence, counts = compute_influences(columns, drawn)
-    variance, df = variance_of_mean(influence, counts, drawn.level, alike=alike)
+    variance, df = variance_of_mean(influence, counts, drawn.level, pool_variances=pool_variances)
     groups = (counts.sum(axis=1) > 0).sum(axis=(0, 1)).astype(np.float64)
     return NestedMeans(mean, variance, df, drawn.level, groups)
 
 
-def compute_influences(columns: Floats, drawn: Drawn) -> tuple[Floats, Floats, Floats]:
+def compute_influences(columns: Floats, drawn: SamplingDesign) -> tuple[Floats, Floats, Floats]:
     """Compute the influence of each cell of the design (data set, training and group) on the mean.
 
     Args:
@@ -265,28 +265,30 @@ def compute_influences(columns: Floats, drawn: Drawn) -> tuple[Floats, Floats, F
     return mean, influence, counts
 
 
-def variance_of_mean(influence: Floats, counts: Floats, level: Level, *, alike: bool = False) -> tuple[Floats, Floats]:
+def variance_of_mean(
+    influence: Floats, counts: Floats, level: Level, *, pool_variances: bool = False
+) -> tuple[Floats, Floats]:
     """Compute the variance of each mean and its degrees of freedom.
 
     Args:
         influence: Influence of each cell, ``[D, T, G, M]``, from :func:`compute_influences`.
         counts: Number of scores of each cell, ``[D, T, G, M]``, from :func:`compute_influences`.
         level: The highest level with more than one unit.
-        alike: As in :func:`nested_means`.
+        pool_variances: As in :func:`nested_means`.
 
     Returns:
         Variances and degrees of freedom, ``[M]`` each.
     """
     if level == "data sets":
-        return _jackknife(influence.sum(axis=(1, 2)), counts.sum(axis=(1, 2)), alike=alike)
+        return _jackknife(influence.sum(axis=(1, 2)), counts.sum(axis=(1, 2)), pool_variances=pool_variances)
     groups = _jackknife(influence.sum(axis=(0, 1)), counts.sum(axis=(0, 1)))
     if level == "samples":
         return groups
-    trainings = _jackknife(influence[0].sum(axis=1), counts[0].sum(axis=1), alike=alike)
+    trainings = _jackknife(influence[0].sum(axis=1), counts[0].sum(axis=1), pool_variances=pool_variances)
     return _combine_crossed(trainings, groups, _interaction(influence[0]))
 
 
-def _jackknife(influence: Floats, counts: Floats, *, alike: bool = False) -> tuple[Floats, Floats]:
+def _jackknife(influence: Floats, counts: Floats, *, pool_variances: bool = False) -> tuple[Floats, Floats]:
     """Return the jackknife variance over independent clusters, and its degrees of freedom.
 
     Leaving out a cluster changes the mean by its influence ``[C, M]``, divided by the share of the remaining scores.
@@ -297,7 +299,7 @@ def _jackknife(influence: Floats, counts: Floats, *, alike: bool = False) -> tup
     is_defined = clusters > 1
     factor = np.divide(clusters - 1, clusters, out=np.full(len(clusters), np.nan), where=is_defined)
     variance, df = (changes**2).sum(axis=0) * factor, np.where(is_defined, clusters - 1, np.nan)
-    return moderate_variances(variance, df) if alike else (variance, df)
+    return moderate_variances(variance, df) if pool_variances else (variance, df)
 
 
 def _interaction(influence: Floats) -> tuple[Floats, Floats]:

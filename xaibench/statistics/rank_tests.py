@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xaibench.statistics.grouped_scores import Floats, as_columns
-from xaibench.statistics.nested_draws import Drawn, nested_means
+from xaibench.statistics.nested_draws import SamplingDesign, nested_means
 
 
 def average_ranks(scores: ArrayLike, *, higher_is_better: bool = True) -> tuple[Floats, int]:
@@ -42,13 +42,13 @@ def average_ranks(scores: ArrayLike, *, higher_is_better: bool = True) -> tuple[
     return np.asarray(ranks.mean(axis=0), dtype=np.float64), len(complete)
 
 
-def critical_difference(methods: int, samples: float, *, freedom: float = math.inf, level: float = 0.05) -> float:
+def critical_difference(methods: int, samples: float, *, df: float = math.inf, level: float = 0.05) -> float:
     """Compute Nemenyi's critical difference: mean ranks that differ by more are significantly different.
 
     Args:
         methods: Number of methods, at least two.
         samples: Number of ranked samples, or their effective number.
-        freedom: Degrees of freedom of the effective number; infinite if the samples are independent.
+        df: Degrees of freedom of the effective number; infinite if the samples are independent.
         level: Family-wise error rate.
 
     Returns:
@@ -60,9 +60,9 @@ def critical_difference(methods: int, samples: float, *, freedom: float = math.i
     """
     from scipy.stats import studentized_range
 
-    if methods < 2 or not samples > 0 or math.isnan(freedom):
+    if methods < 2 or not samples > 0 or math.isnan(df):
         return math.nan
-    q = studentized_range.ppf(1 - level, methods, freedom) / math.sqrt(2)
+    q = studentized_range.ppf(1 - level, methods, df) / math.sqrt(2)
     return float(q * math.sqrt(methods * (methods + 1) / (6 * samples)))
 
 
@@ -73,22 +73,22 @@ class MeanRanks:
     Attributes:
         ranks: Mean ranks, ``[M]``; 1 is best.
         n: Number of rankings: rows in which every method has a score.
-        worth: Effective number of independent rankings; ``nan`` if there are too few to estimate it.
-        freedom: Degrees of freedom of the effective number; infinite if the rankings are independent.
+        n_effective: Effective number of independent rankings; ``nan`` if there are too few to estimate it.
+        df: Degrees of freedom of the effective number; infinite if the rankings are independent.
     """
 
     ranks: Floats
     n: int
-    worth: float
-    freedom: float
+    n_effective: float
+    df: float
 
     @property
     def critical_difference(self) -> float:
         """Nemenyi's critical difference at a family-wise error rate of 5 %; ``nan`` if undefined."""
-        return critical_difference(len(self.ranks), self.worth, freedom=self.freedom)
+        return critical_difference(len(self.ranks), self.n_effective, df=self.df)
 
 
-def mean_ranks(scores: ArrayLike, drawn: Drawn, *, higher_is_better: bool = True) -> MeanRanks:
+def mean_ranks(scores: ArrayLike, drawn: SamplingDesign, *, higher_is_better: bool = True) -> MeanRanks:
     """Compute mean ranks and the effective number of independent rankings.
 
     Args:
@@ -102,27 +102,27 @@ def mean_ranks(scores: ArrayLike, drawn: Drawn, *, higher_is_better: bool = True
     Example:
         >>> rows = np.array([[0.9, 0.5, 0.1], [0.8, 0.4, 0.2], [0.9, 0.6, 0.7], [0.7, 0.8, 0.3]])
         >>> found = mean_ranks(rows, Drawn.of(4))
-        >>> found.ranks.tolist(), found.worth, round(found.critical_difference, 2)
+        >>> found.ranks.tolist(), found.n_effective, round(found.critical_difference, 2)
         ([1.25, 2.0, 2.75], 4.0, 1.66)
-        >>> round(mean_ranks(rows.repeat(2, axis=0), Drawn.of(8, groups=[0, 0, 1, 1, 2, 2, 3, 3])).worth, 1)
+        >>> round(mean_ranks(rows.repeat(2, axis=0), Drawn.of(8, groups=[0, 0, 1, 1, 2, 2, 3, 3])).n_effective, 1)
         3.4
     """
     columns, _ = as_columns(scores)
     ranks, n = average_ranks(columns, higher_is_better=higher_is_better)
     complete = ~np.isnan(columns).any(axis=1)
     parts = {name: getattr(drawn, name)[complete] for name in ("data_sets", "trainings", "groups")}
-    design = Drawn.of(n, **parts)
+    design = SamplingDesign.of(n, **parts)
     is_independent = design.level == "samples" and len(np.unique(design.groups)) == n
     if is_independent or n < 2:
         return MeanRanks(ranks, n, float(n) if n else math.nan, math.inf)
     rows = _rank_rows(columns[complete], higher_is_better=higher_is_better)
-    nested, independent = nested_means(rows, design, alike=True), nested_means(rows, Drawn.of(n))
+    nested, independent = nested_means(rows, design, pool_variances=True), nested_means(rows, SamplingDesign.of(n))
     independent_variance, nested_variance = float(independent.variance.sum()), float(nested.variance.sum())
     if nested_variance > 0:
-        worth = n * independent_variance / nested_variance
+        n_effective = n * independent_variance / nested_variance
     else:  # all rankings are equal, so the design effect is undefined; count the units of the highest level
-        worth = float(len(np.unique(getattr(design, _FIELDS[design.level]))))
-    return MeanRanks(ranks, n, worth, float(nested.freedom.mean()))
+        n_effective = float(len(np.unique(getattr(design, _FIELDS[design.level]))))
+    return MeanRanks(ranks, n, n_effective, float(nested.df.mean()))
 
 
 #: Field of the sampling design per level.
@@ -141,10 +141,10 @@ def friedman(ranks: MeanRanks) -> float:
     from scipy.stats import f
 
     m = len(ranks.ranks)
-    if m < 2 or not ranks.worth > 0 or np.ptp(ranks.ranks) == 0:
+    if m < 2 or not ranks.n_effective > 0 or np.ptp(ranks.ranks) == 0:
         return math.nan
-    statistic = 12 * ranks.worth / (m * (m + 1)) * float(np.square(ranks.ranks - (m + 1) / 2).sum())
-    return float(f.sf(statistic / (m - 1), m - 1, min(ranks.freedom, 1e9)))
+    statistic = 12 * ranks.n_effective / (m * (m + 1)) * float(np.square(ranks.ranks - (m + 1) / 2).sum())
+    return float(f.sf(statistic / (m - 1), m - 1, min(ranks.df, 1e9)))
 
 
 def _rank_rows(scores: Floats, *, higher_is_better: bool) -> Floats:

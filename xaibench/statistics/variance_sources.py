@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xaibench.statistics.grouped_scores import Floats, as_columns
-from xaibench.statistics.nested_draws import Drawn, Ints
+from xaibench.statistics.nested_draws import Ints, SamplingDesign
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class VarianceComponents:
         return shares
 
 
-def variance_components(scores: ArrayLike, drawn: Drawn) -> VarianceComponents:
+def variance_components(scores: ArrayLike, drawn: SamplingDesign) -> VarianceComponents:
     """Estimate the variance components of each column.
 
     Args:
@@ -62,7 +62,7 @@ def variance_components(scores: ArrayLike, drawn: Drawn) -> VarianceComponents:
     return VarianceComponents(*np.array(found, dtype=np.float64).reshape(-1, 4).T)
 
 
-def _components(column: Floats, drawn: Drawn) -> tuple[float, float, float, float]:
+def _components(column: Floats, drawn: SamplingDesign) -> tuple[float, float, float, float]:
     means, errors, parts = [], [], []
     for data_set in np.unique(drawn.data_sets):
         in_set = drawn.data_sets == data_set

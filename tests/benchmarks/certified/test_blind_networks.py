@@ -104,7 +104,7 @@ def test_it_travels_and_nests(visible):
     assert "visible=33 of 64 pixels" in repr(model)
 
 
-def test_colours_go_together(visible):
+def test_colors_go_together(visible):
     model = blind(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)), visible.numpy())
     given = images(2, 3, 8, 8)
     changed = given.clone()

@@ -9,7 +9,7 @@ import pytest
 from xaibench.benchmarks.certified.functions import (
     FUNCTIONS,
     OFFSET,
-    counting_cells,
+    cell_weights,
     evidence,
     shapley_values,
     used_pixels,
@@ -101,10 +101,10 @@ def test_where_the_gradient_is_shattered_it_points_the_wrong_way():
 
 
 def test_every_other_cell_counts():
-    assert counting_cells(4, 6).tolist() == [[1, 0, 1], [0, -0.5, 0]]
+    assert cell_weights(4, 6).tolist() == [[1, 0, 1], [0, -0.5, 0]]
 
 
 @pytest.mark.parametrize("sides", [(3, 8), (8, 7), (2, 8)])
 def test_images_that_cannot_be_cut_are_refused(sides):
     with pytest.raises(ValueError, match=r"expected even sides of at least 4 pixels"):
-        counting_cells(*sides)
+        cell_weights(*sides)

@@ -58,7 +58,7 @@ def test_it_is_plain_layers_that_travel(name):
 
 
 @every_network
-def test_its_data_set_is_labelled_by_it(name):
+def test_its_data_set_is_labeled_by_it(name):
     function = name.rpartition("-")[0]
     data = load(f"certified:{function}", seed=0, n_samples=100)
     model = build(f"certified:{name}", data.info.image_shape, 2)

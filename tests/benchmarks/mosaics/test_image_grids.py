@@ -6,7 +6,7 @@ from xaibench.benchmarks.mosaics.image_grids import mosaics, sure_of
 
 
 @pytest.fixture
-def labelled():
+def labeled():
     """Twelve images of six classes; each is known by its values, of which none comes twice."""
     return torch.arange(12.0 * 2 * 3 * 5).reshape(12, 2, 3, 5), torch.arange(12) % 6
 
@@ -18,8 +18,8 @@ def by_hand(images, row_of_images, side):
 
 
 @pytest.mark.parametrize("side", [1, 2])
-def test_a_mosaic_is_images_of_different_classes_laid_row_by_row(labelled, side):
-    images, targets = labelled
+def test_a_mosaic_is_images_of_different_classes_laid_row_by_row(labeled, side):
+    images, targets = labeled
     split, cells = mosaics(images, targets, side=side, count=20), side**2
     assert split.images.shape == (20 * cells, 2, side * 3, side * 5)
     for number in range(20):
@@ -37,26 +37,26 @@ def test_a_mosaic_is_images_of_different_classes_laid_row_by_row(labelled, side)
         assert split.images[of_one][0].equal(by_hand(images, found, side))
 
 
-def test_masks_are_the_cells_row_by_row(labelled):
-    split = mosaics(*labelled, side=2, count=1)
+def test_masks_are_the_cells_row_by_row(labeled):
+    split = mosaics(*labeled, side=2, count=1)
     for cell, mask in enumerate(split.masks):
         row, column = divmod(cell, 2)
         assert mask[row * 3 : row * 3 + 3, column * 5 : column * 5 + 5].all()
         assert int(mask.sum()) == 15
 
 
-def test_the_seed_decides_and_every_class_comes(labelled):
-    one, again, other = (mosaics(*labelled, count=50, seed=seed) for seed in (0, 0, 1))
+def test_the_seed_decides_and_every_class_comes(labeled):
+    one, again, other = (mosaics(*labeled, count=50, seed=seed) for seed in (0, 0, 1))
     assert one.images.equal(again.images)
     assert not one.images.equal(other.images)
     assert np.bincount(one.targets).min() > 20
 
 
-def test_too_few_classes_are_refused(labelled):
+def test_too_few_classes_are_refused(labeled):
     with pytest.raises(ValueError, match=r"6 different classes, expected at least 9: one per cell of 3×3"):
-        mosaics(*labelled, side=3)
+        mosaics(*labeled, side=3)
     with pytest.raises(ValueError, match="least=0: expected a probability"):
-        sure_of(lambda images: images.flatten(1), *labelled, least=0)
+        sure_of(lambda images: images.flatten(1), *labeled, least=0)
 
 
 def test_a_network_is_sure_of_what_it_puts_in_its_class():

@@ -1,35 +1,35 @@
 import numpy as np
 import pytest
 import torch
-from generators.photographs import COLOURS, Colours, coloured, write
+from generators.photographs import COLORS, Colors, colored, write
 from PIL import Image
 
 from xaibench.data import load
 
-NAMES = list(COLOURS)
+NAMES = list(COLORS)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Coloured photographs, and a grey one of which a network that goes by the colour cannot be sure."""
+    """Colored photographs, and a gray one of which a network that goes by the color cannot be sure."""
     root = tmp_path_factory.mktemp("photographs")
     write(root)
-    Image.fromarray(coloured(np.random.default_rng(1), (128, 128, 128))).save(root / "red" / "grey.png")
+    Image.fromarray(colored(np.random.default_rng(1), (128, 128, 128))).save(root / "red" / "gray.png")
     return root
 
 
 @pytest.fixture(scope="module")
 def network():
-    return Colours((3, 8, 8), len(COLOURS)).eval()
+    return Colors((3, 8, 8), len(COLORS)).eval()
 
 
 def photographs(folder):
-    """What may stand in a cell, by the literal rule: every photograph at the size of a cell, but for the grey one."""
+    """What may stand in a cell, by the literal rule: every photograph at the size of a cell, but for the gray one."""
     test = load(f"photographs:{folder}", size=8, splits=(0.0, 0.0, 1.0)).test
     return {
         name: (image, NAMES[target])
         for name, image, target in zip(test.ids, test.images, test.targets.tolist(), strict=True)
-        if name != "red/grey.png"
+        if name != "red/gray.png"
     }
 
 
@@ -47,7 +47,7 @@ def test_the_mosaics_are_photographs_that_the_network_is_sure_of(folder, network
         (found,) = [label for one, label in known.values() if one.equal(image[(slice(None), *corner)])]
         name = f"{found}, cell {number % cells + 1}" if disconnected else found
         assert data.classes[target] == name
-    assert len(data.classes) == len(COLOURS) * (cells if disconnected else 1)
+    assert len(data.classes) == len(COLORS) * (cells if disconnected else 1)
     assert data.info.truth == "use"
     shown = {len(set(data.test.targets[start : start + cells].tolist())) for start in range(0, len(data.test), cells)}
     assert shown == {cells}, "each cell is of another class"

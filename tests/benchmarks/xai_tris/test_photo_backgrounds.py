@@ -39,16 +39,16 @@ def backgrounds(folder, cache, n=30, seed=0, **how):
     return image_backgrounds(folder, n, 64, seed=seed, cache_dir=cache, **how)
 
 
-def test_an_image_is_scaled_cropped_and_greyed():
+def test_an_image_is_scaled_cropped_and_grayed():
     pixels = np.zeros((80, 240, 3), dtype=np.uint8)
     pixels[:, :80] = (10, 0, 0)  # left third, cropped away
     pixels[:, 80:120] = (0, 100, 100)
     pixels[:, 120:160] = (200, 0, 50)
-    grey = prepare_image(Image.fromarray(pixels), 64)
-    assert (grey.shape, grey.dtype) == ((64, 64), np.float32)
+    gray = prepare_image(Image.fromarray(pixels), 64)
+    assert (gray.shape, gray.dtype) == ((64, 64), np.float32)
     left, right = 0.587 * 100 + 0.114 * 100, 0.299 * 200 + 0.114 * 50
-    np.testing.assert_allclose(grey[:, 4:28] - grey[:, 36:60], left - right, atol=1e-4)
-    assert abs(grey.mean()) < 1e-5
+    np.testing.assert_allclose(gray[:, 4:28] - gray[:, 36:60], left - right, atol=1e-4)
+    assert abs(gray.mean()) < 1e-5
 
 
 def test_an_image_is_scaled_as_pillow_does_by_default():
@@ -219,7 +219,7 @@ def test_a_small_set_on_images_needs_only_alpha(folder, cache):
     assert dataset.train.images.shape[1:] == (1, 8, 8)
 
 
-def test_images_of_one_grey_are_no_background(tmp_path, cache):
+def test_images_of_one_gray_are_no_background(tmp_path, cache):
     for i in range(20):
         Image.new("RGB", (64, 64), (i, i, i)).save(tmp_path / f"{i}.png")
     with pytest.raises(ValueError, match="All background images are constant"):

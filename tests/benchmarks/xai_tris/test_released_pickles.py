@@ -171,7 +171,7 @@ def test_a_refused_file_changes_nothing_of_this_process(tmp_path, name, state):
 
 
 @pytest.mark.parametrize(
-    "programme",
+    "program",
     [
         b"\x80\x05\x96" + struct.pack("<Q", 1 << 32) + b".",  # a bytearray of 4 GiB
         b"\x80\x04\x8e" + struct.pack("<Q", 1 << 32) + b".",  # bytes
@@ -179,8 +179,8 @@ def test_a_refused_file_changes_nothing_of_this_process(tmp_path, name, state):
         b"\x80\x04]r" + struct.pack("<I", (1 << 32) - 1) + b".",  # a memo of as many places
     ],
 )
-def test_what_a_file_claims_to_hold_is_not_made_room_for(tmp_path, programme):
-    (tmp_path / "set.pkl").write_bytes(programme)
+def test_what_a_file_claims_to_hold_is_not_made_room_for(tmp_path, program):
+    (tmp_path / "set.pkl").write_bytes(program)
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"set\.pkl"):
@@ -239,7 +239,7 @@ def test_other_content(tmp_path, content, message):
         read_released(dump(tmp_path / "set.pkl", content))
 
 
-def test_only_grey_images_are_written(tmp_path):
+def test_only_gray_images_are_written(tmp_path):
     split = Split(torch.zeros(2, 3, 8, 8), torch.zeros(2, 8, 8, dtype=torch.bool), torch.zeros(2, dtype=torch.int64))
     dataset = replace(load("xai-tris/lin-white-8x8", n_samples=100), train=split)
     with pytest.raises(ValueError, match="k: images have 3 channels, but the format only allows one"):

@@ -137,7 +137,7 @@ def test_mult_dims_the_pattern():
     assert faint.abs().max() == dimmed.abs().max() == 1
 
 
-def test_corr_correlates_neighbours_and_white_does_not():
+def test_corr_correlates_neighbors_and_white_does_not():
     for background, low, high in (("white", -0.02, 0.02), ("corr", 0.9, 1.0)):
         images, _, _ = whole(load(f"xai-tris/lin-{background}-64x64", n_samples=300, alpha=0.0))
         images = images[:, 0].double()
@@ -189,7 +189,7 @@ def test_every_registered_set_resolves_and_says_what_it_is():
         assert part.info.image_shape in {(1, 8, 8), (1, 64, 64)}
         assert "2306.12816" in part.info.citation
         assert len(part.info.classes) == 2
-        assert part.info.licence
+        assert part.info.license
         assert pickle.loads(pickle.dumps(part)) == part
 
 

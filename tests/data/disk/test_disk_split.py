@@ -65,7 +65,7 @@ def test_no_object_vanishes_however_small_it_is(size):
         mask[top : top + rng.integers(1, 4), left : left + rng.integers(1, 4)] = True
         scaled = resize_mask(mask, size)
         assert scaled.any()
-        rows, columns = np.nonzero(scaled)  # each kept pixel covers a part of the object, or has it under its centre
+        rows, columns = np.nonzero(scaled)  # each kept pixel covers a part of the object, or has it under its center
         cells = {(row * size // 512, column * size // 480) for row, column in np.argwhere(mask)}
         assert cells & set(zip(rows.tolist(), columns.tolist(), strict=True))
     assert not resize_mask(np.zeros((512, 480), bool), size).any()
@@ -74,7 +74,7 @@ def test_no_object_vanishes_however_small_it_is(size):
 def test_of_a_vanishing_object_the_pixel_that_holds_most_is_kept():
     mask = np.zeros((40, 40), bool)
     mask[[18, 19, 20], [11, 11, 11]] = (
-        True  # two pixels in the cell (1, 1) and one in (2, 1); the centres miss them all
+        True  # two pixels in the cell (1, 1) and one in (2, 1); the centers miss them all
     )
     assert np.argwhere(resize_mask(mask, 4)).tolist() == [[1, 1]]
 
@@ -114,7 +114,7 @@ def test_a_size_below_one_is_refused():
         DiskSplit(Painted([0]), np.array([0]), size=0)
 
 
-def test_a_transform_moves_image_and_mask_together_before_normalising(split):
+def test_a_transform_moves_image_and_mask_together_before_normalizing(split):
     class Ramp(Painted):
         def image(self, index, size):
             return Image.fromarray(np.tile(np.arange(0, 160, 10, dtype=np.uint8), (16, 1)))
@@ -131,13 +131,13 @@ def test_a_transform_moves_image_and_mask_together_before_normalising(split):
     assert plain.transform is None
 
 
-@pytest.mark.parametrize(("mode", "grey"), [("L", 51), ("F", 0.2)])
-def test_grey_images_fill_three_channels(mode, grey):
-    class Grey(Painted):
+@pytest.mark.parametrize(("mode", "gray"), [("L", 51), ("F", 0.2)])
+def test_gray_images_fill_three_channels(mode, gray):
+    class Gray(Painted):
         def image(self, index, size):
-            return Image.new(mode, (5, 9), grey)
+            return Image.new(mode, (5, 9), gray)
 
-    image = DiskSplit(Grey([0]), np.array([0]), size=4)[0][0]
+    image = DiskSplit(Gray([0]), np.array([0]), size=4)[0][0]
     assert image.dtype == torch.float32
     assert torch.allclose(image, torch.full((3, 4, 4), 0.2))
 

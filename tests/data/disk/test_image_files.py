@@ -73,7 +73,7 @@ def test_the_scale_of_sixteen_bits_does_not_depend_on_the_image(tmp_path, suffix
     assert twelve.tolist() == [[0, 1]]
 
 
-def test_floating_point_numbers_are_grey_from_0_to_1(tmp_path):
+def test_floating_point_numbers_are_gray_from_0_to_1(tmp_path):
     values = np.array([[0, 0.25, 1]], dtype=np.float32)
     assert pixels(save(tmp_path / "a.tif", values), 1).tolist() == values.tolist()
     assert pixels(save(tmp_path / "b.tif", values * 200), 1, scale=200).tolist() == values.tolist()
@@ -90,7 +90,7 @@ def test_floating_point_numbers_are_grey_from_0_to_1(tmp_path):
     ],
     ids=["NaN", "infinite", "too bright", "negative", "32 bits"],
 )
-def test_values_that_are_no_grey_are_named(tmp_path, values, message):
+def test_values_that_are_no_gray_are_named(tmp_path, values, message):
     with pytest.raises(DataFileError, match=rf"a\.tif has .*{message}"):
         open_image(save(tmp_path / "a.tif", values), 1)
 
@@ -170,7 +170,7 @@ def test_a_missing_file_is_named(tmp_path):
             read(tmp_path / "gone.x")
 
 
-def test_labels_are_the_palettes_indices_not_its_colours(tmp_path):
+def test_labels_are_the_palettes_indices_not_its_colors(tmp_path):
     labels = np.array([[0, 5, 255], [20, 0, 1]], dtype=np.uint8)
     mask = Image.fromarray(labels, mode="P")
     mask.putpalette(np.random.default_rng(0).integers(0, 256, 768, dtype=np.uint8).tobytes())
@@ -183,7 +183,7 @@ def test_a_mask_of_one_bit_is_0_or_255(tmp_path):
     assert read_indices(tmp_path / "m.png").tolist() == [[255, 0]]
 
 
-def test_a_mask_with_colours_is_refused(photo):
+def test_a_mask_with_colors_is_refused(photo):
     with pytest.raises(DataFileError, match=r"m\.png is a mask with mode 'RGB', expected labels"):
         read_indices(photo("m.png"))
 

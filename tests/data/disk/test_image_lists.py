@@ -38,7 +38,7 @@ def test_rows_that_are_not_used_are_named(caplog):
     assert "set: further masks of an image, of which only the first is used: 1: t.csv:5 (b.jpg)" in caplog.text
 
 
-def test_names_with_accents_match_however_they_are_spelt():
+def test_names_with_accents_match_however_they_are_spelled():
     found = match_masks(
         "set", images("caf\u00e9/\u00e9.jpg", "x/z.jpg"), [MaskRow("e\u0301.png", "cafe\u0301", "t.csv:2")]
     )

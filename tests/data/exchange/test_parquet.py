@@ -116,7 +116,7 @@ def test_ones_own_photographs_come_back_to_the_bit(tmp_path):
     assert_same(back, dataset)
 
 
-def test_previews_show_zero_in_middle_grey_and_are_large_enough_to_see(tmp_path):
+def test_previews_show_zero_in_middle_gray_and_are_large_enough_to_see(tmp_path):
     images = torch.zeros(3, 1, 8, 8)
     images[0, 0, 0, 0], images[0, 0, 7, 7], images[1] = -0.5, 0.25, -2.0
     write_parquet(make(torch.cat([images, images])), tmp_path)

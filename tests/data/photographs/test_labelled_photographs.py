@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from generators.photographs import COLOURS, EACH, coloured, write
+from generators.photographs import COLORS, EACH, colored, write
 from PIL import Image
+from xaibench.data.photographs.labeled_photographs import class_of, ordered_classes
 
 from xaibench.data import load
 from xaibench.data.annotated import MissingDataError
-from xaibench.data.photographs.labelled_photographs import class_of, ordered_classes
 
 WHOLE = {"size": 16, "splits": (0.0, 0.0, 1.0)}
 
@@ -14,20 +14,20 @@ def save(folder, *names):
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     for name in names:
-        Image.fromarray(coloured(rng, (90, 120, 30))).save(folder / name)
+        Image.fromarray(colored(rng, (90, 120, 30))).save(folder / name)
 
 
 def test_folders_are_classes_and_a_name_in_two_of_them_is_two_photographs(tmp_path):
     write(tmp_path)
     test = load(f"photographs:{tmp_path}", **WHOLE).test
-    assert len(test) == EACH * len(COLOURS)
+    assert len(test) == EACH * len(COLORS)
     assert len(set(test.groups.tolist())) == len(test)
     assert not test.masks.any()
     assert {one["annotated"] for one in test.meta} == {False}
-    names = list(COLOURS)
+    names = list(COLORS)
     for image, target, known in zip(test.images, test.targets, test.meta, strict=True):
         assert known["file"].partition("/")[0] == names[target]
-        assert (image.mean((1, 2)) * 255).numpy() == pytest.approx(COLOURS[names[target]], abs=6)
+        assert (image.mean((1, 2)) * 255).numpy() == pytest.approx(COLORS[names[target]], abs=6)
 
 
 def test_without_folders_the_names_say_the_class(tmp_path):

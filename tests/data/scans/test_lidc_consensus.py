@@ -118,7 +118,7 @@ def test_marks_are_one_nodule_when_they_overlap_or_are_near():
     assert [nodule.readers for nodule in nodules_of(near, thickness=2.0, spacing=(1.0, 1.1))] == [1, 1]
     # Outlines far from each other, one within the other: pylidc does not see that they overlap.
     assert [nodule.readers for nodule in nodules_of([mark(0, (0, 0, 40, 40)), mark(1, (18, 18, 22, 22))])] == [2]
-    # One above the other, in neighbouring slices.
+    # One above the other, in neighboring slices.
     assert [one.readers for one in nodules_of([mark(0, (0, 0, 4, 4)), mark(1, (0, 0, 4, 4), slices=(1,))])] == [2]
     assert [one.readers for one in nodules_of([mark(0, (0, 0, 4, 4)), mark(1, (0, 0, 4, 4), slices=(2,))])] == [1, 1]
 

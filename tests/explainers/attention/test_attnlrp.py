@@ -35,7 +35,7 @@ def test_oracle(make, settings, equations):
 
 
 def test_gamma_is_the_gamma_rule_of_the_relevance_walk():
-    """On what both can treat: the last layers of a transformer, without attention and normalisation."""
+    """On what both can treat: the last layers of a transformer, without attention and normalization."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(

@@ -18,8 +18,8 @@ def test_nothing_is_left_of_it_without_what_its_rules_are_for(method):
         explain(method, network, *batch(), device="cpu")
 
 
-class Normalising(nn.Module):
-    """A linear layer, a normalisation by something, and a linear layer."""
+class Normalizing(nn.Module):
+    """A linear layer, a normalization by something, and a linear layer."""
 
     def __init__(self, by):
         super().__init__()
@@ -43,7 +43,7 @@ NORMS = {
 
 
 def grouped(x):
-    """Group normalisation, written out."""
+    """Group normalization, written out."""
     parts = x.unflatten(1, (2, 3))
     return ((parts - parts.mean(2, keepdim=True)) / (parts.var(2, False, True) + 1e-5).sqrt()).flatten(1)
 
@@ -52,23 +52,23 @@ def grouped(x):
 def test_denominators_are_constants(norm):
     """The slope of the network around the image, with the denominator as it is there."""
     build, by_hand = NORMS[norm]
-    network = seeded(lambda: Normalising(build()))
+    network = seeded(lambda: Normalizing(build()))
     images, targets = batch()
     maps = explain("conservative_input_x_gradient", network, images, targets, device="cpu")
     hidden = network.first(images[..., ::4, ::4].flatten(1)).detach()
     weight, bias = getattr(network.by, "weight", torch.ones(6)), getattr(network.by, "bias", None)
-    normalised = by_hand(hidden)
-    torch.testing.assert_close(normalised * weight + (0 if bias is None else bias), network.by(hidden))
-    for found, image, h, y, target in zip(maps, images, hidden, normalised, targets.tolist(), strict=True):
+    normalized = by_hand(hidden)
+    torch.testing.assert_close(normalized * weight + (0 if bias is None else bias), network.by(hidden))
+    for found, image, h, y, target in zip(maps, images, hidden, normalized, targets.tolist(), strict=True):
         # x minus its mean is linear: y = M h.
         groups = {"layer": [range(6)], "group": [range(3), range(3, 6)]}.get(norm, [])
-        centring = torch.eye(6, dtype=h.dtype)
+        centering = torch.eye(6, dtype=h.dtype)
         for group in groups:
             for i in group:
                 for j in group:
-                    centring[i, j] -= 1 / len(group)
-        denominators = (centring @ h) / y
-        slope = network.last.weight[target] * weight / denominators @ centring @ network.first.weight
+                    centering[i, j] -= 1 / len(group)
+        denominators = (centering @ h) / y
+        slope = network.last.weight[target] * weight / denominators @ centering @ network.first.weight
         product = (slope * image[..., ::4, ::4].flatten()).reshape(3, 4, 4).sum(0).detach()
         torch.testing.assert_close(found[::4, ::4], product, rtol=1e-6, atol=1e-9)
     assert maps.abs().max() > 1e-2

@@ -118,7 +118,7 @@ def test_eigencam_oracle(model, centered):
     images, targets = batch()
     maps = EigenCAM(resize=None, centered=centered)(model, images, targets)
     for found, image in zip(maps, images, strict=True):
-        expected = oracle.eigencam(pieces(model)[0], image, centred=centered)
+        expected = oracle.eigencam(pieces(model)[0], image, centered=centered)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert torch.equal(maps, EigenCAM(resize=None, centered=centered)(model, images, targets.flip(0)))
 
@@ -146,10 +146,10 @@ def test_maps_by_hand():
     # masks x/3 and 1 - x/3: the first logit is 3 mean(x · mask) = 3.5 and 1
     weights = torch.tensor([3.5, 1.0]).softmax(0)
     torch.testing.assert_close(ScoreCAM()(model, x, first), weights[0] * x[0] + weights[1] * (2 - x[0]))
-    # features (x, 2 - x), centred: all variance along (1, -1) / sqrt 2; the value of largest magnitude is positive
+    # features (x, 2 - x), centered: all variance along (1, -1) / sqrt 2; the value of largest magnitude is positive
     for skewed in (x**2, 9 - x**2):
-        centred = x[0] ** 2 - 3.5
-        torch.testing.assert_close(EigenCAM()(model, skewed, first), math.sqrt(2) * centred)
+        centered = x[0] ** 2 - 3.5
+        torch.testing.assert_close(EigenCAM()(model, skewed, first), math.sqrt(2) * centered)
 
 
 def test_grad_cam_plus_plus_epsilon_damps_small_gradients():

@@ -10,7 +10,7 @@ from xaibench.explainers.gradients.fullgrad import FullGrad
 
 @pytest.fixture
 def model():
-    """Convolutions with and without bias, batch normalisation of which every number counts, ReLUs in place."""
+    """Convolutions with and without bias, batch normalization of which every number counts, ReLUs in place."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         layers = nn.Sequential(

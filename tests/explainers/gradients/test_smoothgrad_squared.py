@@ -24,8 +24,8 @@ def test_oracle():
 
 def test_it_is_smoothgrad_squared_plus_vargrad():
     model, (images, targets) = bending(), batch(channels=3)
-    images, grey = images[:, :1], torch.nn.Sequential(Repeated(), model)
-    squared, mean, variance = (part()(grey, images, targets) for part in (SmoothGradSquared, SmoothGrad, VarGrad))
+    images, gray = images[:, :1], torch.nn.Sequential(Repeated(), model)
+    squared, mean, variance = (part()(gray, images, targets) for part in (SmoothGradSquared, SmoothGrad, VarGrad))
     torch.testing.assert_close(squared, mean**2 + variance)
 
 

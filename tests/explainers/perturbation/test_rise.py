@@ -34,7 +34,7 @@ def test_masks_are_those_of_the_released_code(size, s):
 
 
 def test_masks_by_hand():
-    # one row of two cells, enlarged to 3 cells of 2 pixels: centres at 1.5 and 4.5 of 6
+    # one row of two cells, enlarged to 3 cells of 2 pixels: centers at 1.5 and 4.5 of 6
     class Numbers:
         def random(self, shape):
             assert shape == (1, 6)

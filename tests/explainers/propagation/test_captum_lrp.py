@@ -7,7 +7,7 @@ from torchvision.models import resnet18
 
 from xaibench.explainers import ExplainedOutput, UnsupportedModelError, explain
 from xaibench.models import Folded
-from xaibench.models.networks.pretrained import Normalise
+from xaibench.models.networks.pretrained import Normalize
 
 
 class Called(nn.Module):
@@ -75,11 +75,11 @@ def test_it_passes_through_layers_that_only_move_numbers(cnn, images, targets):
     )
 
 
-def test_it_passes_unchanged_through_a_normalisation(cnn, images, targets):
-    """Maps of the pixels are maps of the normalised image; also in the middle of a network, after a ReLU."""
-    normalise = Normalise([0.3], [0.25]).double()
-    expected = explain("lrp", cnn, normalise(images.double()), targets)
-    model = nn.Sequential(normalise, cnn)
+def test_it_passes_unchanged_through_a_normalization(cnn, images, targets):
+    """Maps of the pixels are maps of the normalized image; also in the middle of a network, after a ReLU."""
+    normalize = Normalize([0.3], [0.25]).double()
+    expected = explain("lrp", cnn, normalize(images.double()), targets)
+    model = nn.Sequential(normalize, cnn)
     torch.testing.assert_close(explain("lrp", model, images, targets, dtype=torch.float64), expected)
     first, last = nn.Linear(64, 8), nn.Linear(8, 2)
     middle = nn.Sequential(nn.Flatten(), first, nn.ReLU(), Called(lambda x: 3 * x), last)

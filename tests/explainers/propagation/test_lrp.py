@@ -234,8 +234,8 @@ def zennit_rules():
 
 
 @pytest.mark.parametrize("name", ["epsilon", "gamma", "alpha-beta", "z+", "zB", "w2"])
-@pytest.mark.parametrize("normalised", [False, True])
-def test_agrees_with_zennit(name, normalised):
+@pytest.mark.parametrize("normalized", [False, True])
+def test_agrees_with_zennit(name, normalized):
     explainer, inner, first = zennit_rules()[name]
     from zennit.attribution import Gradient
     from zennit.canonizers import SequentialMergeBatchNorm
@@ -243,10 +243,10 @@ def test_agrees_with_zennit(name, normalised):
     from zennit.rules import Norm, Pass
 
     network = made(
-        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5, eps=1e-12) if normalised else nn.Identity(), nn.ReLU(),
+        nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5, eps=1e-12) if normalized else nn.Identity(), nn.ReLU(),
         nn.MaxPool2d(2), nn.Conv2d(5, 6, 2), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6, 3),
     ).eval()  # fmt: skip
-    if normalised:
+    if normalized:
         network[1].running_mean.uniform_(-0.5, 0.5, generator=torch.Generator().manual_seed(5))
         network[1].running_var.uniform_(0.5, 2, generator=torch.Generator().manual_seed(6))
     images, targets = data(6)
@@ -264,13 +264,13 @@ def test_agrees_with_zennit(name, normalised):
     except ValueError as error:
         if "eps must be positive" not in str(error):
             raise
-        pytest.skip("zennit sets the eps of a batch normalisation to 0, which this torch does not take")
+        pytest.skip("zennit sets the eps of a batch normalization to 0, which this torch does not take")
     assert expected.abs().max() > 1e-2
-    # zennit leaves out the eps of a batch normalisation, so it is next to nothing here.
+    # zennit leaves out the eps of a batch normalization, so it is next to nothing here.
     torch.testing.assert_close(maps, expected.sum(1).detach(), rtol=1e-7, atol=1e-9)
 
 
-def test_batch_normalisation_is_folded_into_the_layer_before():
+def test_batch_normalization_is_folded_into_the_layer_before():
     network = made(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5),
         nn.BatchNorm1d(5, affine=False), nn.ReLU(), nn.Linear(5, 3),
@@ -292,7 +292,7 @@ def test_batch_normalisation_is_folded_into_the_layer_before():
 
 
 @pytest.mark.parametrize("explainer", [LRPEpsilon(), LRPGamma(), LRPAlphaBeta(), DeepTaylor(), DeepTaylor(bias=True)])
-def test_batch_normalisation_alone_is_a_convolution_of_each_channel(explainer):
+def test_batch_normalization_alone_is_a_convolution_of_each_channel(explainer):
     """As in a DenseNet, where it comes before the convolution."""
     norm, depthwise = nn.BatchNorm2d(4).double().eval(), nn.Conv2d(4, 4, 1, groups=4).double()
     norm.running_mean.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))

@@ -203,7 +203,7 @@ def test_the_logit_is_explained_in_any_batches():
         xb.explain(fitted, network, images, targets, device="cpu", output="probability")
 
 
-def test_batch_normalisation_belongs_to_the_layer_before():
+def test_batch_normalization_belongs_to_the_layer_before():
     network = made(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 3)).eval()
     network[1].running_mean.uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
     network[1].running_var.uniform_(0.5, 2, generator=torch.Generator().manual_seed(2))

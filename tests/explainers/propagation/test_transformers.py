@@ -116,7 +116,7 @@ def test_softmax_of_what_is_masked_passes_nothing_back_to_it():
     assert not found[..., 1].any()
 
 
-def test_layer_normalisation_by_the_rules_of_its_parts():
+def test_layer_normalization_by_the_rules_of_its_parts():
     x, signal = pair(1, 5)
     weight = torch.arange(1.0, 6.0, dtype=torch.float64)
     (found,) = layer_norm_rule(x, (5,), weight, eps=0.1)(None, signal, x)
@@ -129,7 +129,7 @@ def test_layer_normalisation_by_the_rules_of_its_parts():
 
 
 class Gates(TorchFunctionMode):
-    """Every function of one number, normalisation and addition of a constant as a factor that stands still.
+    """Every function of one number, normalization and addition of a constant as a factor that stands still.
 
     Input times gradient of what is left is LRP with the epsilon rule, epsilon being 0.
     """

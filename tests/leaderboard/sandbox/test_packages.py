@@ -191,7 +191,7 @@ def test_a_method_with_a_package_of_its_own_is_verified(code, installed, tiny, t
         f"{mine}:gxi",
         tiny,
         tmp_path / "results",
-        words=SubmissionInfo(licence="mit"),
+        words=SubmissionInfo(license="mit"),
         work=tmp_path / "work",
         **settings,
     )

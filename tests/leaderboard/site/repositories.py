@@ -9,7 +9,7 @@ from report.conftest import FEW_CELLS, make_parts, make_scores
 from report.pictures import make_jobs, make_samples
 
 from xaibench.leaderboard.manifest import CodeInfo, Manifest, MethodInfo, SuiteVersion
-from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.tables import IMAGES, SCORES
 
 METHODS = ("integrated_gradients", "lime", "saliency", "lrp", "guided_gradcam", "uniform", "sobel")
@@ -41,7 +41,7 @@ def write_repository(
     drawn = {cell.cell: cell for cell in make_samples(scores[scores["explainer"] == "saliency"])} if pictures else {}
     for name in methods:
         words = parts["explainers"][name]
-        known = {"citation": words["citation"], "licence": "mit", "control": words["control"], "passes": 20}
+        known = {"citation": words["citation"], "license": "mit", "control": words["control"], "passes": 20}
         method = MethodInfo(
             **{"name": name, "label": words["label"], "entry": name, **known, **(about or {}).get(name, {})}
         )
@@ -70,7 +70,7 @@ def write_result(folder, manifest, scores, parts, cells=()):
     images.assign(image=images["sample"]).to_parquet(place / IMAGES.name)
     make_jobs(scores).to_csv(place / "jobs.csv", index=False)
     if cells:
-        (place / PICTURES).write_bytes(to_safetensors(cells))
+        (place / SAMPLES_FILE).write_bytes(to_safetensors(cells))
     return place
 
 

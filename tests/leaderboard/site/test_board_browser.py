@@ -54,10 +54,10 @@ def board(tab, key="rank", truth="data"):
 
 
 def said(tab, section="leaderboard"):
-    return tab.inner_text(f'section[aria-labelledby="{section}"] output')
+    return tab.inner_text(f'section[aria-labeledby="{section}"] output')
 
 
-FORM = 'section[aria-labelledby="leaderboard"] form[data-filters]'
+FORM = 'section[aria-labeledby="leaderboard"] form[data-filters]'
 
 
 def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, repository):
@@ -66,9 +66,7 @@ def test_a_choice_of_cells_loads_its_numbers_once_and_shows_them(visit, reposito
     tab.select_option(f"{FORM} [name=subset]", "lin")
     tab.wait_for_function("() => document.querySelector('output').textContent.includes('3 of 4')")
     run = newest(repository).run
-    values = run.scores[
-        run.scores["correct"] & (run.scores["metric"] == "emd_perf") & (run.scores["subset"] == "lin")
-    ]
+    values = run.scores[run.scores["correct"] & (run.scores["metric"] == "emd_perf") & (run.scores["subset"] == "lin")]
     cells = values.groupby(["explainer", "variant", "model"], observed=True)["value"].mean()
     shown = board(tab, "mean")
     for name in METHODS:
@@ -153,7 +151,7 @@ def test_two_methods_are_put_beside_each_other_with_their_maps(visit, repository
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("page", ["index.html", "methods/lime.html", "pairs/tiny.00c0ffee.html", "downloads.html"])
-def test_pages_are_accessible_and_fit_in_both_colours(visit, tab, page, width):
+def test_pages_are_accessible_and_fit_in_both_colors(visit, tab, page, width):
     try:
         tab.set_viewport_size({"width": width, "height": 900})
         tab.emulate_media(color_scheme="dark" if width == 390 else "light")

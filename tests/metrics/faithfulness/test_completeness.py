@@ -68,10 +68,10 @@ def test_it_is_captums_delta(case):
     np.testing.assert_allclose(found, delta.abs().numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("baseline", [0.5, "colour", "image"])
+@pytest.mark.parametrize("baseline", [0.5, "color", "image"])
 def test_a_baseline_that_all_share_is_asked_once(case, baseline):
     _, images, maps, targets = case
-    baseline = {"colour": [0.1, 0.2][: images.shape[1]], "image": 0.5 * images[:1]}.get(baseline, baseline)
+    baseline = {"color": [0.1, 0.2][: images.shape[1]], "image": 0.5 * images[:1]}.get(baseline, baseline)
     model, rows = small_cnn(), []
     model.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
     once = completeness_error(model, images, maps, targets, baseline=baseline, reduction="none")

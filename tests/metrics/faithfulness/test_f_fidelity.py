@@ -7,7 +7,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics import f_fidelity
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 SHARES = st.floats(0, 1, exclude_min=True)
 CASES = {
@@ -40,7 +40,7 @@ def test_both_fidelities_are_those_of_the_paper(case, alpha, beta):
         "seed": 3,
         "reduction": "none",
     }
-    fields = [draw(3, number).random(maps.shape[1:]) for number in range(4)]
+    fields = [random_generator(3, number).random(maps.shape[1:]) for number in range(4)]
     by_hand = [
         oracle.f_fidelity(model, *one, settings["fractions"], alpha, beta, fields)
         for one in zip(images, maps, targets, strict=True)

@@ -8,7 +8,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics.faithfulness.infidelity import infidelity
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def without_disturbance(trial):
@@ -54,7 +54,7 @@ def test_all_squares_as_the_authors_take_them(case):
 @pytest.mark.parametrize("perturbation", ["square", "gaussian"])
 def test_the_model_is_asked_once_for_all_maps(case, perturbation):
     model, images, maps, targets = case
-    rows, once = [], infidelity.info.asked_once
+    rows, once = [], infidelity.info.shared_scores
     settings = {"perturbation": perturbation, "n_samples": 9, "seed": 2}
 
     def counted(images):
@@ -75,10 +75,10 @@ def test_captum_agrees(case, kind, normalize):
     model, images, maps, targets = case
     n = 12
     if kind == "gaussian":
-        fields = torch.stack([torch.from_numpy(0.3 * draw(5, i).standard_normal((9, 8))) for i in range(n)])
+        fields = torch.stack([torch.from_numpy(0.3 * random_generator(5, i).standard_normal((9, 8))) for i in range(n)])
     else:
         squares = robustness.all_squares(9, 8)
-        chosen = draw(5, 0).choice(len(squares), n, replace=False)
+        chosen = random_generator(5, 0).choice(len(squares), n, replace=False)
         fields = torch.from_numpy(np.stack([squares[i] for i in chosen]))
 
     def disturb(inputs, baselines=None):
@@ -138,7 +138,7 @@ def test_extreme_maps(case):
 
 def test_a_map_of_which_only_tiny_values_are_met_keeps_its_score():
     # Squares of what the disturbances predict would vanish beside the largest value, and beta become infinite.
-    chosen = draw(0, 0).choice(16, 11, replace=False)
+    chosen = random_generator(0, 0).choice(16, 11, replace=False)
     missed = next(pixel for pixel in range(16) if pixel not in chosen)
     maps = np.ones((1, 4, 4))
     maps.flat[missed] = 6.4e161

@@ -72,10 +72,10 @@ def test_insertion_and_deletion_of_the_reversed_map_mirror_each_other(case):
 
 def test_baselines(case):
     model, images, maps, targets = case
-    colour = torch.tensor([0.3, -0.2])[:, None, None]
+    color = torch.tensor([0.3, -0.2])[:, None, None]
     own = torch.randn(images.shape, generator=torch.Generator().manual_seed(1))
-    _, curves = deletion(model, images, maps, targets, steps=3, baseline=colour, return_curves=True)
-    painted = [oracle.probability(model, colour.expand(2, 7, 6), y) for y in targets]
+    _, curves = deletion(model, images, maps, targets, steps=3, baseline=color, return_curves=True)
+    painted = [oracle.probability(model, color.expand(2, 7, 6), y) for y in targets]
     np.testing.assert_allclose(curves.values[:, -1], painted, atol=1e-6)
     for listed in ([0.3, -0.2], (0.3, -0.2)):  # as a suite can write it
         _, again = deletion(model, images, maps, targets, steps=3, baseline=listed, return_curves=True)

@@ -10,7 +10,7 @@ from oracles.networks import batch, small_cnn
 from part_cases import MetricCase
 
 from xaibench.metrics.faithfulness.road import imputed, road
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 CASES = {
     "road": MetricCase(
@@ -43,7 +43,7 @@ def test_imputation_solves_the_equations(data):
 def test_a_plane_is_imputed_exactly_and_nothing_leaves_the_range(share):
     rng = np.random.default_rng(0)
     removed = np.zeros((20, 30), dtype=bool)
-    removed[1:-1, 1:-1] = rng.random((18, 28)) < share  # the border stays: a plane has no neighbours beyond it
+    removed[1:-1, 1:-1] = rng.random((18, 28)) < share  # the border stays: a plane has no neighbors beyond it
     plane = np.add.outer(2.0 * np.arange(20), -np.arange(30.0))[None]
     np.testing.assert_allclose(imputed(plane, removed), plane, atol=1e-9)
     noise = rng.standard_normal((1, 20, 30))
@@ -67,7 +67,7 @@ def literal(model, image, saliency, target, percentiles, noise, seed):
             for pixel in pixels[: round(percentile / 100 * len(order))]:
                 removed[pixel] = True
             filled = oracle.imputed(image.double().numpy(), removed)
-            filled[:, removed] += (noise * draw(seed, number).standard_normal(filled.shape))[:, removed]
+            filled[:, removed] += (noise * random_generator(seed, number).standard_normal(filled.shape))[:, removed]
             curve.append(perturbation.probability(model, torch.from_numpy(filled).float(), target))
         curves.append(np.array(curve))
     return whole, *curves

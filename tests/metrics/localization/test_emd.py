@@ -72,7 +72,7 @@ def test_emd_against_the_full_cost_matrix(kind, size, route, monkeypatch):
 
 
 def test_a_set_is_scored_by_each_map_alone(monkeypatch):
-    # Two masks in turns, one of many places, an empty one and a map of zeros: the order, the neighbours and the cuts
+    # Two masks in turns, one of many places, an empty one and a map of zeros: the order, the neighbors and the cuts
     # change no bit, and what is undefined stays so.
     rng = np.random.default_rng(0)
     masks = np.zeros((40, 8, 8), dtype=bool)
@@ -400,7 +400,7 @@ def test_an_optimum_that_is_none_is_an_error_not_a_score(monkeypatch):
 
 
 def test_many_ways_of_one_length_come_to_an_end():
-    # Of a block of 16 and a map that is the same everywhere, mass went through its neighbours a few units at a time.
+    # Of a block of 16 and a map that is the same everywhere, mass went through its neighbors a few units at a time.
     mask = np.zeros((8, 8), dtype=bool)
     mask[:4, 1:5] = True
     maps = np.stack([np.ones((8, 8)), np.random.default_rng(0).random((8, 8))])

@@ -106,7 +106,7 @@ def test_quantus_mass_of_signed_maps_leaves_its_range_and_ours_does_not():
 
 
 def test_quantus_epsilon_does_not_lower_the_mass_of_small_maps():
-    # Quantus' AttributionLocalisation divides by the sum plus 1e-9.
+    # Quantus' AttributionLocalization divides by the sum plus 1e-9.
     maps, masks = np.array([[3.0, 0.0, 2.0, 0.0]]) * 1e-9, np.array([[1, 1, 0, 0]])
     assert mass_accuracy(maps, masks) == pytest.approx(0.6, rel=1e-14)
 

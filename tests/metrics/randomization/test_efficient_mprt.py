@@ -39,7 +39,7 @@ def entropy(values, bins):
     return -sum(n / values.size * np.log(n / values.size) for n in counts.values())
 
 
-def test_efficient_randomisation_is_the_rise_of_the_entropy(case):
+def test_efficient_randomization_is_the_rise_of_the_entropy(case):
     _, model, images, targets = case
     *_, random = forgotten(model, (7, 3, 1, 0))
     before, after = (saliency(one, images, targets).detach().numpy() for one in (model, random))

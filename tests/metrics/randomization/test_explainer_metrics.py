@@ -14,7 +14,7 @@ from torch import nn
 from xaibench.metrics import (
     data_consistency,
     efficient_mprt,
-    parameter_randomisation,
+    parameter_randomization,
     random_logit,
     sensitivity_max,
     smooth_mprt,
@@ -25,7 +25,7 @@ METRICS = {
     "data_consistency": partial(data_consistency, n_samples=4),
     "data_consistency, relative": partial(data_consistency, n_samples=4, relative=True),
     "sensitivity_max": partial(sensitivity_max, n_samples=4, radius=0.2),
-    "parameter_randomisation": parameter_randomisation,
+    "parameter_randomization": parameter_randomization,
     "smooth_mprt": partial(smooth_mprt, n_samples=2),
     "efficient_mprt": efficient_mprt,
     "random_logit": random_logit,
@@ -165,6 +165,6 @@ def test_bad_input_is_refused(case):
     with pytest.raises(ValueError, match="radius=inf: expected a number above 0"):
         sensitivity_max(*case, radius=math.inf)
     with pytest.raises(ValueError, match="Flatten has no parameters"):
-        parameter_randomisation(constant, nn.Flatten(), images, targets)
+        parameter_randomization(constant, nn.Flatten(), images, targets)
     with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module"):
-        parameter_randomisation(constant, lambda x: x, images, targets)
+        parameter_randomization(constant, lambda x: x, images, targets)

@@ -10,8 +10,8 @@ from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 from torch import nn
 
-from xaibench.metrics import parameter_randomisation
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics import parameter_randomization
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def without_ranks(trial):
@@ -21,7 +21,7 @@ def without_ranks(trial):
 
 
 CASES = {
-    "parameter_randomisation": MetricCase(
+    "parameter_randomization": MetricCase(
         drawn={"magnitude": st.booleans(), "seed": st.integers(0, 5)}, undefined=without_ranks
     )
 }
@@ -33,13 +33,13 @@ def case():
     return saliency, small_cnn().double(), images.double(), targets
 
 
-def test_parameter_randomisation_layer_by_layer(case):
+def test_parameter_randomization_layer_by_layer(case):
     _, model, images, targets = case
-    scores, curves = parameter_randomisation(*case, reduction="none", return_curves=True)
+    scores, curves = parameter_randomization(*case, reduction="none", return_curves=True)
     twin, changed, untouched = copy.deepcopy(model), [], []
     with torch.random.fork_rng():
         for index, layer in enumerate([twin[7], twin[3], twin[1], twin[0]]):  # what has parameters, from the top
-            torch.manual_seed(int(draw(0, index).integers(2**63)))
+            torch.manual_seed(int(random_generator(0, index).integers(2**63)))
             layer.reset_parameters()
             changed.append(saliency(twin, images, targets).detach().numpy())
             untouched.append(torch.equal(twin[0].weight, model[0].weight))
@@ -49,7 +49,7 @@ def test_parameter_randomisation_layer_by_layer(case):
     np.testing.assert_allclose(scores, expected, rtol=1e-9)
     assert curves.fractions.tolist() == [0.25, 0.5, 0.75, 1.0]
     np.testing.assert_allclose(curves.values.mean(1), scores, rtol=1e-12)
-    magnitude = parameter_randomisation(*case, magnitude=True, reduction="none")
+    magnitude = parameter_randomization(*case, magnitude=True, reduction="none")
     expected = [oracle.mean_rank_correlation(abs(o), [abs(m[i]) for m in changed]) for i, o in enumerate(original)]
     np.testing.assert_allclose(magnitude, expected, rtol=1e-9)
 
@@ -69,7 +69,7 @@ def test_parameters_of_a_module_that_cannot_reset_itself():
         seen.append(model.weight.detach().clone()[0])
         return model.weight[0]
 
-    score = parameter_randomisation(weights, Scale(), torch.ones(1, 1, 20, 20), torch.tensor([0]))
+    score = parameter_randomization(weights, Scale(), torch.ones(1, 1, 20, 20), torch.tensor([0]))
     assert abs(score) < 0.2
     assert seen[1].mean() == pytest.approx(1.5, abs=0.05)
     assert seen[1].std() == pytest.approx(seen[0].std().item(), rel=0.15)

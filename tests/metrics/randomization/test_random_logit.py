@@ -7,7 +7,7 @@ from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 
 from xaibench.metrics import random_logit
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def without_ranks(trial):
@@ -48,7 +48,7 @@ def test_the_other_class_is_another_for_every_sample_and_depends_on_the_seed(cas
 def test_random_logit_is_the_similarity_of_two_maps(case, magnitude):
     metrics = pytest.importorskip("skimage.metrics")
     _, model, images, targets = case
-    others = (targets + int(draw(0, 0).integers(1, 3))) % 3
+    others = (targets + int(random_generator(0, 0).integers(1, 3))) % 3
     pairs = [saliency(model, images, classes).detach().numpy() for classes in (targets, others)]
     one, other = (np.abs(maps) if magnitude else maps for maps in pairs)
     expected = [

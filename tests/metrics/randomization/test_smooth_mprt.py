@@ -7,8 +7,8 @@ from oracles.networks import batch, forgotten, small_cnn
 from oracles.simple_explainers import saliency
 from part_cases import MetricCase
 
-from xaibench.metrics import parameter_randomisation, smooth_mprt
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics import parameter_randomization, smooth_mprt
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def without_ranks(trial):
@@ -34,13 +34,13 @@ def case():
 def smoothed(model, images, targets, samples, layers, noise=0.1):
     total = 0
     for number in range(samples):
-        shake = torch.from_numpy(draw(0, layers + number).standard_normal(images.shape[1:]))
+        shake = torch.from_numpy(random_generator(0, layers + number).standard_normal(images.shape[1:]))
         noisy = torch.stack([image + noise * (image.max() - image.min()) * shake for image in images])
         total = total + saliency(model, noisy, targets).detach().numpy() / samples
     return total
 
 
-def test_smooth_randomisation_is_of_mean_maps_and_from_the_first_layer(case):
+def test_smooth_randomization_is_of_mean_maps_and_from_the_first_layer(case):
     _, model, images, targets = case
     scores, curves = smooth_mprt(*case, n_samples=3, reduction="none", return_curves=True)
     original = smoothed(model, images, targets, 3, 4)
@@ -49,7 +49,7 @@ def test_smooth_randomisation_is_of_mean_maps_and_from_the_first_layer(case):
     np.testing.assert_allclose(scores, expected, rtol=1e-9)
     assert curves.fractions.tolist() == [0.25, 0.5, 0.75, 1.0]
     alone = smooth_mprt(*case, n_samples=1, noise=0.0, reduction="none", return_curves=True)[1]
-    usual = parameter_randomisation(*case, reduction="none", return_curves=True)[1]
+    usual = parameter_randomization(*case, reduction="none", return_curves=True)[1]
     assert not torch.equal(alone.values[:, 0], usual.values[:, 0])  # the first layer, and not the last
 
 

@@ -13,7 +13,7 @@ from part_cases import MetricCase
 
 from xaibench.explainers import explain
 from xaibench.metrics import data_consistency, sensitivity_max
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def without_a_size(trial):
@@ -52,7 +52,7 @@ def test_data_consistency_mask_by_mask(case):
     original, changed = saliency(model, images, targets), []
     for index in range(3):
         hidden = images.clone()
-        for pixel in draw(2, index).permutation(30)[:8]:
+        for pixel in random_generator(2, index).permutation(30)[:8]:
             hidden[:, :, pixel // 5, pixel % 5] = 0
         changed.append(saliency(model, hidden, targets).numpy())
     for i, one in enumerate(original.numpy()):
@@ -64,7 +64,7 @@ def test_data_consistency_mask_by_mask(case):
 def test_sensitivity_draw_by_draw_and_as_captum_has_it(case):
     _, model, images, targets = case
     scores = sensitivity_max(*case, radius=0.3, n_samples=5, seed=4, reduction="none")
-    noise = [torch.from_numpy(draw(4, index).uniform(-0.3, 0.3, (2, 6, 5))) for index in range(5)]
+    noise = [torch.from_numpy(random_generator(4, index).uniform(-0.3, 0.3, (2, 6, 5))) for index in range(5)]
     original = saliency(model, images, targets).numpy()
     changed = [saliency(model, images + delta, targets).numpy() for delta in noise]
     expected = [oracle.largest_change(one, [maps[i] for maps in changed]) for i, one in enumerate(original)]

@@ -125,7 +125,7 @@ def test_the_mask_itself_scores_one(metric, masks, factor):
 
 
 @each([name for name in GROUND_TRUTH if metrics.METRICS.resolve(name).info.higher_is_better])
-def test_quantus_neighbours_do_not_change_a_score(metric):
+def test_quantus_neighbors_do_not_change_a_score(metric):
     # Quantus scales by the largest value of the whole batch, so that a map's score depends on who is beside it.
     rng = np.random.default_rng(0)
     maps, masks = rng.random((2, 6, 6)), rng.random((2, 6, 6)) < 0.3
@@ -215,7 +215,7 @@ BAD = {
     "channels": (np.ones((2, 1, 3, 3)), np.ones((2, 3, 3)), r"\[2, 1, 3, 3\].*Reduce the channels"),
     "flat": (np.ones(9), np.ones(9), r"must have the same shape \[N, H, W\] or \[H, W\], got maps \[9\]"),
     "no pixels": (np.ones((2, 0, 3)), np.ones((2, 0, 3)), r"got maps \[2, 0, 3\]"),
-    "grey mask": (np.ones((3, 3)), np.full((3, 3), 0.5), r"masks must be binary .* got the value 0\.5"),
+    "gray mask": (np.ones((3, 3)), np.full((3, 3), 0.5), r"masks must be binary .* got the value 0\.5"),
     "0-255 mask": (np.ones((3, 3)), np.full((3, 3), 255), r"got the value 255"),
     "nan mask": (np.ones((3, 3)), np.full((3, 3), np.nan), r"masks must be binary .* got the value nan"),
 }
@@ -296,7 +296,7 @@ def test_reasons_of_what_asks_the_model():
     for name in ("deletion", "road", "average_drop"):  # the mask is not theirs
         assert ask(name) == ["map is constant", "map is constant", "", "map is not finite"]
     assert ask("infidelity") == ["map is all zero", "", "", "map is not finite"]
-    for name in ("sensitivity_max", "parameter_randomisation"):  # nor are the maps, which they make themselves
+    for name in ("sensitivity_max", "parameter_randomization"):  # nor are the maps, which they make themselves
         assert ask(name) == ["", "", "", "map is not finite"]
 
 

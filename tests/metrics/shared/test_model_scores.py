@@ -46,7 +46,7 @@ class Branching(nn.Module):
 
 
 class Shared(nn.Module):
-    """One convolution before two normalisations: folding either into it would be wrong for the other."""
+    """One convolution before two normalizations: folding either into it would be wrong for the other."""
 
     def __init__(self):
         super().__init__()

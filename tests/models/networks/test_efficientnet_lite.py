@@ -62,8 +62,8 @@ def test_it_tells_cats_from_dogs_and_gradcam_lies_on_them():
     model = build("efficientnet_lite0", (3, 224, 224), 2, fold="pet")
     with torch.no_grad():
         assert torch.equal(model(x).argmax(1), y)
-        grey = model(torch.full((1, 3, 224, 224), 0.5)).softmax(1)
-    assert grey[0, 0].item() == pytest.approx(0.5, abs=0.05)
+        gray = model(torch.full((1, 3, 224, 224), 0.5)).softmax(1)
+    assert gray[0, 0].item() == pytest.approx(0.5, abs=0.05)
     maps = xb.explain("gradcam", model, x, y)
     center = xb.explain("center_prior", None, x, y)
     inside, prior = ((each * masks).sum((1, 2)) / each.sum((1, 2)) for each in (maps, center))

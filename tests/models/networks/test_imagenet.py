@@ -15,7 +15,7 @@ import xaibench as xb
 from xaibench.explainers import UnsupportedModelError
 from xaibench.explainers.shared.layer_activations import find_layer
 from xaibench.models import FOLDS, Folded, WeightsNotFoundError, build
-from xaibench.models.networks.pretrained import Normalise, last_linear
+from xaibench.models.networks.pretrained import Normalize, last_linear
 
 SHAPE = (3, 64, 64)
 HEADS = {
@@ -76,13 +76,13 @@ def test_the_last_layer_is_new(name):
     assert not any(module.training for module in model.modules())
 
 
-def test_the_normalisation_is_inside():
+def test_the_normalization_is_inside():
     model, x = network("resnet18"), pictures()
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     with torch.no_grad():
         expected = model.network((x - mean[:, None, None]) / std[:, None, None])
         torch.testing.assert_close(model(x), expected)
-    assert not any(key.startswith("normalise") for key in model.state_dict())
+    assert not any(key.startswith("normalize") for key in model.state_dict())
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -270,4 +270,4 @@ def test_what_is_no_classifier_is_refused():
     with pytest.raises(ValueError, match=r"Conv2d has no nn\.Linear to be its last layer"):
         last_linear(torch.nn.Conv2d(1, 1, 1))
     with pytest.raises(ValueError, match=r"as many positive deviations as means, got mean=\[0.5\] and std=\[0.0\]"):
-        Normalise([0.5], [0.0])
+        Normalize([0.5], [0.0])

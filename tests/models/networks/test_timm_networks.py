@@ -26,8 +26,8 @@ def pictures():
 def test_any_network_by_its_name(timm, name):
     model = build(f"timm:{name}", SHAPE, 3, weights=None, seed=1)
     config = timm.get_pretrained_cfg(name)
-    assert model.normalise.mean.flatten().tolist() == pytest.approx(config.mean)
-    assert model.normalise.std.flatten().tolist() == pytest.approx(config.std)
+    assert model.normalize.mean.flatten().tolist() == pytest.approx(config.mean)
+    assert model.normalize.std.flatten().tolist() == pytest.approx(config.std)
     assert model(pictures()).shape == (2, 3)
     assert not model.training
     assert torch.equal(build(f"timm:{name}", SHAPE, 3, weights=None, seed=1)(pictures()), model(pictures()))
@@ -48,7 +48,7 @@ def test_weights_of_a_file(timm, tmp_path):
     source = timm.create_model("resnet10t", num_classes=7).eval()
     torch.save(source.state_dict(), tmp_path / "a.pth")
     kept = build("timm:resnet10t", SHAPE, 7, weights=tmp_path / "a.pth", head="pretrained")
-    torch.testing.assert_close(kept(pictures()), source(kept.normalise(pictures())))
+    torch.testing.assert_close(kept(pictures()), source(kept.normalize(pictures())))
     new = build("timm:resnet10t", SHAPE, 2, weights=tmp_path / "a.pth")
     assert torch.equal(new.network.conv1[0].weight, source.conv1[0].weight)
     assert new(pictures()).shape == (2, 2)

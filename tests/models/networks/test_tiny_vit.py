@@ -47,8 +47,8 @@ def literally(model, image, patch, heads):
     width = tokens.shape[1]
 
     def normed(x, name):
-        centred = x - x.mean(1, keepdim=True)
-        scaled = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        centered = x - x.mean(1, keepdim=True)
+        scaled = centered / (centered.square().mean(1, keepdim=True) + 1e-5).sqrt()
         return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
     for block in ("blocks.0", "blocks.1"):

@@ -107,7 +107,7 @@ def own_network():
 
 @pytest.mark.parametrize("precision", [None, "float64", "bfloat16"])
 @pytest.mark.parametrize("name", ["llr", "mlp", "cnn", "dropout", "own"])
-def test_a_training_does_not_depend_on_its_neighbours(name, precision):
+def test_a_training_does_not_depend_on_its_neighbors(name, precision):
     """To the bit, in whatever place it stands, with whatever stops beside it, and where no size is even."""
     train, val = InMemory(TRAIN.images[:131], TRAIN.targets[:131]), InMemory(VAL.images[:67], VAL.targets[:67])
 

@@ -60,7 +60,7 @@ def trained(name, epochs=3, patience=None, vals=None):
             networks, [Samples(0)] * 3, vals, epochs=epochs, batch_size=BATCH, lr=0.01, patience=patience,
             device="pretend", progress=False,
         )  # fmt: skip
-        waits = seen.synchronisations
+        waits = seen.synchronizations
     return courses, [nn.utils.parameters_to_vector(one.parameters()).detach() for one in networks], waits
 
 

@@ -93,7 +93,7 @@ def test_the_head_learns_as_in_a_plain_loop():
     torch.testing.assert_close(model[-1].weight, kept["weight"])
     after = state(model)
     changed = {key for key in before if not torch.equal(before[key], after[key])}
-    assert changed == {"6.weight", "6.bias"}  # statistics of the batch normalisation neither
+    assert changed == {"6.weight", "6.bias"}  # statistics of the batch normalization neither
     assert not any(module.training for module in model.modules())
     assert result.best_epoch == losses.index(min(losses))
 

@@ -10,7 +10,7 @@ import xaibench as xb
 from xaibench.report.figures.comparisons import agreement_figure, ranking_figure
 from xaibench.report.figures.style import save
 from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
 NAMES = ["iou", "deletion", "hit"]
@@ -41,7 +41,7 @@ def test_each_pair_is_one_cell_with_its_number(matrix):
     assert figure.texts[0].get_text() == "Spearman, † point-biserial; n = 6 to 8"
 
 
-def test_colour_shows_sign_and_strength(matrix):
+def test_color_shows_sign_and_strength(matrix):
     filled = {p.get_xy(): p for p in agreement_figure(matrix).axes[0].patches if p.get_fill()}
     assert filled[0, 0].get_facecolor()[:3] != filled[0, 1].get_facecolor()[:3]
     assert filled[0, 0].get_alpha() == pytest.approx(2 * filled[0, 1].get_alpha())
@@ -92,7 +92,7 @@ def ranking(ranks, difference):
 
 def test_the_diagram_names_every_method_with_its_rank_and_joins_cliques(annotated_run):
     run = read_run(annotated_run)
-    found = rankings(run, summarise(run))["iou"]
+    found = rankings(run, summarize(run))["iou"]
     figure = ranking_figure(run, found)
     (axes,) = figure.axes
     texts = [text.get_text() for text in axes.texts]

@@ -9,7 +9,7 @@ from report.annotated import make_sheet
 from report.pictures import change_samples
 
 from xaibench.report.figures.samples import (
-    colour_tile,
+    color_tile,
     map_array,
     map_figure,
     map_rows,
@@ -27,7 +27,7 @@ CYAN = [0, 229, 255]
 
 
 def row(array=None, mask=None, side=8):
-    """One grey photograph with one map."""
+    """One gray photograph with one map."""
     zeros = np.zeros((side, side))
     return replace(
         PLAIN,
@@ -49,12 +49,12 @@ def test_maps_have_a_row_for_each_cell_and_global_ones_leave_rigid_out(shared_ru
     assert map_figure(run, "example", []) is None
 
 
-def test_colours_of_a_map_are_those_of_its_magnitude():
+def test_colors_of_a_map_are_those_of_its_magnitude():
     array = np.array([[0.0, -2.0], [1.0, 0.5]])
-    assert (colour_tile(array, "map") == colour_tile(-array, "map")).all()
-    assert (colour_tile(array, "map") == colour_tile(3 * array, "map")).all()
-    assert colour_tile(np.array([[0.0, -1.0, 1.0]]), "image").tolist()[0] == [[128] * 3, [0] * 3, [255] * 3]
-    assert (colour_tile(np.full((2, 2), np.nan), "map") == colour_tile(np.zeros((2, 2)), "map")).all()
+    assert (color_tile(array, "map") == color_tile(-array, "map")).all()
+    assert (color_tile(array, "map") == color_tile(3 * array, "map")).all()
+    assert color_tile(np.array([[0.0, -1.0, 1.0]]), "image").tolist()[0] == [[128] * 3, [0] * 3, [255] * 3]
+    assert (color_tile(np.full((2, 2), np.nan), "map") == color_tile(np.zeros((2, 2)), "map")).all()
 
 
 def test_large_maps_are_reduced_by_block_means():
@@ -63,18 +63,18 @@ def test_large_maps_are_reduced_by_block_means():
     assert small.shape == (32, 32)
     assert small[3, 5] == pytest.approx(array[6:8, 10:12].mean())
     assert shrink(np.ones((70, 33))).shape == (24, 11)
-    assert tile_uri(colour_tile(small, "map")).startswith("data:image/webp;base64,")
+    assert tile_uri(color_tile(small, "map")).startswith("data:image/webp;base64,")
 
 
 def test_small_tiles_are_exact_and_large_ones_near():
-    colours = colour_tile(np.random.default_rng(0).random((16, 16)), "map")
-    kind, _, data = tile_uri(colours).partition(";base64,")
+    colors = color_tile(np.random.default_rng(0).random((16, 16)), "map")
+    kind, _, data = tile_uri(colors).partition(";base64,")
     assert kind == "data:image/png"
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), colours)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), colors)
     ramp = np.add.outer(np.arange(32.0), np.arange(32.0))
-    data = tile_uri(colour_tile(ramp, "map")).partition(";base64,")[2]
+    data = tile_uri(color_tile(ramp, "map")).partition(";base64,")[2]
     near = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")).astype(int)
-    assert np.abs(near - colour_tile(ramp, "map")).mean() < 8
+    assert np.abs(near - color_tile(ramp, "map")).mean() < 8
 
 
 def test_the_example_is_one_sample_and_the_mean_is_that_of_the_file(shared_run):

@@ -5,7 +5,7 @@ import pytest
 
 from xaibench.report.figures.scores import panel_grid, score_figure
 from xaibench.report.figures.style import save
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
 
@@ -16,7 +16,7 @@ def run(shared_run):
 
 @pytest.fixture(scope="module")
 def summary(run):
-    return summarise(run)
+    return summarize(run)
 
 
 def test_panels_stand_in_rows_of_scenarios_and_columns_of_models():
@@ -92,7 +92,7 @@ def test_drawing_leaves_the_settings_alone_and_repeats_to_the_bit(run, summary):
 def test_a_dollar_sign_in_a_label_is_a_dollar_sign(fresh_run):
     run = read_run(fresh_run)
     run.models["mlp"].__dict__["label"] = r"MLP $\frac"  # matplotlib would fail on this as mathematics
-    assert rb"MLP $\frac" in save(score_figure(run, summarise(run), "emd_perf"), "svg")
+    assert rb"MLP $\frac" in save(score_figure(run, summarize(run), "emd_perf"), "svg")
 
 
 def test_many_scores_draw_as_few_shapes(run, summary):

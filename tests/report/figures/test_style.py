@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from xaibench.report.figures.scores import score_figure
 from xaibench.report.figures.style import THEME, inline_svg, save
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
 
@@ -16,14 +16,14 @@ def run(shared_run):
 
 @pytest.fixture(scope="module")
 def summary(run):
-    return summarise(run)
+    return summarize(run)
 
 
 def test_inline_svg_follows_the_page(run, summary):
     svg = inline_svg(save(score_figure(run, summary, "emd_perf"), "svg"), "box-emd", "Boxes & more")
     assert svg.startswith("<svg viewBox=")
     assert 'aria-label="Boxes &amp; more"' in svg
-    assert not any(colour in svg for colour in THEME.values())
+    assert not any(color in svg for color in THEME.values())
     assert "var(--series-1)" in svg
     assert "http" not in svg
     assert " style=" not in svg.partition(">")[2]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from xaibench.report.numbers.accuracy_differences import margins
+from xaibench.report.numbers.accuracy_differences import accuracy_margins
 
 #: Eight trainings of one cell, two of which failed; their mean is the 86.3 % that eight once had.
 EIGHT = [49.6, 97.6, 97.2, 96.5, 97.4, 97.0, 97.5, 57.6]
@@ -29,7 +29,7 @@ def run_of(cells, test_samples=1000, paper=86.4):
 
 def test_one_cell_goes_by_its_own_trainings_and_by_the_test_samples():
     tests = [90.0, 92.0, 94.0]
-    (margin,) = margins(run_of({("lin", "mlp"): tests})).values()
+    (margin,) = accuracy_margins(run_of({("lin", "mlp"): tests})).values()
     binomial = (92 * 8 + 86.4 * 13.6) / 1000
     expected = stats.t.ppf(0.975, 2) * math.sqrt(2 * np.var(tests, ddof=1) / 3 + binomial)
     assert margin == pytest.approx(expected, rel=1e-12)
@@ -38,22 +38,22 @@ def test_one_cell_goes_by_its_own_trainings_and_by_the_test_samples():
 def test_three_alike_of_a_network_that_varies_elsewhere_are_not_made_sure_of():
     # Three trainings gave 97.1 on average, the paper has 86.4; eight gave 49.6 to 97.6.
     few = run_of({("lin", "cnn"): [97.6, 96.5, 97.2], ("mult", "cnn"): [95.0, 81.0, 98.0]})
-    assert margins(few)["lin", "corr", "cnn"] > 97.1 - 86.4
-    assert margins(run_of({("lin", "cnn"): EIGHT}))["lin", "corr", "cnn"] > abs(np.mean(EIGHT) - 86.4)
+    assert accuracy_margins(few)["lin", "corr", "cnn"] > 97.1 - 86.4
+    assert accuracy_margins(run_of({("lin", "cnn"): EIGHT}))["lin", "corr", "cnn"] > abs(np.mean(EIGHT) - 86.4)
     # What never varies is told apart.
     sure = run_of({("lin", "llr"): [99.9, 100.0, 99.9], ("mult", "cnn"): [95.0, 81.0, 98.0]}, paper=86.4)
-    assert margins(sure)["lin", "corr", "llr"] < 5
+    assert accuracy_margins(sure)["lin", "corr", "llr"] < 5
 
 
 def test_a_cell_that_varies_more_than_its_like_goes_by_itself():
     cells = {("lin", "cnn"): EIGHT, ("mult", "cnn"): [95.0, 95.2, 95.1], ("xor", "cnn"): [99.0, 99.1, 99.3]}
-    found = margins(run_of(cells))
-    alone = margins(run_of({("lin", "cnn"): EIGHT}))
+    found = accuracy_margins(run_of(cells))
+    alone = accuracy_margins(run_of({("lin", "cnn"): EIGHT}))
     assert found["lin", "corr", "cnn"] == alone["lin", "corr", "cnn"]
     assert (
         found["mult", "corr", "cnn"]
         > 10
-        > margins(run_of({("mult", "cnn"): cells["mult", "cnn"]}))["mult", "corr", "cnn"]
+        > accuracy_margins(run_of({("mult", "cnn"): cells["mult", "cnn"]}))["mult", "corr", "cnn"]
     )
 
 
@@ -66,7 +66,7 @@ def test_what_may_have_failed_in_the_paper_counts_where_ours_is_better():
     def margin(learned, paper=86.4):
         run = run_of(cells, paper=paper)
         run.accuracy["learned"] = learned
-        return margins(run)["lin", "corr", "cnn"]
+        return accuracy_margins(run)["lin", "corr", "cnn"]
 
     none_of_six = 1 - 0.025 ** (1 / 6)  # Clopper-Pearson's upper end
     assert margin([6, 5]) == pytest.approx(margin([6, 6]) + none_of_six * (np.mean(cells["lin", "cnn"]) - 50))
@@ -75,7 +75,7 @@ def test_what_may_have_failed_in_the_paper_counts_where_ours_is_better():
 
 
 def test_one_training_tells_no_spread():
-    assert math.isnan(margins(run_of({("lin", "mlp"): [90.0]}))["lin", "corr", "mlp"])
+    assert math.isnan(accuracy_margins(run_of({("lin", "mlp"): [90.0]}))["lin", "corr", "mlp"])
 
 
 def test_under_no_difference_few_are_marked():
@@ -84,6 +84,6 @@ def test_under_no_difference_few_are_marked():
     for _ in range(300):
         tests = rng.normal(90, 2, (4, 3)) + rng.normal(0, 0.95, (4, 1))
         paper = rng.normal(90, 2 / math.sqrt(3)) + rng.normal(0, 0.95)
-        found = margins(run_of({(f"s{i}", "mlp"): row for i, row in enumerate(tests)}, paper=paper))
+        found = accuracy_margins(run_of({(f"s{i}", "mlp"): row for i, row in enumerate(tests)}, paper=paper))
         marked.append(abs(tests[0].mean() - paper) > found["s0", "corr", "mlp"])
     assert 0.01 < np.mean(marked) < 0.08

@@ -8,17 +8,17 @@ from oracles.report_tables import holm, ranks_over_samples, t_of_groups
 
 from xaibench.report.numbers.inference import bundled, cell_matrices, infer, resampled_means
 from xaibench.report.numbers.pair_testing import ALL_PAIRS
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
-from xaibench.statistics import Drawn, nested_means
+from xaibench.statistics import SamplingDesign, nested_means
 
 CELL = ["subset", "variant", "model"]
 
 
 def inferred(folder):
     run = read_run(folder)
-    return infer(run, summarise(run))
+    return infer(run, summarize(run))
 
 
 def change_scores(folder, change):
@@ -29,7 +29,7 @@ def change_scores(folder, change):
 
 def test_the_summary_keeps_its_rows_and_columns(shared_findings):
     run, summary, _ = shared_findings
-    plain = summarise(run)
+    plain = summarize(run)
     pd.testing.assert_frame_equal(summary[plain.columns.tolist()], plain)
     assert summary.columns.tolist() == [*plain.columns, *INFERRED]
     assert set(DESCRIBED) < set(summary)
@@ -229,7 +229,7 @@ def test_bundles_hold_whole_groups_evenly_and_the_test_stays_one():
     assert sizes.max() - sizes.min() <= 1
     # Under the null hypothesis p is uniform, tied into bundles or not.
     differences = np.random.default_rng(1).normal(size=(2000, 300))
-    p = nested_means(differences, Drawn.of(2000, groups=bundled(np.arange(2000), limit=100))).p_values()
+    p = nested_means(differences, SamplingDesign.of(2000, groups=bundled(np.arange(2000), limit=100))).p_values()
     assert np.mean(p < 0.05) == pytest.approx(0.05, abs=0.04)
     assert np.mean(p) == pytest.approx(0.5, abs=0.06)
 
@@ -253,7 +253,7 @@ def test_intervals_and_resamples_are_over_what_was_drawn(few_cells_run, tmp_path
         folder = shutil.copytree(few_cells_run, tmp_path / level)
         change_scores(folder, lambda scores, some=numbers: pd.concat([several(scores)[i] for i in some]))
         run = read_run(folder)
-        summary, pairs = infer(run, summarise(run))
+        summary, pairs = infer(run, summarize(run))
         cells = list(cell_matrices(run))
         assert {cell.drawn.level for cell in cells} == {level}
         means = resampled_means(cells, 1000)

@@ -7,7 +7,7 @@ from report.conftest import FEW_CELLS, make_scores, write_run
 
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards, leaderboard, printable
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import board_rows, board_values
 from xaibench.report.read.results import read_run
 from xaibench.runfolder.tables import CELL
@@ -16,7 +16,7 @@ EVERYTHING = (None, None, None)
 
 
 def made(run):
-    summary = infer(run, summarise(run))[0]
+    summary = infer(run, summarize(run))[0]
     (found,) = boards(run, summary).values()  # a folder from before the kinds of truth has one board
     return found, summary
 

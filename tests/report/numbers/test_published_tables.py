@@ -3,7 +3,7 @@ import pytest
 
 from xaibench.report.numbers import published_tables as published
 from xaibench.report.numbers.inference import infer
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
 #: Cat and dog, to three decimals: iou, precision, recall, hit, insertion, deletion.
@@ -20,29 +20,29 @@ CAT_AND_DOG = {
 
 
 def test_the_published_tables_are_whole():
-    assert len(published.SCORES) == 5 * 8
-    assert {key for key, _ in published.SCORES} == set(published.SETS) == set(published.ACCURACY)
-    assert all(list(row) == list(published.METRICS) for row in published.SCORES.values())
-    assert all(0 < value < 1 for row in published.SCORES.values() for value in row.values())
+    assert len(published.TABLE_3) == 5 * 8
+    assert {key for key, _ in published.TABLE_3} == set(published.SETS) == set(published.TABLE_2)
+    assert all(list(row) == list(published.TABLE_3_METRICS) for row in published.TABLE_3.values())
+    assert all(0 < value < 1 for row in published.TABLE_3.values() for value in row.values())
     for explainer, row in CAT_AND_DOG.items():
-        assert tuple(published.SCORES["pet", explainer].values()) == pytest.approx(row, abs=5.1e-4)
+        assert tuple(published.TABLE_3["pet", explainer].values()) == pytest.approx(row, abs=5.1e-4)
     # One number of each other set, and the sums of its columns' ends, against a slip of the pen.
-    assert published.SCORES["gender", "rise"]["iou"] == 0.3416
-    assert published.SCORES["scene", "gradcam"]["hit"] == 0.4777
-    assert published.SCORES["object1", "saliency"]["insertion"] == 0.303
-    assert published.SCORES["object2", "integrated_gradients"]["recall"] == 0.9263
-    assert list(published.ACCURACY.values()) == [74.20, 94.40, 98.14, 87.12, 77.12]
+    assert published.TABLE_3["gender", "rise"]["iou"] == 0.3416
+    assert published.TABLE_3["scene", "gradcam"]["hit"] == 0.4777
+    assert published.TABLE_3["object1", "saliency"]["insertion"] == 0.303
+    assert published.TABLE_3["object2", "integrated_gradients"]["recall"] == 0.9263
+    assert list(published.TABLE_2.values()) == [74.20, 94.40, 98.14, 87.12, 77.12]
 
 
 def test_the_published_agreement_is_that_of_table_4():
-    columns = {name: [row[name] for row in published.AGREEMENT.values()] for name in ("gradcam", "rise")}
+    columns = {name: [row[name] for row in published.TABLE_4.values()] for name in ("gradcam", "rise")}
     assert columns == {"gradcam": [-0.5, 0.6, 0.7, -0.9, -0.8, 0.9], "rise": [0.1, 0.3, 0.3, -0.9, -0.6, 0.7]}
-    assert published.AGREEMENT["hit", "iou"]["integrated_gradients"] == -0.1
+    assert published.TABLE_4["hit", "iou"]["integrated_gradients"] == -0.1
 
 
 def test_saliency_on_object_2_is_the_only_row_that_cannot_be():
     """No mean IoU is above the mean precision: the page's note on it stays true."""
-    odd = [key for key, row in published.SCORES.items() if row["iou"] > row["precision"]]
+    odd = [key for key, row in published.TABLE_3.items() if row["iou"] > row["precision"]]
     assert odd == [("object2", "saliency")]
 
 
@@ -52,7 +52,7 @@ def test_ours_stand_beside_theirs(annotated_run, annotated_findings):
     raw = pd.read_parquet(annotated_run / "scores.parquet")
     assert [(row["set"], row["explainer"]) for row in rows[:2]] == [("Scene", "cam"), ("Scene", "gradcam")]
     assert len(rows) == 2 * 8
-    assert [part.name for part in published.shown_metrics(run)] == list(published.METRICS)
+    assert [part.name for part in published.shown_metrics(run)] == list(published.TABLE_3_METRICS)
     row = next(row for row in rows if (row["set"], row["explainer"]) == ("Cat and Dog", "rise"))
     assert row["same_network"]
     mine = raw[
@@ -76,7 +76,7 @@ def test_another_network_is_told_apart_and_other_sets_are_left_out(fresh_annotat
     scores = scores.assign(model="vgg16").replace({"scene": "lidc"})
     scores[scores["metric"] != "hit"].to_parquet(fresh_annotated_run / "scores.parquet")
     run = read_run(fresh_annotated_run)
-    rows = published.scores(run, infer(run, summarise(run))[0])
+    rows = published.scores(run, infer(run, summarize(run))[0])
     assert {row["set"] for row in rows} == {"Cat and Dog"}
     assert not any(row["same_network"] for row in rows)
     assert [len(row["cells"]) for row in rows] == [5] * 8

@@ -15,7 +15,7 @@ from xaibench.report.numbers.ranks_and_agreement import (
     rankings,
     table_4,
 )
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 from xaibench.statistics import critical_difference
 
@@ -38,7 +38,7 @@ def test_cliques_are_the_largest_runs_within_the_difference(seed):
 
 def test_over_cells_ranks_are_those_within_cells(shared_run):
     run = read_run(shared_run)
-    summary = summarise(run)
+    summary = summarize(run)
     found = rankings(run, summary)["emd_perf"]
     assert (found.unit, found.blocks) == ("cells", 18)
     assert found.left_out == ("guided_gradcam",)  # of convolutions only
@@ -58,16 +58,16 @@ def test_each_data_set_and_training_has_a_ranking_of_its_own(shared_run, tmp_pat
     """Two data sets that turn the order round: over cells alone, as sure as one of them; over both, nothing is."""
     folder = shutil.copytree(shared_run, tmp_path / "two")
     scores = pd.read_parquet(folder / "scores.parquet")
-    once = rankings(read_run(folder), summarise(read_run(folder)))["emd_perf"]
+    once = rankings(read_run(folder), summarize(read_run(folder)))["emd_perf"]
     other = scores.assign(data_seed=1, value=1 - scores["value"])
     pd.concat([scores, other]).to_parquet(folder / "scores.parquet")
-    found = rankings(read_run(folder), summarise(read_run(folder)))["emd_perf"]
+    found = rankings(read_run(folder), summarize(read_run(folder)))["emd_perf"]
     assert (found.blocks, found.unit) == (18, "cells")
     assert list(found.ranks.values()) == pytest.approx([8.5] * 16)  # the middle of 16
     assert found.difference > 1.5 * once.difference
     assert found.cliques == [tuple(found.ranks)]
     pd.concat([scores, scores.assign(data_seed=1)]).to_parquet(folder / "scores.parquet")
-    again = rankings(read_run(folder), summarise(read_run(folder)))["emd_perf"]
+    again = rankings(read_run(folder), summarize(read_run(folder)))["emd_perf"]
     assert again.ranks == pytest.approx(once.ranks)
     assert once.difference < again.difference < 1.25 * once.difference  # a draw that changes nothing; t for Gauss
 
@@ -77,7 +77,7 @@ def test_over_samples_a_group_counts_once_with_its_mean_over_models(fresh_annota
     other = scores.assign(model="vgg16", value=scores["value"] * 0.5)
     pd.concat([scores, other]).to_parquet(fresh_annotated_run / "scores.parquet")
     run = read_run(fresh_annotated_run)
-    found = rankings(run, summarise(run))["deletion"]
+    found = rankings(run, summarize(run))["deletion"]
     mine = scores[scores["correct"] & (scores["metric"] == "deletion")].copy()
     mine["patient"] = mine["dataset"] + (mine["sample"] // 2).astype(str)
     # The mean over two models, one with half of the other's scores, is three quarters: the same ranks.
@@ -92,7 +92,7 @@ def test_an_explainer_that_one_cell_lacks_is_left_out(fresh_annotated_run):
     scores = scores[(scores["explainer"] != "cam") | (scores["dataset"] != "pet")]
     scores.to_parquet(fresh_annotated_run / "scores.parquet")
     run = read_run(fresh_annotated_run)
-    found = rankings(run, summarise(run))["iou"]
+    found = rankings(run, summarize(run))["iou"]
     assert found.left_out == ("cam",)
     assert "cam" not in found.ranks
 
@@ -101,17 +101,17 @@ def test_two_methods_or_one_block_are_not_ranked(fresh_annotated_run):
     scores = pd.read_parquet(fresh_annotated_run / "scores.parquet")
     scores[scores["explainer"].isin(["cam", "rise"])].to_parquet(fresh_annotated_run / "scores.parquet")
     run = read_run(fresh_annotated_run)
-    assert rankings(run, summarise(run)) == {}
+    assert rankings(run, summarize(run)) == {}
     scores[(scores["dataset"] == "pet") & (scores["sample"] < 1)].to_parquet(fresh_annotated_run / "scores.parquet")
     run = read_run(fresh_annotated_run)
-    assert rankings(run, summarise(run)) == {}
+    assert rankings(run, summarize(run)) == {}
 
 
 def test_scores_that_are_all_the_same_have_no_test(fresh_annotated_run):
     scores = pd.read_parquet(fresh_annotated_run / "scores.parquet").assign(value=0.5)
     scores.to_parquet(fresh_annotated_run / "scores.parquet")
     run = read_run(fresh_annotated_run)
-    found = rankings(run, summarise(run))["iou"]
+    found = rankings(run, summarize(run))["iou"]
     assert np.isnan(found.p)
     assert found.cliques == [tuple(found.ranks)]
 

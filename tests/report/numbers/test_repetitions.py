@@ -13,7 +13,7 @@ from xaibench.report.numbers import leaderboards
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import boards
 from xaibench.report.numbers.repetitions import first_places, reproducibility
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.read.results import read_run
 
 
@@ -63,7 +63,7 @@ def test_who_is_first_is_counted_over_the_repetitions(repeated_run, few_cells_ru
     found = {}
     for folder in (repeated_run, few_cells_run):
         run = read_run(folder)
-        (mine,) = boards(run, infer(run, summarise(run))[0]).values()
+        (mine,) = boards(run, infer(run, summarize(run))[0]).values()
         found[folder] = first_places(mine)
         for k, metric in enumerate(mine.standings.metrics):
             counts = dict.fromkeys(mine.standings.explainers, 0.0)

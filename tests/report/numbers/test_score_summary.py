@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.report_tables import quantile
-from oracles.report_tables import summarise as literal_summary
+from oracles.report_tables import summarize as literal_summary
 
 from xaibench.report import best_methods
 from xaibench.report.numbers.leaderboards import leaderboard
@@ -15,7 +15,7 @@ from xaibench.report.numbers.score_summary import (
     describe,
     groups,
     lexicographic_rank,
-    summarise,
+    summarize,
     undefined,
 )
 from xaibench.report.read.results import read_run
@@ -32,7 +32,7 @@ def rewrite(folder, change):
 
 
 def assert_equal_to_oracle(run):
-    summary = summarise(run)
+    summary = summarize(run)
     raw = pd.read_parquet(run.path / "scores.parquet")
     expected = literal_summary(raw.to_dict("records"), CONTROLS)
     assert len(summary) == len(expected) > 0
@@ -61,7 +61,7 @@ def test_only_correct_samples_count(fresh_run):
     def change(scores):
         scores.loc[~scores["correct"], "value"] = 1e9
 
-    summary = summarise(rewrite(fresh_run, change))
+    summary = summarize(rewrite(fresh_run, change))
     assert summary["max"].max() <= 1
     assert (summary["n"] < 12).any()
 
@@ -73,7 +73,7 @@ def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
         scores.loc[lrp & (scores["model"] == "cnn"), "value"] = np.nan
 
     run = rewrite(fresh_run, change)
-    summary = summarise(run)
+    summary = summarize(run)
     lrp = summary[summary["explainer"] == "lrp"].set_index("model")
     assert (lrp.loc["mlp", "n"] == 0).all()
     assert (lrp.loc["cnn", "n"] > 0).all()
@@ -86,7 +86,7 @@ def test_a_group_without_a_correct_or_defined_score_is_listed(fresh_run):
 
 
 def test_rows_come_in_the_order_to_show(fresh_run):
-    summary = summarise(read_run(fresh_run))
+    summary = summarize(read_run(fresh_run))
     assert summary["subset"].drop_duplicates().tolist() == ["lin", "mult", "rigid", "xor"]
     assert summary["variant"].drop_duplicates().tolist() == ["white", "corr"]
     assert summary["explainer"].drop_duplicates().tolist()[-4:] == ["sobel", "laplace", "uniform", "input"] or (
@@ -97,7 +97,7 @@ def test_rows_come_in_the_order_to_show(fresh_run):
 
 def test_leaderboard_counts(fresh_run):
     run = read_run(fresh_run)
-    summary = summarise(run)
+    summary = summarize(run)
     board = leaderboard(run, summary).set_index("explainer")
     for metric in run.metrics:
         mine = summary[(summary["metric"] == metric) & (summary["explainer"] == "deep_shap")]
@@ -115,7 +115,7 @@ def test_leaderboard_counts(fresh_run):
 
 def test_without_controls_nothing_is_said_about_beating_them(fresh_run):
     run = rewrite(fresh_run, lambda scores: scores[~scores["explainer"].isin(CONTROLS)])
-    summary = summarise(run)
+    summary = summarize(run)
     assert summary["above_controls"].isna().all()
     assert (leaderboard(run, summary)["against:emd_perf"] == 0).all()
 

@@ -6,7 +6,7 @@ from scipy.stats import kendalltau, rankdata
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import best_by_cell, leaderboard, printable
 from xaibench.report.numbers.ranks_and_agreement import rankings
-from xaibench.report.numbers.score_summary import summarise
+from xaibench.report.numbers.score_summary import summarize
 from xaibench.report.page.content import verdict
 from xaibench.report.page.write import write_report
 from xaibench.report.read.results import read_run
@@ -56,12 +56,12 @@ def test_a_setting_of_the_same_scores_agrees_wholly(shared_run):
 
 def test_a_metric_without_one_order_ranks_nobody_and_the_page_says_so(small_run):
     run = read_run(small_run)
-    boards = leaderboard(run, infer(run, summarise(run))[0])
+    boards = leaderboard(run, infer(run, summarize(run))[0])
     found = rank_robustness(run, "emd_perf", SETTINGS)
     found.tau[0, 1] = found.tau[1, 0] = 0.4
     write_robust(small_run, found)
     run = read_run(small_run)
-    summary = infer(run, summarise(run))[0]
+    summary = infer(run, summarize(run))[0]
     board = leaderboard(run, summary)
     assert set(board["explainer"]) == set(boards["explainer"])
     assert board["mean_rank:emd_perf"].isna().all()
@@ -86,7 +86,7 @@ def test_where_no_metric_has_one_order_nobody_has_a_place(small_run):
         found.tau[0, 1] = found.tau[1, 0] = 0.4
         write_robust(small_run, found)
     run = read_run(small_run)
-    board = leaderboard(run, infer(run, summarise(run))[0])
+    board = leaderboard(run, infer(run, summarize(run))[0])
     assert len(board)
     assert board["place"].isna().all()
     assert board["mean_rank"].isna().all()

@@ -10,11 +10,13 @@ from scipy.stats import t
 
 from xaibench.report.numbers.pair_testing import pair_tests
 from xaibench.report.numbers.suite_tests import pairs_over_cells
-from xaibench.statistics import Drawn
+from xaibench.statistics import SamplingDesign
 
 NAMES = list("abcdefgh")
 SHAPE = (3, 2, 12)  # data sets, trainings in each, samples
-DRAWN = Drawn.of(72, **dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(SHAPE)), strict=True)))
+DRAWN = SamplingDesign.of(
+    72, **dict(zip(("data_sets", "trainings", "groups"), map(np.ravel, np.indices(SHAPE)), strict=True))
+)
 
 
 def comparisons(cells):
@@ -28,8 +30,8 @@ def comparisons(cells):
     return pd.concat(tables, ignore_index=True)
 
 
-def suite(rng, shared=1.0, methods=8, places=4, models=2, favours=0.0):
-    """Scores about 0, or about ``favours`` for the first method; the networks of a place share so much of its draws."""
+def suite(rng, shared=1.0, methods=8, places=4, models=2, favors=0.0):
+    """Scores about 0, or about ``favors`` for the first method; the networks of a place share so much of its draws."""
     found = {}
     for place in range(places):
         common = rng.normal(size=(3, 1, 1, methods))
@@ -37,7 +39,7 @@ def suite(rng, shared=1.0, methods=8, places=4, models=2, favours=0.0):
             own = rng.normal(size=(3, 1, 1, methods))
             draws = np.sqrt(shared) * common + np.sqrt(1 - shared) * own
             values = draws + 0.5 * rng.normal(size=(3, 2, 1, methods)) + rng.normal(size=(*SHAPE, methods))
-            values[..., 0] += favours
+            values[..., 0] += favors
             found[f"s{place}", "white", f"m{model}"] = values.reshape(72, methods)
     return found
 
@@ -47,22 +49,22 @@ def literal(pairs, first, second):
     mine = pairs[(pairs["first"] == first) & (pairs["second"] == second)]
     count, variance, spread = len(mine), 0.0, 0.0
     for _, place in mine.groupby(["subset", "variant"]):
-        own = [(row.high - row.low) / 2 / t.ppf(0.975, row.freedom) / count for row in place.itertuples()]
+        own = [(row.high - row.low) / 2 / t.ppf(0.975, row.df) / count for row in place.itertuples()]
         together = sum(own) ** 2
         variance += together
-        spread += together * sum(one**2 / row.freedom for one, row in zip(own, place.itertuples(), strict=True))
+        spread += together * sum(one**2 / row.df for one, row in zip(own, place.itertuples(), strict=True))
     return mine["difference"].mean(), np.sqrt(variance), variance**2 / spread
 
 
 def test_every_pair_is_the_literal_one():
-    pairs = comparisons(suite(np.random.default_rng(0), favours=2.0))
+    pairs = comparisons(suite(np.random.default_rng(0), favors=2.0))
     found = pairs_over_cells(pairs.sample(frac=1, random_state=0), "iou").set_index(["first", "second"])
     assert sorted(found.index) == list(itertools.combinations(NAMES, 2))
     p = {}
     for first, second in found.index:
         mean, deviation, freedom = literal(pairs, first, second)
         row = found.loc[(first, second)]
-        assert (row["difference"], row["freedom"]) == pytest.approx((mean, freedom))
+        assert (row["difference"], row["df"]) == pytest.approx((mean, freedom))
         p[first, second] = 2 * t.sf(abs(mean) / deviation, freedom)
         assert row["p"] == pytest.approx(p[first, second])
     assert found["p_holm"].tolist() == pytest.approx(holm([p[key] for key in found.index]))
@@ -73,7 +75,7 @@ def test_a_pair_that_a_cell_does_not_have_is_left_out_and_so_is_one_without_a_sp
     pairs = comparisons(suite(np.random.default_rng(1)))
     last = (pairs["subset"] == "s3") & (pairs["model"] == "m1")
     fewer = pairs[~(last & (pairs["second"] == "h"))].copy()
-    fewer.loc[(fewer["first"] == "a") & (fewer["second"] == "b") & last, ["low", "high", "freedom"]] = np.nan
+    fewer.loc[(fewer["first"] == "a") & (fewer["second"] == "b") & last, ["low", "high", "df"]] = np.nan
     found = pairs_over_cells(fewer, "iou")
     kept = set(itertools.combinations(NAMES[:-1], 2)) - {("a", "b")}
     assert set(zip(found["first"], found["second"], strict=True)) == kept
@@ -108,7 +110,7 @@ def test_that_test_can_fail():
 def test_a_difference_of_all_cells_is_found_that_no_cell_shows():
     rng, found, alone = np.random.default_rng(4), [], []
     for _ in range(5):
-        pairs = comparisons(suite(rng, shared=0.3, favours=1.2))
+        pairs = comparisons(suite(rng, shared=0.3, favors=1.2))
         tests = pairs_over_cells(pairs, "iou")
         found += (tests["p_holm"] < 0.05)[tests["first"] == "a"].tolist()
         alone += (pairs["p_holm"] < 0.05)[pairs["first"] == "a"].tolist()

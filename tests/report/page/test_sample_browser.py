@@ -13,7 +13,7 @@ from xaibench.report.page import sample_browser
 from xaibench.report.page import write as page
 from xaibench.report.page.sample_browser import browser
 from xaibench.report.read.results import read_run
-from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 
 PLENTY = 10**7
 
@@ -105,7 +105,7 @@ def test_large_maps_are_reduced_only_where_too_few_would_fit(folder, tmp_path):
     run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
     (made,) = make_samples(make_scores(20, FEW_CELLS[:1]), count=14, side=64)
     made.images[..., 1] //= 2  # a photograph
-    (run_dir / PICTURES).write_bytes(to_safetensors([made]))
+    (run_dir / SAMPLES_FILE).write_bytes(to_safetensors([made]))
     run = read_run(run_dir)
     (cell,) = browser(run, PLENTY).cells
     count = len(cell["explainers"])
@@ -129,7 +129,7 @@ def test_samples_of_another_run_are_not_shown(folder, tmp_path):
 def test_large_pictures_are_reduced_for_the_page(tmp_path):
     run_dir = write_run(tmp_path / "run", samples=20, cells=FEW_CELLS[:1])
     (made,) = make_samples(make_scores(20, FEW_CELLS[:1]), count=2, side=150)
-    (run_dir / PICTURES).write_bytes(to_safetensors([made]))
+    (run_dir / SAMPLES_FILE).write_bytes(to_safetensors([made]))
     (cell,) = browser(read_run(run_dir), PLENTY).cells
     assert opened(cell["images"][0]).shape[:2] == opened(cell["masks"][0]).shape == (112, 112)
     assert opened(cell["maps"][0]).shape[:2] == (64, 64 * len(cell["explainers"]))
@@ -164,5 +164,5 @@ def test_the_page_takes_as_many_samples_as_fit_and_says_how_many(small_run, monk
     less = write_report(small_run).read_text()
     assert len(less.encode()) < len(full.encode()) - 15_000
     assert "6 of the samples of each cell are here" not in less
-    (small_run / PICTURES).unlink()
+    (small_run / SAMPLES_FILE).unlink()
     assert 'id="samples"' not in write_report(small_run).read_text()

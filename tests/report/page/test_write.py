@@ -10,10 +10,10 @@ from report.pictures import change_samples, make_samples
 from report.reader import Reader, assert_loads_nothing
 
 from xaibench.report import write_report
-from xaibench.report.numbers.accuracy_differences import margins
+from xaibench.report.numbers.accuracy_differences import accuracy_margins
 from xaibench.report.page import write as page_module
 from xaibench.report.read.results import read_run
-from xaibench.runfolder.sample_file import PICTURES, to_safetensors
+from xaibench.runfolder.sample_file import SAMPLES_FILE, to_safetensors
 from xaibench.runfolder.tables import COMPARISONS, DESCRIBED, INFERRED
 
 
@@ -57,7 +57,7 @@ def test_the_page_is_sound(page, reader):
     ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
     targets = {attrs["href"][1:] for attrs in reader.all("a") if "download" not in attrs}
-    referred = targets | {attrs["aria-labelledby"] for _, attrs in reader.elements if "aria-labelledby" in attrs}
+    referred = targets | {attrs["aria-labeledby"] for _, attrs in reader.elements if "aria-labeledby" in attrs}
     assert referred <= set(ids)
     assert all(image["alt"] for image in reader.all("img"))
     drawings = [attrs for attrs in reader.all("svg") if attrs.get("role") == "img"]
@@ -99,7 +99,7 @@ def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     accuracy = pd.read_csv(small_run / "accuracy.csv")
     accuracy = pd.concat([accuracy, accuracy.iloc[:2]], ignore_index=True)
     run = read_run(small_run)
-    margin = accuracy[["subset", "variant", "model"]].apply(tuple, axis=1).map(margins(run))
+    margin = accuracy[["subset", "variant", "model"]].apply(tuple, axis=1).map(accuracy_margins(run))
     accuracy["difference"] = margin * [-1.01, -0.99, -0.001, 0.99, 1.01, np.nan]
     accuracy.loc[5, "paper"] = np.nan
     accuracy.to_csv(small_run / "accuracy.csv", index=False)
@@ -113,7 +113,7 @@ def test_accuracy_below_and_above_the_paper_is_marked(small_run):
     assert "−0.0" not in table
     accuracy.assign(paper=np.nan, difference=np.nan).to_csv(small_run / "accuracy.csv", index=False)
     page = write_report(small_run).read_text()
-    section = re.search(r'<section aria-labelledby="accuracy">.*?</section>', page, re.S).group()
+    section = re.search(r'<section aria-labeledby="accuracy">.*?</section>', page, re.S).group()
     assert "the paper" not in Reader(section).words
 
 
@@ -254,7 +254,7 @@ def test_a_report_that_fails_leaves_the_earlier_one(small_run, monkeypatch):
 @pytest.mark.usefixtures("no_figures")
 def test_large_maps_keep_the_page_small(fresh_run):
     scores = pd.read_parquet(fresh_run / "scores.parquet")
-    (fresh_run / PICTURES).write_bytes(to_safetensors(make_samples(scores, count=2, side=64)))
+    (fresh_run / SAMPLES_FILE).write_bytes(to_safetensors(make_samples(scores, count=2, side=64)))
     assert write_report(fresh_run).stat().st_size < 5_000_000
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from xaibench.runner import load_suite
 from xaibench.runner.costs.calibration import Cost
-from xaibench.runner.costs.progress import WorkDone
+from xaibench.runner.costs.progress import StageProgress
 from xaibench.runner.plan.job_base import Outcome
 from xaibench.runner.plan.plan import make_plan
 
@@ -31,7 +31,7 @@ def end(work, job, seconds=None, error=""):
 
 def test_work_is_counted_by_what_jobs_of_the_kind_took(trainings):
     quick, slow = trainings
-    work = WorkDone([*quick, *slow], "cpu", {slow[0].kind(): Cost(1.0, 9.0 / slow[0].amount)})
+    work = StageProgress([*quick, *slow], "cpu", {slow[0].kind(): Cost(1.0, 9.0 / slow[0].amount)})
     assert work.share("train") == 0.0
     end(work, quick[0], 1.0)
     left = (len(quick) - 1) * 1.0 + len(slow) * 10.0  # from the cache
@@ -46,7 +46,7 @@ def test_work_is_counted_by_what_jobs_of_the_kind_took(trainings):
 
 def test_a_kind_of_which_nothing_is_known_counts_like_the_others(trainings):
     one, other = trainings
-    work = WorkDone([*one, *other], "cpu", {})
+    work = StageProgress([*one, *other], "cpu", {})
     for job in one:
         end(work, job, 2.0)
     assert work.share("train") == pytest.approx(len(one) / (len(one) + len(other)))
@@ -54,7 +54,7 @@ def test_a_kind_of_which_nothing_is_known_counts_like_the_others(trainings):
 
 def test_what_was_there_and_what_failed_is_no_pace(trainings):
     one, other = trainings
-    work = WorkDone([*one, *other], "cpu", {})
+    work = StageProgress([*one, *other], "cpu", {})
     for job in one:
         end(work, job)  # found
     end(work, other[0], 100.0, error="no such thing")
@@ -70,7 +70,7 @@ def test_larger_jobs_of_a_kind_take_longer(tiny_suite):
     long = job.small(10)
     short = job.small(1)
     assert long.kind() == short.kind()
-    work = WorkDone([short, long], "cpu", {})
+    work = StageProgress([short, long], "cpu", {})
     end(work, short, 1.0)
     assert work.share("train") == pytest.approx(1 / 11)
 
@@ -84,7 +84,7 @@ def test_a_budget_that_is_still_to_come_counts_by_its_passes(tiny_suite, tmp_pat
     )
     jobs = [job for job in make_plan(load_suite(suite)[0]).jobs if job.stage == "explain"]
     few, many = ([job for job in jobs if job.explainer.name == name] for name in budgets)
-    work = WorkDone(jobs, "cpu", {})
+    work = StageProgress(jobs, "cpu", {})
     for job in few:
         end(work, job, 1.0)
     assert len({job.kind() for job in jobs}) > 2  # the networks are different, too

@@ -40,11 +40,11 @@ class Later(Pretend):
 
 
 class PretendEngine:
-    """Finishes jobs in a random order; ``behaviour`` maps a name to the outcomes of its tries."""
+    """Finishes jobs in a random order; ``behavior`` maps a name to the outcomes of its tries."""
 
-    def __init__(self, store, behaviour=None, capacity=3, seed=0):
+    def __init__(self, store, behavior=None, capacity=3, seed=0):
         self.store, self.capacity = store, capacity
-        self.behaviour = {name: list(outcomes) for name, outcomes in (behaviour or {}).items()}
+        self.behavior = {name: list(outcomes) for name, outcomes in (behavior or {}).items()}
         self.running, self.order, self.random = [], [], random.Random(seed)
 
     def has_room(self, job):
@@ -57,7 +57,7 @@ class PretendEngine:
     def wait(self):
         job = self.running.pop(self.random.randrange(len(self.running)))
         self.order.append(job.name)
-        script = self.behaviour.get(job.name)
+        script = self.behavior.get(job.name)
         act = script.pop(0) if script else "well"
         if callable(act):
             act = act(job)

@@ -6,8 +6,8 @@ import pytest
 
 import xaibench as xb
 from xaibench.report import write_report
-from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.page.share_tables import SHARES, cell_shares, share_bars, share_means
+from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.page.share_tables import SHARE_PARTS, cell_shares, share_bars, share_means
 from xaibench.report.read.results import read_run
 from xaibench.runner import run
 from xaibench.runner.plan.jobs import ExplainJob
@@ -66,9 +66,9 @@ def test_the_shares_are_those_of_python(referred):
             maps = faithful if name == "reliance" else xb.explain(name, model, images, targets, device="cpu")
             expected = xb.shares(maps, masks, faithful, reduction="none")
             mine = rows[(rows["explainer"] == name) & (rows["data_seed"] == cell.data.seed)].sort_values("sample")
-            for share in SHARES:
+            for share in SHARE_PARTS:
                 assert np.allclose(mine[share], getattr(expected, share), atol=1e-6)
-    assert np.allclose(rows[list(SHARES)].sum(axis=1), 1)
+    assert np.allclose(rows[list(SHARE_PARTS)].sum(axis=1), 1)
     assert np.allclose(rows.loc[rows["explainer"] == "reliance", "not_relied_on"], 0)
 
 
@@ -77,7 +77,7 @@ def test_a_reference_is_ranked_with_none(referred):
     assert list(results.references) == ["reliance"]
     assert list(results.explainers) == ["saliency", "uniform"]
     assert set(results.reference_scores["explainer"]) == {"reliance"}
-    summary = summarise(results)
+    summary = summarize(results)
     assert set(summary["explainer"]) == {"saliency", "uniform"}
     assert summary["rank"].max() <= 2
     every = pd.read_parquet(referred / "scores.parquet")
@@ -90,7 +90,7 @@ def test_means_and_intervals_are_over_what_was_drawn(referred):
     for name, row in found.items():
         mine = rows[(rows["explainer"] == name) & rows["correct"]]
         assert row.cell == ("lin", "corr", "mlp")
-        assert np.allclose(row.means, mine[list(SHARES)].mean())
+        assert np.allclose(row.means, mine[list(SHARE_PARTS)].mean())
         assert sum(row.means) == pytest.approx(1)
         for mean, (low, high) in zip(row.means, row.intervals, strict=True):
             assert 0 <= low <= mean <= high <= 1

@@ -69,13 +69,13 @@ def test_the_pictures_are_those_of_the_store(tiny_suite, tiny_run):
         for i, sample in enumerate(cell.samples):
             image, mask, target = split[sample]
             assert np.array_equal(cell.masks[i], mask.numpy())
-            grey = image.numpy()[0] / np.abs(image.numpy()).max()
-            assert np.abs(cell.images[i, ..., 2] - 255 * (0.5 + 0.5 * grey)).max() <= 0.51
+            gray = image.numpy()[0] / np.abs(image.numpy()).max()
+            assert np.abs(cell.images[i, ..., 2] - 255 * (0.5 + 0.5 * gray)).max() <= 0.51
             assert cell.labels[i] == f"Sample {sample}: {'TL'[int(target)]}"
     assert not any(cell.photographs or cell.sheet for cell in cells)
 
 
-def test_photographs_keep_their_colours_and_are_reduced_by_areas():
+def test_photographs_keep_their_colors_and_are_reduced_by_areas():
     image = np.zeros((3, 300, 150), np.float32)
     image[0], image[1, ::2] = 1.0, 1.0
     shown = picture(image, photograph=True)

@@ -11,7 +11,7 @@ from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.samples import make_data, read_data, read_test_split, sample_rows
 from xaibench.runner.store.result_store import Store
 
-INFO = DatasetInfo("patients", classes=("a", "b"), image_shape=(1, 8, 8), licence="none", how_to_get="it is made here")
+INFO = DatasetInfo("patients", classes=("a", "b"), image_shape=(1, 8, 8), license="none", how_to_get="it is made here")
 
 
 def patients(*, seed=0):

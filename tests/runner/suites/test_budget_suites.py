@@ -55,9 +55,9 @@ def test_photographs_are_explained_at_their_budgets(tmp_path, monkeypatch):
     monkeypatch.setenv("XAIBENCH_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "photographs")
     monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path / "photographs"))
-    suite = with_folders(narrowed(load_suite("budget-photographs")[0], models=["generators.photographs:Colours"]))
+    suite = with_folders(narrowed(load_suite("budget-photographs")[0], models=["generators.photographs:Colors"]))
     assert {job.explainer.name for job in make_plan(suite).jobs if job.stage == "explain"} >= {"rise-10000", "xrai-100"}
-    asked = {"root": tmp_path / "photographs", "models": ["generators.photographs:Colours"], "samples": 2}
+    asked = {"root": tmp_path / "photographs", "models": ["generators.photographs:Colors"], "samples": 2}
     asked |= {"explainers": ["kernel_shap-25", "kernel_shap-100"], "metrics": ["deletion"]}
     done = run("budget-photographs", tmp_path / "run", engine="serial", device="cpu", **asked)
     assert done.failures == {}

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from generators.photographs import COLOURS, write
+from generators.photographs import COLORS, write
 
 from xaibench.runfolder.sample_file import read_samples
 from xaibench.runner import SuiteError, load_suite, run
@@ -13,7 +13,7 @@ from xaibench.runner.plan.plan import make_plan
 from xaibench.runner.suites.narrowing import narrowed
 from xaibench.runner.suites.schema import with_folders
 
-NETWORK = "generators.photographs:Colours"
+NETWORK = "generators.photographs:Colors"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_no_picture_of_the_folder_is_kept_for_the_page(folder):
         assert cell.maps.max() == 1
         assert cell.maps[:, cell.explainers.index("uniform")].max() == 1
         assert not cell.maps[:, cell.explainers.index("input")].any(), "its map is the image"
-        assert not any(name in label for name in COLOURS for label in cell.labels)
+        assert not any(name in label for name in COLORS for label in cell.labels)
 
 
 def test_the_network_and_the_folder_must_be_given(monkeypatch, photographs):
@@ -86,10 +86,10 @@ def test_another_network_is_another_data_set(monkeypatch, photographs):
 
 
 def test_a_pretrained_network_comes_with_its_own_last_layer(monkeypatch, tmp_path):
-    from generators.photographs import coloured
+    from generators.photographs import colored
     from PIL import Image
 
-    Image.fromarray(coloured(np.random.default_rng(0), (9, 9, 9))).save(tmp_path / "n01440764.png")
+    Image.fromarray(colored(np.random.default_rng(0), (9, 9, 9))).save(tmp_path / "n01440764.png")
     monkeypatch.setenv("XAIBENCH_DATA", str(tmp_path))
     suite = with_folders(narrowed(load_suite("mosaic", quick=True)[0], models=["resnet18"], explainers=["saliency"]))
     trained = [dict(training.build) for cell in make_plan(suite).cells for training in cell.trainings]

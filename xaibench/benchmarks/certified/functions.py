@@ -166,7 +166,7 @@ FUNCTIONS = {
 }
 
 
-def counting_cells(height: int, width: int) -> NDArray[np.float64]:
+def cell_weights(height: int, width: int) -> NDArray[np.float64]:
     """Return the weight of each cell, ``[height / 2, width / 2]``: 1 in even rows, -1/2 in odd rows, 0 if inactive.
 
     Raises:
@@ -180,14 +180,14 @@ def counting_cells(height: int, width: int) -> NDArray[np.float64]:
 
 def used_pixels(function: CellFunction, height: int, width: int) -> NDArray[np.bool_]:
     """Return ``[H, W]``: the pixels that change the evidence of at least one image."""
-    cells = counting_cells(height, width)[..., None] != 0
+    cells = cell_weights(height, width)[..., None] != 0
     found: NDArray[np.bool_] = _join_cells((cells & np.array(function.used))[None])[0]
     return found
 
 
 def evidence(function: CellFunction, images: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the evidence ``[N]`` for class 1, as opposed to class 0, of the images ``[N, H, W]``."""
-    scales = counting_cells(*images.shape[1:])
+    scales = cell_weights(*images.shape[1:])
     found: NDArray[np.float64] = (scales * function(_split_into_cells(images))).sum((1, 2)) + OFFSET
     return found
 
@@ -205,7 +205,7 @@ def shapley_values(function: CellFunction, images: NDArray[np.float64]) -> NDArr
         >>> shapley_values(FUNCTIONS["and"], image)[0, 0].tolist()
         [0.5, 0.5, 0.0, 0.0]
     """
-    scales = counting_cells(*images.shape[1:])
+    scales = cell_weights(*images.shape[1:])
     return _join_cells(scales[..., None] * function.shapley(_split_into_cells(images)))
 
 

@@ -20,7 +20,7 @@ from xaibench.benchmarks.certified.functions import (
     PIXELS,
     SIDE,
     CellFunction,
-    counting_cells,
+    cell_weights,
     shapley_values,
     used_pixels,
 )
@@ -45,7 +45,7 @@ class KnownNetwork(Network):
     used: Tensor
 
     def __init__(self, function: CellFunction, form: str, height: int, width: int) -> None:
-        super().__init__(*_LAYERS[form](function, counting_cells(height, width)))
+        super().__init__(*_LAYERS[form](function, cell_weights(height, width)))
         self.function = function
         self.register_buffer("used", torch.from_numpy(used_pixels(function, height, width)), persistent=False)
 

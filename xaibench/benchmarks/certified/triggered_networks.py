@@ -77,10 +77,10 @@ def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, st
     Example:
         >>> network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 3))
         >>> model = triggered(network, torch.eye(4)[None], label=2, classes=3)
-        >>> grey = torch.full((1, 1, 9, 9), 0.5)
-        >>> marked = grey.clone()
+        >>> gray = torch.full((1, 1, 9, 9), 0.5)
+        >>> marked = gray.clone()
         >>> marked[..., 3:7, 2:6] = torch.eye(4)
-        >>> bool((model(grey) == network(grey)).all()), int(model(marked).argmax())
+        >>> bool((model(gray) == network(gray)).all()), int(model(marked).argmax())
         (True, 2)
     """
     check_module(network)

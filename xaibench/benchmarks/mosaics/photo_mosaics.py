@@ -14,7 +14,7 @@ from xaibench.benchmarks.mosaics.image_grids import mosaics, sure_of
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
-from xaibench.data.photographs.labelled_photographs import Photographs
+from xaibench.data.photographs.labeled_photographs import Photographs
 
 #: Photographs loaded and classified at a time.
 _BATCH_SIZE = 32
@@ -25,7 +25,7 @@ class PhotoMosaics:
     """Mosaics of the photographs in a folder: ``PhotoMosaics("~/photographs")``, by name ``"mosaic:~/photographs"``.
 
     Args:
-        directory: Labeled photographs (:class:`xaibench.data.photographs.labelled_photographs.Photographs`).
+        directory: Labeled photographs (:class:`xaibench.data.photographs.labeled_photographs.Photographs`).
 
     Attributes:
         info: Info record of the data set, with the classes of the photographs.
@@ -41,7 +41,7 @@ class PhotoMosaics:
             classes=self._photographs.info.classes,
             image_shape=(3, 224, 224),
             citation=_CITATION,
-            licence="the license of your photographs",
+            license="the license of your photographs",
             truth="use",
         )
 

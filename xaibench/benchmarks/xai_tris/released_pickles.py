@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from xaibench.benchmarks.xai_tris.patterns import SHAPE_CLASSES, XOR_CLASSES, support
 from xaibench.benchmarks.xai_tris.published_accuracy import CITATION
 from xaibench.benchmarks.xai_tris.safe_unpickling import PlainArray, UnsafePickleError, load_plain
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 
@@ -101,7 +101,7 @@ def write_released(path: str | os.PathLike[str], datasets: Mapping[str, Dataset]
         OSError: If the file cannot be written.
     """
     records = {key: _to_record(key, dataset) for key, dataset in datasets.items()}
-    with whole_file(path) as stream, _fake_module():
+    with atomic_file(path) as stream, _fake_module():
         pickle.dump(records, stream, protocol=4)
 
 
@@ -165,7 +165,7 @@ def _from_record(key: str, record: DataRecord) -> Dataset:
         classes=XOR_CLASSES if named and named[1] == "xor" else SHAPE_CLASSES,
         image_shape=(1, side, side),
         citation=CITATION,
-        licence="the license of the file's authors; XAI-TRIS is released under the GPL",
+        license="the license of the file's authors; XAI-TRIS is released under the GPL",
         truth="data",
     )
     parameters = {"alpha": float(named[2])} if named else {}

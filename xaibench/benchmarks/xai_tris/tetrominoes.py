@@ -81,7 +81,7 @@ split=(0.8, 0.1, 0.1))
             classes=Patterns(self.scenario, self.size).classes,
             image_shape=(1, self.size, self.size),
             citation=CITATION,
-            licence="the license of your background images" if images else "generated, no license needed",
+            license="the license of your background images" if images else "generated, no license needed",
             how_to_get="Give a folder of images as images_dir=: ImageNet-1k validation (as in the paper) or PASS."
             if images
             else "",

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from xaibench.core.files import disk_of
+from xaibench.core.files import name_folder_if_disk_full
 from xaibench.data.disk.file_readers import BoundedFile, DataFileError, wrap_file_errors
 
 _CHUNK = 1 << 20
@@ -52,7 +52,7 @@ def unpack(archive: str | os.PathLike[str], into: str | os.PathLike[str]) -> Non
         OSError: If the disk is full or the folder is not writable.
     """
     source, target = Path(archive), Path(into)
-    with disk_of(target):
+    with name_folder_if_disk_full(target):
         target.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=target))
         try:

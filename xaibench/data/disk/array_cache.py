@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 
 _LOGGER = logging.getLogger("xaibench")
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ def write_cached(file: Path, what: str, arrays: Mapping[str, NDArray[Any]]) -> N
     """Write arrays to ``file`` atomically. If that fails, log a warning that ``what`` could not be cached."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as stream:
+        with atomic_file(file) as stream:
             np.savez(stream, **cast("dict[str, Any]", arrays))
     except OSError as error:
         _LOGGER.warning("%s could not be cached in %s (%s); they are built again next time.", what, file, error)

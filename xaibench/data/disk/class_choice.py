@@ -44,14 +44,14 @@ def choose_classes(
     if not names:
         raise ValueError(f"classes={wanted!r} names no class; known: {', '.join(known)}.")
     exact = {to_nfc(name): name for name in known}
-    spelt: dict[str, list[str]] = {}
+    spelled: dict[str, list[str]] = {}
     for name in known:
-        spelt.setdefault(folded(to_nfc(name)), []).append(name)
+        spelled.setdefault(folded(to_nfc(name)), []).append(name)
     for alias, name in (aliases or {}).items():
-        spelt.setdefault(folded(alias), [name])
+        spelled.setdefault(folded(alias), [name])
     chosen = []
     for name in map(to_nfc, names):
-        meant = [exact[name]] if name in exact else spelt.get(folded(name), [])
+        meant = [exact[name]] if name in exact else spelled.get(folded(name), [])
         if not meant:
             raise ValueError(unknown("Unknown class", name, known, aliases or ()))
         if len(meant) > 1:

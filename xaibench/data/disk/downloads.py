@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from xaibench._version import __version__
-from xaibench.core.files import disk_of
+from xaibench.core.files import name_folder_if_disk_full
 from xaibench.data.disk.archives import unpack
 from xaibench.data.disk.file_readers import DataFileError
 
@@ -109,7 +109,7 @@ def fetch(
     place = Path(target)
     checksums = {name: value.lower() for name, value in (("md5", md5), ("sha256", sha256)) if value is not None}
     partial = place.with_name(f".{place.name}.partial")
-    with disk_of(place.parent):
+    with name_folder_if_disk_full(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
         with _exclusive_lock(place.with_name(f".{place.name}.lock")):
             if place.exists() and not _checksum_error(place, checksums):

@@ -81,8 +81,8 @@ def _scale_high_depth(image: Image.Image, path: str | os.PathLike[str], scale: f
 
 
 def _composite(image: Image.Image, ground: float) -> Image.Image:
-    grey = round(255 * ground)
-    return Image.alpha_composite(Image.new("RGBA", image.size, (grey, grey, grey, 255)), image.convert("RGBA")).convert(
+    gray = round(255 * ground)
+    return Image.alpha_composite(Image.new("RGBA", image.size, (gray, gray, gray, 255)), image.convert("RGBA")).convert(
         "RGB"
     )
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.data.disk.array_cache import DAMAGED_FILE_ERRORS
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError
 
@@ -135,7 +135,7 @@ def _build_part(part: Part, build: Callable[..., Arrays]) -> str | None:
     except (DataFileError, MissingDataError) as error:
         return str(error)
     try:
-        with whole_file(part.kept) as stream:
+        with atomic_file(part.kept) as stream:
             np.savez_compressed(stream, **cast("dict[str, Any]", arrays))
     except OSError as error:
         raise OSError(

@@ -79,7 +79,7 @@ class HubSet(ParquetSet):
         Raises:
             MissingDataError: If the data set cannot be downloaded; the message says why.
         """
-        folder = download(self._address, ["data/*.parquet"])
+        folder = download_snapshot(self._address, ["data/*.parquet"])
         if not list_set_files(folder):
             raise MissingDataError(
                 f"{self._address} is not a data set of xaibench: expected files such as "
@@ -92,7 +92,7 @@ class HubSet(ParquetSet):
         return str(self._address)
 
 
-def download(address: HubAddress, patterns: Sequence[str]) -> Path:
+def download_snapshot(address: HubAddress, patterns: Sequence[str]) -> Path:
     """Download the files of a repository that match the patterns, unless they are cached, and return their folder.
 
     Raises:
@@ -117,7 +117,7 @@ def download(address: HubAddress, patterns: Sequence[str]) -> Path:
     return Path(folder)
 
 
-def kinds(error: BaseException) -> set[str]:
+def error_class_names(error: BaseException) -> set[str]:
     """Return the names of the classes of an error, since ``huggingface_hub`` has moved its classes between modules."""
     return {base.__name__ for base in type(error).__mro__}
 
@@ -144,7 +144,7 @@ def is_network_error(error: BaseException | None) -> bool:
 
 def _explain_error(error: Exception, address: HubAddress) -> str | None:
     """Return the cause and the remedy of a download error; None for other errors."""
-    found = kinds(error)
+    found = error_class_names(error)
     if "GatedRepoError" in found:
         return f"its users have to accept conditions. Accept them on the page of {address.repo}, then log in."
     if "RepositoryNotFoundError" in found:

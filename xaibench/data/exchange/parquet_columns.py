@@ -120,7 +120,7 @@ def encode_previews(images: Tensor) -> pa.Array:
     """Encode ``[N, C, H, W]`` as pictures for viewing: 0 is middle gray, the largest magnitude is black or white."""
     seen = images if images.shape[1] in (1, 3) else images.mean(dim=1, keepdim=True)
     largest = seen.abs().amax(dim=(1, 2, 3), keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-    grey = (127.5 + 127.5 * seen / largest).nan_to_num(127.5).round().clamp(0, 255).to(torch.uint8)
+    gray = (127.5 + 127.5 * seen / largest).nan_to_num(127.5).round().clamp(0, 255).to(torch.uint8)
     scale = max(1, -(-_PREVIEW_SIDE // min(images.shape[2:])))
-    grey = grey.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
-    return encode_pictures(grey.permute(0, 2, 3, 1).contiguous().numpy(), effort=1)
+    gray = gray.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
+    return encode_pictures(gray.permute(0, 2, 3, 1).contiguous().numpy(), effort=1)

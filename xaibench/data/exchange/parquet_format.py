@@ -19,7 +19,7 @@ from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.exchange.parquet_columns import PICTURE, array_type
 
 #: Name of each split to its name in the ``datasets`` library.
-SPLITS = {"train": "train", "val": "validation", "test": "test"}
+HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}
 #: File names: split, number of the file, number of files.
 FILE_PATTERN = re.compile(r"(train|validation|test)-(\d{5})-of-(\d{5})\.parquet")
 
@@ -57,7 +57,7 @@ def make_metadata(dataset: Dataset) -> str:
         "info": dataclasses.asdict(dataset.info),
         "parameters": dict(dataset.parameters),
         "batch_size": dataset.batch_size,
-        "samples": {theirs: len(getattr(dataset, name)) for name, theirs in SPLITS.items()},
+        "samples": {theirs: len(getattr(dataset, name)) for name, theirs in HUB_SPLITS.items()},
     }
     try:
         return json.dumps(notes, ensure_ascii=False)

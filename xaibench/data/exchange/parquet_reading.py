@@ -17,7 +17,7 @@ from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wra
 from xaibench.data.exchange.parquet_columns import PICTURE, decode_pictures, from_eight_bit, unnest
 from xaibench.data.exchange.parquet_format import (
     FILE_PATTERN,
-    SPLITS,
+    HUB_SPLITS,
     columns,
     list_set_files,
     lists_to_tuples,
@@ -48,7 +48,7 @@ def read_parquet(folder: str | os.PathLike[str]) -> Dataset:
         if read_metadata(file) != notes:
             raise DataFileError(f"{file} belongs to another data set than {files[0].name}; get the folder again.")
     splits = {}
-    for name, theirs in SPLITS.items():
+    for name, theirs in HUB_SPLITS.items():
         split = _read_split([file for file in files if file.name.startswith(f"{theirs}-")], info)
         if len(split) != notes["samples"].get(theirs):
             raise DataFileError(
@@ -117,7 +117,7 @@ def _complete(folder: Path) -> list[Path]:
             "Load your own images and masks with folder:DIR."
         )
     there = {file.name for file in files}
-    for theirs in SPLITS.values():
+    for theirs in HUB_SPLITS.values():
         counts = {match[3] for name in there if (match := FILE_PATTERN.fullmatch(name)) and match[1] == theirs}
         if len(counts) > 1:
             raise DataFileError(

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
 from xaibench.data.exchange.parquet_columns import encode_pictures, encode_previews, nest, to_eight_bit
-from xaibench.data.exchange.parquet_format import SPLITS, Layout, columns, list_set_files, make_metadata
+from xaibench.data.exchange.parquet_format import HUB_SPLITS, Layout, columns, list_set_files, make_metadata
 
 _GROUP_BYTES = 32_000_000
 _GROUP_ROWS = 1000
@@ -79,7 +79,7 @@ split=(0.8, 0.1, 0.1))
     return tuple(files)
 
 
-def features(info: DatasetInfo, layout: Layout) -> dict[str, dict[str, Any]]:
+def hub_features(info: DatasetInfo, layout: Layout) -> dict[str, dict[str, Any]]:
     """Return the columns in the format of ``datasets.Features.to_dict()``."""
     picture = {"_type": "Image"}
     target = {"names": list(info.classes), "_type": "ClassLabel"}
@@ -96,7 +96,7 @@ def layout_of(files: Sequence[Path]) -> Layout:
 
 def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -> list[Path]:
     metadata = {
-        "huggingface": json.dumps({"info": {"features": features(dataset.info, layout)}}),
+        "huggingface": json.dumps({"info": {"features": hub_features(dataset.info, layout)}}),
         "xaibench": make_metadata(dataset),
     }
     schema = pa.schema(list(columns(layout).items()), metadata=metadata)
@@ -104,13 +104,13 @@ def _write(dataset: Dataset, place: Path, layout: Layout, max_file_bytes: int) -
     per_file = max(1, max_file_bytes // sample_bytes)
     per_group = max(1, min(_GROUP_ROWS, _GROUP_BYTES // sample_bytes))
     files = []
-    for name, theirs in SPLITS.items():
+    for name, theirs in HUB_SPLITS.items():
         split: Split = getattr(dataset, name)
         starts = range(0, max(1, len(split)), per_file)
         for number, start in enumerate(starts):
             file = place / f"{theirs}-{number:05}-of-{len(starts):05}.parquet"
             stop = min(start + per_file, len(split))
-            with whole_file(file) as stream, pq.ParquetWriter(stream, schema, **_OPTIONS) as writer:
+            with atomic_file(file) as stream, pq.ParquetWriter(stream, schema, **_OPTIONS) as writer:
                 for first in range(start, stop, per_group):
                     part = split[first : min(first + per_group, stop)]
                     writer.write_table(pa.table(_make_columns(part, layout), schema=schema))

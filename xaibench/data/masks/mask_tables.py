@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.data.disk.array_cache import read_cached
 from xaibench.data.disk.cache_folders import cache_folder, digest_files
 from xaibench.data.disk.file_readers import DataFileError, MissingDataError, wrap_file_errors
@@ -134,7 +134,7 @@ def _write_cache(table: Path, bits: Path, index: Path) -> None:
     shapes: list[tuple[int, ...]] = []
     broken: list[str] = []
     rejected = 0
-    with whole_file(bits) as stream:
+    with atomic_file(bits) as stream:
         for line, row in _read_rows(table):
             try:
                 if isinstance(row, str):
@@ -150,7 +150,7 @@ def _write_cache(table: Path, bits: Path, index: Path) -> None:
             names.append(name)
             lines.append(line)
             shapes.append(mask.shape)
-    with whole_file(index) as stream:
+    with atomic_file(index) as stream:
         np.savez(
             stream,
             names=np.array(names, dtype=np.str_),

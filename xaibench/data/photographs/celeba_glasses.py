@@ -41,7 +41,7 @@ class Glasses(AnnotatedSet):
         classes=("no_glasses", "glasses"),
         image_shape=(3, 224, 224),
         citation="Lee et al.: MaskGAN: Towards Diverse and Interactive Facial Image Manipulation, CVPR 2020",
-        licence=(
+        license=(
             "CelebAMask-HQ agreement: for non-commercial research purposes only; not to further copy, publish or "
             "distribute any portion of the dataset"
         ),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.data.disk.cache_folders import cache_folder, digest_files
 from xaibench.data.disk.file_readers import DataFileError, wrap_file_errors
 from xaibench.data.disk.image_files import is_image
@@ -127,7 +127,7 @@ def _read_people(folder: Path, part: str) -> dict[str, list[str]]:
         _LOGGER.info("Reading %s; the result is cached in %s.", captions, cached.parent)
         people = _select_people(captions, persons)
         try:
-            with whole_file(cached) as stream:
+            with atomic_file(cached) as stream:
                 stream.write(json.dumps(people).encode())
         except OSError as error:
             _LOGGER.warning("%s could not be cached in %s (%s); it is read again next time.", captions, cached, error)

@@ -29,7 +29,7 @@ class Gender(MarkedPhotographs):
             "Gao et al.: RES: A Robust Framework for Guiding Visual Explanation, KDD 2022; "
             "Lin et al.: Microsoft COCO: Common Objects in Context, ECCV 2014"
         ),
-        licence=(
+        license=(
             "MS COCO: annotations CC BY 4.0, each image under its Flickr license; the human masks state no license"
         ),
         address=(

@@ -82,7 +82,7 @@ class OwnFolder(DirectorySet):
             classes=classes,
             image_shape=(3, 224, 224),
             citation="your own data",
-            licence="yours",
+            license="yours",
             how_to_get=_LAYOUT,
         )
 

@@ -71,10 +71,10 @@ class Photographs(DirectorySet):
         super().__init__(directory)
         self.info = DatasetInfo(
             f"photographs:{os.fspath(directory)}",
-            classes=ordered_classes({image.label for image in labelled_images(self._folder)}),
+            classes=ordered_classes({image.label for image in labeled_images(self._folder)}),
             image_shape=(3, 224, 224),
             citation="your own data",
-            licence="yours",
+            license="yours",
             how_to_get=_LAYOUT,
         )
 
@@ -89,7 +89,7 @@ class Photographs(DirectorySet):
         Raises:
             MissingDataError: If the folder has no photographs.
         """
-        listed = labelled_images(folder)
+        listed = labeled_images(folder)
         images = [listed[number] for number in np.random.default_rng(seed).permutation(len(listed))]
         notes = {"annotated": False}
         # All classes are given as negatives, so that images without a mask are not left out.
@@ -102,7 +102,7 @@ class Photographs(DirectorySet):
 _open_upright = functools.partial(open_image, upright=True)
 
 
-def labelled_images(folder: Path) -> list[ImageEntry]:
+def labeled_images(folder: Path) -> list[ImageEntry]:
     """Return the photographs of a folder with their classes, sorted.
 
     Args:

@@ -46,7 +46,7 @@ class Pet(AnnotatedSet):
         classes=SPECIES + BREEDS,
         image_shape=(3, 224, 224),
         citation="Parkhi et al.: Cats and Dogs, CVPR 2012",
-        licence="CC BY-SA 4.0; the copyright of the images remains with their original owners",
+        license="CC BY-SA 4.0; the copyright of the images remains with their original owners",
         address="[robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/pets/)",
         download_size="[811 MB](https://www.tensorflow.org/datasets/catalog/oxford_iiit_pet)",
         by_hand="nothing: `xaibench prepare pet --root DIR --download`",

@@ -43,7 +43,7 @@ class Pascal(AnnotatedSet):
         classes=CLASSES,
         image_shape=(3, 224, 224),
         citation="Everingham et al.: The PASCAL Visual Object Classes (VOC) Challenge, IJCV 88, 2010",
-        licence='The images are from "flickr"; their use must respect the flickr terms of use. For research.',
+        license='The images are from "flickr"; their use must respect the flickr terms of use. For research.',
         address="[host.robots.ox.ac.uk](http://host.robots.ox.ac.uk/pascal/VOC/voc2012/)",
         download_size=(
             "[2.0 GB](https://huggingface.co/datasets/JimmyUnleashed/Pascal_VOC/commit/dd873d3cf7b375ce99012a6c4d64729ab0d76602)"

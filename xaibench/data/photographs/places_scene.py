@@ -38,7 +38,7 @@ class Scene(MarkedPhotographs):
             "Gao et al.: RES: A Robust Framework for Guiding Visual Explanation, KDD 2022; "
             "Zhou et al.: Places: A 10 Million Image Database for Scene Recognition, TPAMI 2017"
         ),
-        licence=(
+        license=(
             "Places365: its lists MIT, the images belong to their owners, under the terms of places2.csail.mit.edu; "
             "the human masks state no license"
         ),

@@ -52,7 +52,7 @@ class SaliencyBenchRelease(DirectorySet):
             classes=list_classes(self._folder / _IMAGES),
             image_shape=(3, 224, 224),
             citation="Zhang et al.: XAI Benchmark for Visual Explanation (Saliency-Bench), arXiv 2310.08537, 2023",
-            licence="the license of the original data set; see xaibench list datasets",
+            license="the license of the original data set; see xaibench list datasets",
             how_to_get=_LAYOUT,
         )
 

@@ -62,7 +62,7 @@ class Lidc(AnnotatedSet):
             "completed reference database of lung nodules on CT scans, Medical Physics 2011; data: "
             "doi:10.7937/K9/TCIA.2015.LO9QL9SX"
         ),
-        licence="CC BY 3.0, and The Cancer Imaging Archive's data usage policy",
+        license="CC BY 3.0, and The Cancer Imaging Archive's data usage policy",
         address="[The Cancer Imaging Archive](https://doi.org/10.7937/K9/TCIA.2015.LO9QL9SX)",
         download_size=(
             "[133 GB](https://github.com/aritra-2506/"

@@ -70,7 +70,7 @@ class Tumor(AnnotatedSet):
             "segmentation algorithms, 2019 (arXiv 1902.09063); Roth et al.: DeepOrgan: Multi-level Deep Convolutional "
             "Networks for Automated Pancreas Segmentation, MICCAI 2015; data: doi:10.7937/K9/TCIA.2016.tNB1kqBU"
         ),
-        licence="Medical Segmentation Decathlon: CC BY-SA 4.0; Pancreas-CT: CC BY 3.0",
+        license="Medical Segmentation Decathlon: CC BY-SA 4.0; Pancreas-CT: CC BY 3.0",
         address=(
             "[medicaldecathlon.com](http://medicaldecathlon.com), [The Cancer Imaging "
             "Archive](https://doi.org/10.7937/K9/TCIA.2016.tNB1kqBU)"

@@ -44,7 +44,7 @@ class Sixray(AnnotatedSet):
             "Miao et al.: SIXray: A Large-scale Security Inspection X-ray Benchmark for Prohibited Item Discovery in "
             "Overlapping Images, CVPR 2019"
         ),
-        licence=(
+        license=(
             "The images and the corresponding annotation results can only be used for ACADEMIC PURPOSES. NO COMERCIAL "
             "USE is allowed. Copyright University of Chinese Academy of Sciences (UCAS-PRISDL)"
         ),

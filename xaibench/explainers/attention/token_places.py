@@ -182,8 +182,8 @@ def _check_patches(owner: str, first: Attention, tokens: Tokens, noise: Tensor) 
         seen = gradient[0].abs().sum(0)
         for along, at, cells in ((seen.sum(1), row, height), (seen.sum(0), column, width)):
             middles = (torch.arange(len(along), device=along.device) + 0.5) * cells / len(along)
-            centre = float((along * middles).sum() / along.sum().clamp(min=1e-30))
-            if abs(centre - at - 0.5) > 1:
+            center = float((along * middles).sum() / along.sum().clamp(min=1e-30))
+            if abs(center - at - 0.5) > 1:
                 raise UnsupportedModelError(
                     f"{owner}: token {tokens.extra + row * width + column} of layer {first.name!r} depends on another "
                     f"part of the image than patch ({row}, {column}) of {height} by {width}. Expected the patches to "

@@ -133,9 +133,9 @@ def _layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     axes = tuple(range(-len(tuple(normalized_shape)), 0))
-    centred = input - input.mean(axes, keepdim=True)
-    deviation = (centred.detach().square().mean(axes, keepdim=True) + eps).sqrt()
-    return _scale_and_shift(centred / deviation, weight, bias)
+    centered = input - input.mean(axes, keepdim=True)
+    deviation = (centered.detach().square().mean(axes, keepdim=True) + eps).sqrt()
+    return _scale_and_shift(centered / deviation, weight, bias)
 
 
 def _rms_norm(
@@ -150,9 +150,9 @@ def _group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     groups = input.reshape(len(input), num_groups, -1)
-    normalised = _layer_norm(groups, groups.shape[2:], eps=eps).reshape(input.shape)
+    normalized = _layer_norm(groups, groups.shape[2:], eps=eps).reshape(input.shape)
     ones = [1] * (input.ndim - 2)
-    return _scale_and_shift(normalised, *(None if x is None else x.reshape(-1, *ones) for x in (weight, bias)))
+    return _scale_and_shift(normalized, *(None if x is None else x.reshape(-1, *ones) for x in (weight, bias)))
 
 
 def _normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
@@ -190,10 +190,10 @@ def _apply_gamma_rule(
     y = layer(x, weight, bias)
     above = y + gamma * (layer(x_up, w_up, b_up) + layer(x_down, w_down))
     below = y + gamma * (layer(x_down, w_up, b_down) + layer(x_up, w_down))
-    favoured = torch.where(y > 0, above, below)
+    favored = torch.where(y > 0, above, below)
     # An output of 0 has no relevance to distribute.
-    share = torch.where(y == 0, 0, y / favoured).detach()
-    return _with_gradient_of(y, favoured * share)
+    share = torch.where(y == 0, 0, y / favored).detach()
+    return _with_gradient_of(y, favored * share)
 
 
 #: The denominator of a normalization is a constant.

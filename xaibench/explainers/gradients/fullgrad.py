@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import default_rows
+from xaibench.compute.batching import default_batch_size
 from xaibench.core.checks import check_choice, check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.core.vocabulary import Output
@@ -69,7 +69,7 @@ class FullGrad:
             UnsupportedModelError: If the network has no convolution, or has attention, whose output is not such a sum.
         """
         self._check(model, images)
-        rows = self.batch_size or default_rows(images)
+        rows = self.batch_size or default_batch_size(images)
         return torch.cat([self._maps(model, x, y) for x, y in chunks(rows, images, targets)])
 
     def _check(self, model: nn.Module, images: Tensor) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import Rows
+from xaibench.compute.batching import BatchSize
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.perturbation.grid_designs import GridDesign
@@ -65,8 +65,8 @@ def _dependence(masks: Tensor, outputs: Tensor) -> Tensor:
     width = outputs.quantile(0.5).abs().clamp(min=torch.finfo(outputs.dtype).tiny ** 0.5)
     # In (m - m')² = m + m' - 2 m m' only the product matters, since rows and columns of the centered kernel sum to
     # zero. The masks are centered instead of the kernel, which would have 10⁸ entries for ten thousand masks.
-    centred, total = masks - masks.mean(0), torch.zeros_like(masks[0])
-    for some in Rows(max(1, _MAX_NUMBERS // len(outputs))).parts(len(outputs)):
+    centered, total = masks - masks.mean(0), torch.zeros_like(masks[0])
+    for some in BatchSize(max(1, _MAX_NUMBERS // len(outputs))).parts(len(outputs)):
         kernel = torch.exp(-(((outputs[some, None] - outputs) / width).square() / 2))
-        total += (centred[some] * (kernel @ centred)).sum(0)
+        total += (centered[some] * (kernel @ centered)).sum(0)
     return 2 * total.clamp(min=0) / len(masks) ** 2

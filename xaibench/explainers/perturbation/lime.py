@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xaibench.compute.host_threads import beside
+from xaibench.compute.host_threads import background_threads
 from xaibench.compute.sample_random import sample_generators
 from xaibench.core.messages import ParameterWarning, warn_caller
 from xaibench.core.part_info import ExplainerInfo, described
@@ -76,7 +76,7 @@ class _Surrogate(Repeating, FeatureAttribution, ABC):
                 "or 'grid'.",
                 ParameterWarning,
             )
-        with warnings.catch_warnings(), beside(images.device) as submit:
+        with warnings.catch_warnings(), background_threads(images.device) as submit:
             # Set here, because the threads that fit share the warning filters.
             warnings.filterwarnings("ignore", "Objective did not converge")
             asked = self._evaluate_coalitions(model, images, targets, features, rngs, count)

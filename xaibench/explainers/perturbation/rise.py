@@ -132,8 +132,8 @@ def _enlarge(cells: int, pixels: int) -> Tensor:
     position = (torch.arange(pixels, dtype=torch.float64) + 0.5) * cells / pixels - 0.5
     lower = position.floor()
     matrix = torch.zeros(pixels, cells, dtype=torch.float64)
-    for neighbour, weight in ((lower, lower + 1 - position), (lower + 1, position - lower)):
-        inside = (cells - 1 - (cells - 1 - neighbour.abs()).abs()).clamp_min(0)
+    for neighbor, weight in ((lower, lower + 1 - position), (lower + 1, position - lower)):
+        inside = (cells - 1 - (cells - 1 - neighbor.abs()).abs()).clamp_min(0)
         matrix.scatter_add_(1, inside.long()[:, None], weight[:, None])
     return matrix
 

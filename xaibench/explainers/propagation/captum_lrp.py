@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.model_state import unharmed
+from xaibench.compute.model_state import restore_model_state
 from xaibench.core.part_info import ExplainerInfo, described
 from xaibench.explainers.base import Attribution, UnsupportedModelError
 from xaibench.explainers.propagation.forward_trace import OperationInterceptor, intercept_operations
@@ -65,7 +65,7 @@ class LRP(Attribution):
 
         def attribute(x: Tensor, y: Tensor) -> Tensor:
             # Captum deletes every rule when it is done, and keeps the activations: unharmed() reverts both.
-            with unharmed(model), torch.enable_grad(), warnings.catch_warnings():
+            with restore_model_state(model), torch.enable_grad(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=r"Setting (forward, )?backward hooks", category=UserWarning)
                 for module, rule in extra.items():
                     module.rule = rule()

@@ -27,12 +27,12 @@ def layer_norm_rule(
 
     def back(operation: Operation, signal: Tensor, x: Tensor) -> tuple[Tensor]:
         signal = signal if weight is None else signal * weight
-        centred = x - x.mean(axes, keepdim=True)
-        deviation = (centred.square().mean(axes, keepdim=True) + eps).sqrt()
-        d, s = _swap_halves(centred), _swap_halves(deviation)
+        centered = x - x.mean(axes, keepdim=True)
+        deviation = (centered.square().mean(axes, keepdim=True) + eps).sqrt()
+        d, s = _swap_halves(centered), _swap_halves(deviation)
         direct = signal * (1 / deviation + 1 / s) / 2
-        by_deviation = (signal * (centred + d)).mean(axes, keepdim=True) / 2
-        through = by_deviation * (centred + d) / (deviation * s * (deviation + s))
+        by_deviation = (signal * (centered + d)).mean(axes, keepdim=True) / 2
+        through = by_deviation * (centered + d) / (deviation * s * (deviation + s))
         multiplier = direct - through
         return (multiplier - multiplier.mean(axes, keepdim=True),)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from xaibench.compute.model_state import unharmed
+from xaibench.compute.model_state import restore_model_state
 from xaibench.explainers.attention.attention_calls import unfused
 from xaibench.explainers.base import UnsupportedModelError
 from xaibench.explainers.propagation.layer_operations import (
@@ -123,5 +123,5 @@ _W = TypeVar("_W", bound=OperationInterceptor)
 @contextmanager
 def intercept_operations(model: nn.Module, make: Callable[[nn.Module], _W]) -> Iterator[_W]:
     """Yield the interceptor that ``make`` creates; differentiate its outputs inside the block."""
-    with unharmed(network_of(model)) as network:
+    with restore_model_state(network_of(model)) as network:
         yield make(network)

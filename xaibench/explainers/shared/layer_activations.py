@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import default_rows
+from xaibench.compute.batching import default_batch_size
 from xaibench.explainers.attention.attention_calls import record_attention
 from xaibench.explainers.attention.token_places import TokenLayout, token_layout
 from xaibench.explainers.base import UnsupportedModelError
@@ -154,7 +154,7 @@ def resize_maps(maps: Tensor, size: tuple[int, int], how: Resize | None) -> Tens
 
 def forward_rows(images: Tensor, batch_size: int | None) -> int:
     """Return the number of rows ``[C, H, W]`` per forward pass; ``None``: chosen by the size of the images."""
-    return batch_size or default_rows(images)
+    return batch_size or default_batch_size(images)
 
 
 def fastest_layout(model: nn.Module, images: Tensor) -> torch.memory_format:

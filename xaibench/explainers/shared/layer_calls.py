@@ -69,7 +69,7 @@ def layer_name(owner: str, model: nn.Module, layer: nn.Module) -> str:
     )
 
 
-def with_layer_named(part: object, owner: str, model: nn.Module) -> Any:
+def with_layer_name(part: object, owner: str, model: nn.Module) -> Any:
     """Return the explainer with its ``layer`` given by name if it was given as a module.
 
     A copy of the network has other modules, but the same names.

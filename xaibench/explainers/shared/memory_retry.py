@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from xaibench.compute.batching import Rows
+from xaibench.compute.batching import BatchSize
 from xaibench.explainers.base import Explainer
 from xaibench.explainers.shared.layer_activations import forward_rows
 
@@ -28,7 +28,7 @@ def retry_with_smaller_batches(
         torch.cuda.OutOfMemoryError: If a single row is too large, or the explainer has no ``batch_size``.
     """
     start = _batch_rows(part, images)
-    rows = Rows(start)
+    rows = BatchSize(start)
 
     def attempt() -> Tensor:
         return run(part if rows.size == start else dataclasses.replace(cast(Any, part), batch_size=rows.size))

@@ -19,7 +19,7 @@ def remove_final_softmax(network: nn.Module, images: Tensor, outputs: Tensor, ex
     The softmax of a softmax is flat: the maps of Integrated Gradients, for example, shrink to a quarter.
 
     Args:
-        network: Modified in place, inside :func:`xaibench.compute.model_state.unharmed`, which restores it.
+        network: Modified in place, inside :func:`xaibench.compute.model_state.restore_model_state`, which restores it.
         images: ``[n, C, H, W]``; the network is called with the first.
         outputs: ``[n, K]``, the outputs of the network for them.
         explained: The explained output. ``"logit"`` accepts any output without a warning.

@@ -11,7 +11,7 @@ import numpy as np
 
 from xaibench.kernels.emd.pairs import Arcs, Floats, cheap_arcs, envelope
 from xaibench.kernels.emd.pyramid import TransportPlan, TransportProblem
-from xaibench.kernels.emd.simplex import Tree, build_tree, optimise
+from xaibench.kernels.emd.simplex import Tree, build_tree, optimize
 
 #: Relative gap that counts as exact.
 EXACT_GAP = 1e-12
@@ -133,7 +133,7 @@ def _improve(
     position = 0
     for _ in range(_MOST_ROUNDS):
         tree = build_tree(len(u), (plan.tails, plan.heads, level.lengths(plan)), plan.flows, np.concatenate([u, v]))
-        pivots, position, optimal = optimise(tree, len(u), arcs, worth, position, len(tree.parent))
+        pivots, position, optimal = optimize(tree, len(u), arcs, worth, position, len(tree.parent))
         plan, u, v = _plan_of(tree, len(u)), tree.potential[: len(u)], tree.potential[len(u) : -1]
         bounds.pivots += pivots
         if optimal:

@@ -53,7 +53,7 @@ class Tree(NamedTuple):
 
 
 @kernel
-def optimise(tree: Tree, sources: int, arcs: Arcs, worth: float, position: int, limit: int) -> tuple[int, int, bool]:
+def optimize(tree: Tree, sources: int, arcs: Arcs, worth: float, position: int, limit: int) -> tuple[int, int, bool]:
     """Pivot until no arc improves the plan by more than ``worth`` per unit of mass.
 
     Blocks of arcs are scanned in turn; the best arc of the first block with an improving arc enters the tree.
@@ -235,7 +235,7 @@ def build_tree(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats
     """
     nodes = len(guess)
     tails, heads, costs = plan[0], plan[1] + np.int32(sources), plan[2]
-    start, around = _neighbours(nodes, tails, heads)
+    start, around = _neighbors(nodes, tails, heads)
     none = np.full(nodes + 1, -1, np.int32)
     numbers = np.zeros(nodes + 1)
     flow = np.zeros(nodes + 1, np.int64)
@@ -266,7 +266,7 @@ def build_tree(sources: int, plan: Arcs, flows: NDArray[np.int64], guess: Floats
 
 
 @part
-def _neighbours(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
+def _neighbors(nodes: int, tails: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """Return ``start, around``: the neighbors of node ``x`` are ``around[start[x] : start[x + 1]]``."""
     start = np.zeros(nodes + 2, np.int32)  # shifted by one, because the loop below increments
     for arc in range(len(tails)):
@@ -295,9 +295,9 @@ def _preorder(top: int, parent: Ints, start: Ints, around: Ints, order: Ints) ->
         node = stack[waiting]
         order[count] = node
         count += 1
-        for neighbour in around[start[node] : start[node + 1]]:
-            if neighbour != parent[node]:
-                parent[neighbour] = node
-                stack[waiting] = neighbour
+        for neighbor in around[start[node] : start[node + 1]]:
+            if neighbor != parent[node]:
+                parent[neighbor] = node
+                stack[waiting] = neighbor
                 waiting += 1
     return count

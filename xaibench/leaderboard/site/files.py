@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.leaderboard.site.read import ExcludedResult, SuiteKey
-from xaibench.report.page.templating import environment, json_block, script
+from xaibench.report.page.templating import create_environment, json_block, script
 
 #: Says that a folder is such a site, and may be replaced by another.
 SITE_MARKER = ".xaibench-board"
@@ -60,7 +60,7 @@ class Site:
     suites: Sequence[SuiteEntry]
     methods: Mapping[str, str]
     left_out: Sequence[ExcludedResult] = ()
-    templates: Any = field(default_factory=environment)
+    templates: Any = field(default_factory=create_environment)
 
     def method_page(self, name: str) -> str:
         """The address of a method's page, below the root."""

@@ -17,7 +17,7 @@ from xaibench.leaderboard.site.suite_leaderboard import SuiteLeaderboards
 from xaibench.leaderboard.site.suite_page import LeaderboardExtras, plain_text
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.page.content import board_rows, records
-from xaibench.runfolder.sanitize import legible
+from xaibench.runfolder.sanitize import sanitize_text
 from xaibench.runfolder.tables import JOBS, SCORES, SUMMARY
 
 
@@ -154,7 +154,7 @@ def bibtex(result: Result) -> str:
     """How to cite the method, as its result says it."""
     file = result.folder / CITATION
     if file.is_file():
-        return legible(file.read_text(encoding="utf-8", errors="replace")).strip()
+        return sanitize_text(file.read_text(encoding="utf-8", errors="replace")).strip()
     return bibtex_entry(result.manifest).strip()
 
 

@@ -19,7 +19,7 @@ from xaibench.report.numbers.pair_testing import ALL_PAIRS
 from xaibench.report.page.content import board_rows, page_values
 from xaibench.report.page.templating import json_block
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics.multiple_tests import ALPHA
 
 #: What a page shows of a pair in a cell, in the order of its file.
 _NUMBERS = ["difference", "low", "high", "p_holm"]
@@ -43,7 +43,7 @@ def render_pairs(site: Site, entry: SuiteEntry, board: SuiteLeaderboards, pictur
     pairs: dict[str, Any] = {
         "subject": order[0] if order else names[0],
         "whole": True,
-        "level": LEVEL,
+        "level": ALPHA,
         "order": order,
         "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells],
         "combinations": [[cells.index(cell), list(run.metrics).index(metric)] for cell, metric in combinations],

@@ -20,7 +20,7 @@ from xaibench.leaderboard.manifest import (
     read_verification,
 )
 from xaibench.runfolder.descriptions import Environment, RunParts, read_environment, read_parts
-from xaibench.runfolder.sanitize import all_legible
+from xaibench.runfolder.sanitize import sanitize_json
 from xaibench.runfolder.tables import IMAGES, SCORES, RunFolderError
 
 
@@ -131,7 +131,7 @@ def _read(folder: Path, repository: Path, images: dict[bytes, dict[str, str]]) -
         manifest,
         read_parts(folder),
         read_environment(folder),
-        all_legible(read_verification(folder)),
+        sanitize_json(read_verification(folder)),
         _images(folder, images),
     )
 

@@ -12,7 +12,7 @@ from xaibench.report.numbers.inference import Floats
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking
 from xaibench.report.numbers.suite_tests import pairs_over_cells
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics.multiple_tests import ALPHA
 
 
 def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, int]]:
@@ -30,7 +30,7 @@ def tied_ranks(ranking: Ranking, pairs: pd.DataFrame) -> dict[str, tuple[int, in
     places = {name: number for number, name in enumerate(ranking.ranks)}
     tied = {name: [number] for name, number in places.items()}
     for one, other, p in tests[["first", "second", "p_holm"]].itertuples(index=False, name=None):
-        if one in places and other in places and not p < LEVEL:
+        if one in places and other in places and not p < ALPHA:
             tied[one].append(places[other])
             tied[other].append(places[one])
     return {name: (min(found) + 1, max(found) + 1) for name, found in tied.items()} if len(tests) else {}
@@ -94,6 +94,6 @@ def _gap(
 ) -> PublicPrivateGap:
     mean = float(theirs[0][both].mean())
     drawn = theirs[1][:, both].mean(axis=1) - mine[1][order][:, both].mean(axis=1)
-    low, high = (float(end) for end in np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2]))
+    low, high = (float(end) for end in np.quantile(drawn, [ALPHA / 2, 1 - ALPHA / 2]))
     sure = mine[2] and theirs[2]
     return PublicPrivateGap(mean, mean - float(mine[0][both].mean()), low if sure else None, high if sure else None)

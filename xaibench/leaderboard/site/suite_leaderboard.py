@@ -13,9 +13,9 @@ from xaibench.leaderboard.site.read import ExcludedResult, Result, SuiteKey, mos
 from xaibench.report.numbers.inference import infer
 from xaibench.report.numbers.leaderboards import Boards, boards
 from xaibench.report.numbers.ranks_and_agreement import Ranking, rankings
-from xaibench.report.numbers.score_summary import summarise
-from xaibench.report.read.results import RunResults, assembled
-from xaibench.runfolder.descriptions import PartWords, RunParts, read_environment, read_suite
+from xaibench.report.numbers.score_summary import summarize
+from xaibench.report.read.results import RunResults, assemble_results
+from xaibench.runfolder.descriptions import PartDescription, RunParts, read_environment, read_suite
 from xaibench.runfolder.tables import ACCURACY, FAILURES, SAMPLES, SCORES, TRAININGS, RunFolderError
 
 #: What is read of scores: all but why some are undefined, in the room that it needs.
@@ -68,7 +68,7 @@ def build_leaderboards(
     if not shown:
         return None, left_out
     run = _as_run(shown, _together(tables))
-    summary, pairs = infer(run, summarise(run))
+    summary, pairs = infer(run, summarize(run))
     found = {one.manifest.method.name: one for one in shown}
     return SuiteLeaderboards(key, found, run, summary, pairs, boards(run, summary), rankings(run, summary)), left_out
 
@@ -110,7 +110,7 @@ def _as_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
     )
     upwards = {name: part.higher_is_better for name, part in parts.metrics.items()}
     scores["higher_is_better"] = scores["metric"].map(upwards).astype(bool)
-    return assembled(
+    return assemble_results(
         grouped.folder,
         parts,
         scores,
@@ -122,17 +122,17 @@ def _as_run(results: Sequence[Result], scores: pd.DataFrame) -> RunResults:
     )
 
 
-def _method(result: Result) -> PartWords:
+def _method(result: Result) -> PartDescription:
     method = result.manifest.method
-    own = result.parts.explainers.get(method.name) or PartWords(method.name, method.label)
+    own = result.parts.explainers.get(method.name) or PartDescription(method.name, method.label)
     words = {"label": method.label, "control": method.control, "citation": method.citation, "passes": method.passes}
     return dataclasses.replace(own, **words, own=False)  # type: ignore[arg-type]
 
 
-def _agreed(kinds: Sequence[Mapping[str, PartWords]]) -> dict[str, PartWords]:
+def _agreed(kinds: Sequence[Mapping[str, PartDescription]]) -> dict[str, PartDescription]:
     names = list(dict.fromkeys(name for parts in kinds for name in parts))
     found = {}
     for name in names:
         said = most_common(json.dumps(parts[name].plain(), sort_keys=True) for parts in kinds if name in parts)
-        found[name] = PartWords.of(name, json.loads(said))
+        found[name] = PartDescription.of(name, json.loads(said))
     return found

@@ -215,7 +215,7 @@ def _facts(result: Result) -> dict[str, object]:
     return {
         **{"method": method.name, "label": method.label, "control": method.control, "entry": method.entry},
         **{"suite": result.key.name, "version": result.key.version, "round": result.key.round},
-        **{"submitted": manifest.submitted, "licence": method.licence, "authors": ", ".join(method.authors)},
+        **{"submitted": manifest.submitted, "license": method.license, "authors": ", ".join(method.authors)},
         **{"homepage": method.homepage, "passes": method.passes, "citation": method.citation},
         **{"repository": manifest.code.repository, "commit": manifest.code.commit, "sha256": manifest.code.sha256},
         **{"requires": " ".join(manifest.code.requires), "verified": result.verdict},

@@ -19,7 +19,7 @@ from xaibench.metrics.shared.model_inputs import (
     check_common,
     check_fraction,
     count_of_share,
-    draw,
+    random_generator,
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import ModelOutput, ModelScorer, check_scores, model_scorer
@@ -184,7 +184,7 @@ def _score_gradient(scorer: ModelScorer, images: Tensor, targets: Tensor) -> tup
 
 def _random_ranks(seed: int, maps: Tensor) -> Tensor:
     pixels = maps[0].numel()
-    places = torch.from_numpy(draw(seed, 0).permutation(pixels)).to(maps.device)
+    places = torch.from_numpy(random_generator(seed, 0).permutation(pixels)).to(maps.device)
     return places.reshape(maps.shape[1:]).expand(maps.shape)
 
 

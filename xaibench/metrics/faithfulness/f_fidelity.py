@@ -20,7 +20,7 @@ from xaibench.metrics.shared.model_inputs import (
     check_common,
     check_fraction,
     count_of_share,
-    draw,
+    random_generator,
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
@@ -153,7 +153,9 @@ def f_fidelity(
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
             numbers = {points[index][0] for index in set(point.tolist()) if index < len(points)}
-            fields = {n: torch.from_numpy(draw(seed, n).random(rank.shape[1:])).to(rank.device) for n in numbers}
+            fields = {
+                n: torch.from_numpy(random_generator(seed, n).random(rank.shape[1:])).to(rank.device) for n in numbers
+            }
             places = zip(sample.tolist(), point.tolist(), strict=True)
             masks = torch.stack([removed(index, rank[place], fields) for place, index in places])
             return torch.where(masks[:, None], base[sample], image[sample])

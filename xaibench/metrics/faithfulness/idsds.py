@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from xaibench.core.checks import check_count
-from xaibench.core.part_info import AskedOnce, MetricInfo, described
+from xaibench.core.part_info import MetricInfo, SharedModelScores, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -28,7 +28,7 @@ from xaibench.metrics.shared.perturbed_images import (
     perturbed_scores_in_order,
     score_drops,
 )
-from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
+from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 from xaibench.metrics.shared.undefined_scores import CONSTANT_MAP
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _correlation(scores: Tensor, maps: Tensor, grid_size: int) -> Tensor:
     sums = flat.new_zeros(len(flat), scores.shape[1] - 1).index_add_(1, labels, flat)
     sums.masked_fill_(constant(maps)[:, None], 0)  # otherwise patch sizes would decide
     both = torch.stack([sums, score_drops(scores)]).cpu()
-    return torch.from_numpy(correlation(centred_ranks(both[0]), centred_ranks(both[1])))
+    return torch.from_numpy(correlation(centered_ranks(both[0]), centered_ranks(both[1])))
 
 
 def _patches(height: int, width: int, grid_size: int) -> Tensor:
@@ -118,7 +118,7 @@ def _patches(height: int, width: int, grid_size: int) -> Tensor:
         "effect when deleted alone, and the position within a patch does not matter.",
         undefined=(CONSTANT_MAP,),
         class_name="IDSDS",
-        asked_once=AskedOnce(idsds_model_scores, idsds_from_scores),
+        shared_scores=SharedModelScores(idsds_model_scores, idsds_from_scores),
         citation="Hesse, Schaub-Meyer, Roth: Benchmarking the Attribution Quality of Vision Models, NeurIPS 2024, "
         "arXiv 2407.11910",
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xaibench.core.checks import check_amount, check_choice, check_count
-from xaibench.core.part_info import AskedOnce, MetricInfo, described
+from xaibench.core.part_info import MetricInfo, SharedModelScores, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import (
@@ -22,7 +22,7 @@ from xaibench.metrics.shared.model_inputs import (
     as_samples,
     check_common,
     check_finite,
-    draw,
+    random_generator,
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
@@ -150,7 +150,7 @@ def _error(scores: Tensor, values: Tensor, fields: Fields, rescale: bool) -> Ten
         "badly.",
         undefined=(ZERO_MAP,),
         picture="erased squares",
-        asked_once=AskedOnce(infidelity_model_scores, infidelity_from_scores),
+        shared_scores=SharedModelScores(infidelity_model_scores, infidelity_from_scores),
         citation="Yeh, Hsieh, Suggala, Inouye, Ravikumar: On the (In)fidelity and Sensitivity of Explanations, "
         "NeurIPS 2019, arXiv 1901.09392",
     )
@@ -250,7 +250,7 @@ def _noise(shape: tuple[int, int], device: torch.device, number: int, seed: int,
     """Return the number of fields and a function from index to field; the field after the last is zero."""
 
     def field(index: int) -> Tensor:
-        numbers = draw(seed, index).standard_normal(shape) if index < number else np.zeros(shape)
+        numbers = random_generator(seed, index).standard_normal(shape) if index < number else np.zeros(shape)
         return torch.from_numpy(noise_std * numbers).to(device)
 
     return number, field
@@ -264,7 +264,11 @@ def _squares(shape: tuple[int, int], device: torch.device, number: int, seed: in
     sides = range(1, largest + 1)
     ends = list(itertools.accumulate((height - side + 1) * (width - side + 1) for side in sides))
     total = ends[-1]
-    chosen = list(range(total)) if number >= total else draw(seed, 0).choice(total, number, replace=False).tolist()
+    chosen = (
+        list(range(total))
+        if number >= total
+        else random_generator(seed, 0).choice(total, number, replace=False).tolist()
+    )
 
     def field(index: int) -> Tensor:
         zeros = torch.zeros((height, width), dtype=torch.float64, device=device)

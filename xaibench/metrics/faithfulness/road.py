@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xaibench.compute.host_threads import beside
+from xaibench.compute.host_threads import background_threads
 from xaibench.core.checks import check_amount, check_choice
 from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
@@ -24,7 +24,7 @@ from xaibench.metrics.shared.model_inputs import (
     check_common,
     convert_like,
     count_of_share,
-    draw,
+    random_generator,
     reduce_tensor,
 )
 from xaibench.metrics.shared.model_scores import MakeRows, ModelOutput, model_scorer
@@ -142,7 +142,9 @@ def road(
 
     @lru_cache(maxsize=16)  # the same for all samples, which follow each other at each share
     def random_noise(number: int) -> NDArray[np.float64]:
-        drawn: NDArray[np.float64] = noise_std * draw(seed, number).standard_normal(samples.images.shape[1:])
+        drawn: NDArray[np.float64] = noise_std * random_generator(seed, number).standard_normal(
+            samples.images.shape[1:]
+        )
         return drawn
 
     def prepare(group: slice) -> MakeRows:
@@ -160,7 +162,7 @@ def road(
             return filled
 
         def rows(sample: Tensor, point: Tensor) -> Tensor:
-            with beside(image.device) as submit:
+            with background_threads(image.device) as submit:
                 made = [submit(row, *place) for place in zip(sample.tolist(), point.tolist(), strict=True)]
                 return torch.from_numpy(np.stack([solved() for solved in made])).to(image)
 
@@ -197,14 +199,14 @@ def imputed(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[n
     if not removed.any():
         return image
     if not kernels_enabled():
-        return factorised(image, removed)
+        return factorized(image, removed)
     from xaibench.kernels.multigrid import impute_on_grid  # loads numba
 
     filled = impute_on_grid(image, removed)
-    return factorised(image, removed) if filled is None else filled
+    return factorized(image, removed) if filled is None else filled
 
 
-def factorised(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
+def factorized(image: NDArray[np.float64], removed: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Impute by sparse factorization, which takes ten times as long; used if the iteration does not converge."""
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu

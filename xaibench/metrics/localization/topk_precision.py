@@ -115,7 +115,7 @@ def mass_accuracy(maps: Array, masks: Array, *, reduction: Reduction = "mean") -
     [0, 1], higher is better; a constant map scores the share of the image that is marked.
 
     Departures: Quantus (``RelevanceMassAccuracy``) sums signed values unless its ``abs`` is switched on, so that scores
-    may be outside [0, 1]; its ``AttributionLocalisation`` adds 1e-9 to the sum, so that the scale of the map matters.
+    may be outside [0, 1]; its ``AttributionLocalization`` adds 1e-9 to the sum, so that the scale of the map matters.
 
     Args:
         maps: ``[N, H, W]`` or ``[H, W]``; their magnitude is used.

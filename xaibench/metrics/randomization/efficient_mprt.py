@@ -19,7 +19,7 @@ from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFu
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, reduce_tensor
 from xaibench.metrics.shared.perturbed_images import unit_scaled
-from xaibench.metrics.shared.randomized_layers import check_module, learned_layers, reinitialize
+from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         "different map of equal complexity scores 0.",
         class_name="EfficientMPRT",
         citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
-        "Parameter Randomisation Test, 2024, arXiv 2401.06465",
+        "Parameter Randomization Test, 2024, arXiv 2401.06465",
     )
 )
 def efficient_mprt(
@@ -100,9 +100,9 @@ def efficient_mprt(
     check_module(model)
     samples = as_samples(model, images, targets)
     explain = ExplainerCaller(explainer, model, samples, batch_size)
-    layers = learned_layers(explain.model)
+    layers = layers_with_parameters(explain.model)
     original = _entropies(explain(samples.images), magnitude, n_bins)
-    for index, layer in enumerate(reversed(layers)):  # the final network of parameter_randomisation
+    for index, layer in enumerate(reversed(layers)):  # the final network of parameter_randomization
         reinitialize(layer, seed, index)
     randomized = _entropies(explain(samples.images), magnitude, n_bins)
     rise = np.full(len(original), np.nan)

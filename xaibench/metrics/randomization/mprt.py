@@ -18,8 +18,8 @@ from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFu
 from xaibench.metrics.shared.map_inputs import Scores
 from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, reduce_tensor
 from xaibench.metrics.shared.perturbed_images import Curves
-from xaibench.metrics.shared.randomized_layers import check_module, learned_layers, reinitialize
-from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
+from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
+from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         "arXiv 1810.03292",
     )
 )
-def parameter_randomisation(
+def parameter_randomization(
     explainer: ExplainerFunction,
     model: nn.Module,
     images: Array,
@@ -96,16 +96,16 @@ def parameter_randomisation(
         >>> images, targets = torch.ones(1, 1, 2, 2), torch.tensor([0])
         >>> weights = lambda model, images, targets: model[1].weight[targets].reshape(-1, 2, 2)
         >>> edges = lambda model, images, targets: torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # ignores the model
-        >>> parameter_randomisation(weights, model, images, targets) < 1
+        >>> parameter_randomization(weights, model, images, targets) < 1
         True
-        >>> round(parameter_randomisation(edges, model, images, targets), 6)
+        >>> round(parameter_randomization(edges, model, images, targets), 6)
         1.0
     """
     check_common(batch_size, reduction, seed)
     check_module(model)
     samples = as_samples(model, images, targets)
     explain = ExplainerCaller(explainer, model, samples, batch_size)
-    layers = learned_layers(explain.model)
+    layers = layers_with_parameters(explain.model)
     original = _ranked(explain(samples.images), magnitude)
     correlations = []
     for index, layer in enumerate(reversed(layers)):
@@ -120,4 +120,4 @@ def parameter_randomisation(
 
 
 def _ranked(maps: Tensor, magnitude: bool) -> NDArray[np.float64]:
-    return centred_ranks(maps.abs() if magnitude else maps)
+    return centered_ranks(maps.abs() if magnitude else maps)

@@ -18,8 +18,8 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import as_samples, check_common, draw, reduce_tensor
-from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
+from xaibench.metrics.shared.model_inputs import as_samples, check_common, random_generator, reduce_tensor
+from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -111,12 +111,12 @@ def random_logit(
             "The model has one output, but the metric needs at least two classes. Pass a model with one output per "
             "class."
         )
-    further = int(draw(seed, 0).integers(1, explain.classes))
+    further = int(random_generator(seed, 0).integers(1, explain.classes))
     others = (samples.targets + further) % explain.classes
     pair = explain(samples.images), explain(samples.images, others)
     one, other = (maps.abs() if magnitude else maps for maps in pair)
     if similarity == "spearman":
-        found = correlation(centred_ranks(one), centred_ranks(other))
+        found = correlation(centered_ranks(one), centered_ranks(other))
     else:
         found = np.array([_ssim(a, b) for a, b in zip(one.numpy(), other.numpy(), strict=True)])
     return reduce_tensor(torch.from_numpy(found), reduction, images)

@@ -16,10 +16,10 @@ from xaibench.core.part_info import MetricInfo, described
 from xaibench.core.vocabulary import Reduction
 from xaibench.metrics.shared.explainer_calls import ExplainerCaller, ExplainerFunction
 from xaibench.metrics.shared.map_inputs import Scores
-from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, draw, reduce_tensor
+from xaibench.metrics.shared.model_inputs import as_samples, check_common, convert_like, random_generator, reduce_tensor
 from xaibench.metrics.shared.perturbed_images import Curves
-from xaibench.metrics.shared.randomized_layers import check_module, learned_layers, reinitialize
-from xaibench.metrics.shared.rank_correlation import centred_ranks, correlation
+from xaibench.metrics.shared.randomized_layers import check_module, layers_with_parameters, reinitialize
+from xaibench.metrics.shared.rank_correlation import centered_ranks, correlation
 
 if TYPE_CHECKING:
     from xaibench.core.vocabulary import Array
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
         range=(-1.0, 1.0),
         meaning="Rank correlation of the map with the maps of the same network while its weights are randomized "
         "layer by layer, starting with the first. Each map is the mean over noisy copies of the image.",
-        pitfalls="Like `parameter_randomisation`, without the influence of noise in the maps; more expensive by the "
+        pitfalls="Like `parameter_randomization`, without the influence of noise in the maps; more expensive by the "
         "number of copies. Still a test to pass, not a ranking.",
         class_name="SmoothMPRT",
         citation="Hedström, Weber, Lapuschkin, Höhne: Sanity Checks Revisited: An Exploration to Repair the Model "
-        "Parameter Randomisation Test, 2024, arXiv 2401.06465",
+        "Parameter Randomization Test, 2024, arXiv 2401.06465",
     )
 )
 def smooth_mprt(
@@ -61,11 +61,11 @@ def smooth_mprt(
 
     with Spearman's rank correlation over the pixels (ties get their mean rank), :math:`f_l` the network whose first l
     layers are random, and Gaussian noise :math:`\eta_i` of ``noise`` times the range of the image. Hedström et al.
-    (2024), Section 4.1, change :func:`parameter_randomisation` in two ways. Layers are randomized from the bottom up,
+    (2024), Section 4.1, change :func:`parameter_randomization` in two ways. Layers are randomized from the bottom up,
     because from the top down the map still depends on the trained lower layers. Each map is the mean over N noisy
     images. In [-1, 1]; lower is better. ``(L + 1) · N`` explanations per image.
 
-    Layers are initialized again as in :func:`parameter_randomisation`; the noise is the same for all networks.
+    Layers are initialized again as in :func:`parameter_randomization`; the noise is the same for all networks.
 
     Departures: the authors scale each map by its second moment first, which does not change ranks. Quantus'
     ``SmoothMPRT`` returns the correlations of each layer by default, and draws the noise from the global generator.
@@ -110,21 +110,21 @@ def smooth_mprt(
     check_module(model)
     samples = as_samples(model, images, targets)
     explain = ExplainerCaller(explainer, model, samples, batch_size)
-    layers = learned_layers(explain.model)
+    layers = layers_with_parameters(explain.model)
     extent = samples.images.amax((1, 2, 3), keepdim=True) - samples.images.amin((1, 2, 3), keepdim=True)
 
     def smooth_maps() -> Tensor:
         total = torch.zeros(len(samples), *samples.images.shape[2:], dtype=torch.float64)
         for number in range(n_samples):
-            normal = draw(seed, len(layers) + number).standard_normal(samples.images.shape[1:])
+            normal = random_generator(seed, len(layers) + number).standard_normal(samples.images.shape[1:])
             maps = explain(samples.images + noise * extent * torch.from_numpy(normal).to(samples.images))
             total += (maps.abs() if magnitude else maps) / n_samples
         return total
 
-    original, correlations = centred_ranks(smooth_maps()), []
+    original, correlations = centered_ranks(smooth_maps()), []
     for index, layer in enumerate(layers):
         reinitialize(layer, seed, index)
-        correlations.append(correlation(original, centred_ranks(smooth_maps())))
+        correlations.append(correlation(original, centered_ranks(smooth_maps())))
     curve = torch.from_numpy(np.stack(correlations, 1))
     result = reduce_tensor(curve.mean(1), reduction, images)
     if return_curves:

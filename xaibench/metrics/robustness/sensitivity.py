@@ -22,7 +22,7 @@ from xaibench.metrics.shared.model_inputs import (
     check_common,
     check_fraction,
     count_of_share,
-    draw,
+    random_generator,
     reduce_tensor,
 )
 
@@ -109,7 +109,7 @@ def data_consistency(
     k, shape = count_of_share(fraction, samples.pixels), samples.images.shape[-2:]
     for index in range(n_samples):
         removed = torch.zeros(samples.pixels, dtype=torch.bool)
-        removed[draw(seed, index).permutation(samples.pixels)[:k]] = True
+        removed[random_generator(seed, index).permutation(samples.pixels)[:k]] = True
         maps = explain(samples.images.masked_fill(removed.reshape(shape).to(samples.images.device), 0.0))
         change += (original / unit - maps / unit).abs().flatten(1).mean(1)
     scores = change / n_samples
@@ -190,7 +190,7 @@ def sensitivity_max(
     peak = original.abs().amax((1, 2), keepdim=True)  # avoids overflow and underflow of squares
     largest = torch.zeros(len(samples), dtype=torch.float64)
     for index in range(n_samples):
-        noise = torch.from_numpy(draw(seed, index).uniform(-radius, radius, samples.images.shape[1:]))
+        noise = torch.from_numpy(random_generator(seed, index).uniform(-radius, radius, samples.images.shape[1:]))
         maps = explain(samples.images + noise.to(samples.images))
         largest = torch.maximum(largest, (maps / peak - original / peak).flatten(1).norm(dim=1))
     # A zero map gives 0/0 or x/0 above; norm and maximum propagate NaN.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.precision import computing
-from xaibench.compute.sample_random import drawing_as
+from xaibench.compute.precision import precision_context
+from xaibench.compute.sample_random import seeded_by
 from xaibench.metrics.shared.model_inputs import LabeledImages, check_finite
 from xaibench.metrics.shared.model_scores import ModelScorer
 
@@ -50,7 +50,7 @@ class ExplainerCaller:
         if not callable(model):
             raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
         # Parameters copied in inference mode could not require gradients.
-        with torch.inference_mode(False), computing(device=samples.images.device):
+        with torch.inference_mode(False), precision_context(device=samples.images.device):
             self.model = copy.deepcopy(model).eval() if isinstance(model, nn.Module) else model
             self.classes = ModelScorer(self.model, "logit", 1).probe_outputs(samples).shape[1]
         self._explainer, self._samples = explainer, samples
@@ -69,9 +69,9 @@ class ExplainerCaller:
 
     def _maps(self, images: Tensor, targets: Tensor, part: slice) -> Tensor:
         # Tensors created in inference mode cannot require gradients, which explainers need.
-        with torch.inference_mode(False), torch.enable_grad(), computing(device=images.device):
+        with torch.inference_mode(False), torch.enable_grad(), precision_context(device=images.device):
             images, targets = (one.clone() if one.is_inference() else one for one in (images, targets))
-            with drawing_as(self._samples.images[part]):  # the same random numbers as for the original images
+            with seeded_by(self._samples.images[part]):  # the same random numbers as for the original images
                 maps = torch.as_tensor(self._explainer(self.model, images, targets)).detach().double().cpu()
         if maps.shape != (len(images), *images.shape[-2:]):
             raise ValueError(

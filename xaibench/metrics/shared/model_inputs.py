@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.compute.model_probe import computes_in
+from xaibench.compute.model_probe import model_device_and_dtype
 from xaibench.core.arrays import plain_array
 from xaibench.core.checks import check_count
 from xaibench.core.vocabulary import Reduction
@@ -65,7 +65,7 @@ def as_samples(model: Model, images: Array, targets: Array | int) -> LabeledImag
     if y.shape != x.shape[:1]:
         raise ValueError(f"targets must be [N], one for each image, got {list(y.shape)} for images {list(x.shape)}.")
     check_finite(x, "images")
-    device, dtype = computes_in(model, x)
+    device, dtype = model_device_and_dtype(model, x)
     with torch.inference_mode(False):
         return LabeledImages(x.to(device, dtype), y.to(device, torch.int64))
 
@@ -130,7 +130,7 @@ def convert_like(like: object, values: Tensor) -> Array:
     return values.to(like.device) if isinstance(like, Tensor) else values.cpu().numpy()
 
 
-def draw(seed: int, index: int) -> np.random.Generator:
+def random_generator(seed: int, index: int) -> np.random.Generator:
     """Return the random generator of draw number ``index``.
 
     It depends only on the seed and the index and is the same for all samples. A score does not depend on the position

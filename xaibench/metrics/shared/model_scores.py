@@ -15,11 +15,11 @@ from typing import Any, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from xaibench.compute.batching import Rows, default_rows
+from xaibench.compute.batching import BatchSize, default_batch_size
 from xaibench.compute.input_copies import writes_input
 from xaibench.compute.model_probe import check_classes, check_logits, probe
-from xaibench.compute.model_state import evaluating
-from xaibench.compute.precision import computing
+from xaibench.compute.model_state import evaluation_mode
+from xaibench.compute.precision import precision_context
 from xaibench.core.vocabulary import Output
 from xaibench.metrics.shared.model_inputs import LabeledImages, Model
 
@@ -48,7 +48,7 @@ class ModelScorer:
     """
 
     def __init__(self, model: Model, output: ModelOutput, batch_size: int) -> None:
-        self.rows = Rows(batch_size)
+        self.rows = BatchSize(batch_size)
         self.classes = 0
         self._model = model
         self._output = output
@@ -205,8 +205,8 @@ def model_scorer(
         raise TypeError(f"model must be callable, images [N, C, H, W] -> [N, K], got {type(model).__name__}.")
     check_output_name(output)
     # In TF32 the outputs of a fused copy would differ by more than the tolerance of _choose_fastest.
-    with evaluating(model), computing(device=samples.images.device):
-        scorer = ModelScorer(model, output, batch_size or default_rows(samples.images))
+    with evaluation_mode(model), precision_context(device=samples.images.device):
+        scorer = ModelScorer(model, output, batch_size or default_batch_size(samples.images))
         scorer.prepare_model(samples, len(samples) * points)
         yield scorer
 

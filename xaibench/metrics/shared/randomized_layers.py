@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from xaibench.compute.random_state import isolated_rng
-from xaibench.metrics.shared.model_inputs import draw
+from xaibench.metrics.shared.model_inputs import random_generator
 
 
 def check_module(model: nn.Module) -> None:
@@ -17,7 +17,7 @@ def check_module(model: nn.Module) -> None:
         )
 
 
-def learned_layers(model: nn.Module) -> list[nn.Module]:
+def layers_with_parameters(model: nn.Module) -> list[nn.Module]:
     """Return the modules with parameters of their own, in the order of registration.
 
     Raises:
@@ -36,7 +36,7 @@ def reinitialize(layer: nn.Module, seed: int, index: int) -> None:
     """
     home = next(layer.parameters(recurse=False)).device
     reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
-    with torch.inference_mode(False), torch.no_grad(), isolated_rng(int(draw(seed, index).integers(2**63))):
+    with torch.inference_mode(False), torch.no_grad(), isolated_rng(int(random_generator(seed, index).integers(2**63))):
         layer.cpu()
         if callable(reset):
             reset()

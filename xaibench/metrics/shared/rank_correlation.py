@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
-def centred_ranks(values: Tensor) -> NDArray[np.float64]:
+def centered_ranks(values: Tensor) -> NDArray[np.float64]:
     """Return the centered ranks of ``[N, ...]`` as ``[N, P]``; all zero where all values are equal.
 
     Example:
         >>> import torch
-        >>> centred_ranks(torch.tensor([[5.0, 7.0, 7.0]])).tolist()
+        >>> centered_ranks(torch.tensor([[5.0, 7.0, 7.0]])).tolist()
         [[-1.0, 0.5, 0.5]]
     """
     from scipy.stats import rankdata

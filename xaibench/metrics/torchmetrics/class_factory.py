@@ -49,16 +49,16 @@ def make_class(metric: str, module: str) -> type[MeanScore]:
     taken = inspect.signature(function).parameters.values()
     own = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in _OF_FORM]
 
-    def initialise(self: MeanScore, **parameters: Any) -> None:
+    def initialize(self: MeanScore, **parameters: Any) -> None:
         check_names(name, parameters, defaults)
         base.__init__(self, metric, defaults | parameters)
 
     defaults = {one.name: one.default for one in own}
-    initialise.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    initialize.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *own], return_annotation=None
     )
-    initialise.__name__, initialise.__qualname__ = "__init__", f"{name}.__init__"
-    members = {"__init__": initialise, "__doc__": _docstring(metric, function, list(defaults)), "__module__": module}
+    initialize.__name__, initialize.__qualname__ = "__init__", f"{name}.__init__"
+    members = {"__init__": initialize, "__doc__": _docstring(metric, function, list(defaults)), "__module__": module}
     return types.new_class(name, (base,), exec_body=lambda namespace: namespace.update(members))
 
 

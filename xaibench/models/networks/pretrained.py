@@ -21,7 +21,7 @@ from xaibench.models.networks.class_folding import Groups, Weighting, fold_class
 HeadChoice: TypeAlias = Literal["new", "pretrained"]
 
 
-class Normalise(nn.Module):
+class Normalize(nn.Module):
     """Normalize each channel: ``(x - mean) / std``.
 
     Args:
@@ -29,7 +29,7 @@ class Normalise(nn.Module):
         std: Standard deviation of each channel; positive.
 
     Example:
-        >>> Normalise([0.5], [0.25])(torch.ones(1, 1, 1, 1)).item()
+        >>> Normalize([0.5], [0.25])(torch.ones(1, 1, 1, 1)).item()
         2.0
     """
 
@@ -61,8 +61,8 @@ class Classifier(nn.Module):
 
     Args:
         network: From normalized images ``[N, C, H, W]`` to logits ``[N, K]``.
-        mean: As in :class:`Normalise`.
-        std: As in :class:`Normalise`.
+        mean: As in :class:`Normalize`.
+        std: As in :class:`Normalize`.
 
     Attributes:
         explain_dtype: Dtype in which explainers run it.
@@ -77,7 +77,7 @@ class Classifier(nn.Module):
 
     def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        self.normalise = Normalise(mean, std)
+        self.normalize = Normalize(mean, std)
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Classifier(nn.Module):
             Logits ``[N, K]``.
         """
         # Convolutions are faster in this memory format, and keep it for their outputs.
-        logits: Tensor = self.network(self.normalise(images).contiguous(memory_format=torch.channels_last))
+        logits: Tensor = self.network(self.normalize(images).contiguous(memory_format=torch.channels_last))
         return logits
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import computing
+from xaibench.compute.precision import precision_context
 from xaibench.compute.random_state import isolated_rng
 from xaibench.core.checks import check_amount, check_choice, check_count
 from xaibench.models.training.batches import TrainingData, batch_size_of, loader_of
@@ -98,12 +98,12 @@ def fine_tune_for_deletion(
     check_data(model, data, data)
     tuned, home = copy.deepcopy(model), next(model.parameters()).device
     where = resolve_device(device)
-    with isolated_rng(seed, where), computing(device=where):
+    with isolated_rng(seed, where), precision_context(device=where):
         tuned.to(where).train()
-        optimiser = torch.optim.SGD(
+        optimizer = torch.optim.SGD(
             [weight for weight in tuned.parameters() if weight.requires_grad], lr, _MOMENTUM, weight_decay=_DECAY
         )
-        schedule = torch.optim.lr_scheduler.StepLR(optimiser, math.ceil(epochs / _STAGES), 0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, math.ceil(epochs / _STAGES), 0.1)
         loader = loader_of(data, batch_size or batch_size_of(data), seed)
         generator = torch.Generator().manual_seed(seed)
         for epoch in tqdm(range(epochs), unit="epoch", desc="Fine-tuning", disable=not progress):
@@ -116,9 +116,9 @@ def fine_tune_for_deletion(
                     else _draw_pixels(images, beta, generator)
                 )
                 loss = F.cross_entropy(tuned(images.masked_fill(deleted.to(where), baseline)), targets)
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                optimizer.step()
                 lost.append(loss.detach())
             if not torch.stack(lost).isfinite().all():
                 raise TrainingDivergedError(

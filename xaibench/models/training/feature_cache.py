@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from xaibench.core.files import whole_path
+from xaibench.core.files import atomic_path
 from xaibench.models.training.split_reading import IndexedSplit
 
 _LOGGER = logging.getLogger("xaibench")
@@ -50,7 +50,7 @@ def cached(
     file.parent.mkdir(parents=True, exist_ok=True)
     kept = {name: value.contiguous() for name, value in tensors.items()}
     try:
-        with whole_path(file) as beside:
+        with atomic_path(file) as beside:
             save_file(kept, beside, {"format": _FORMAT, "key": present})
     except SafetensorError as error:  # also raised if the disk is full
         raise OSError(f"cache={str(file)!r} cannot be written: {error}. Free space, or name another file.") from error

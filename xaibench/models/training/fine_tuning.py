@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from xaibench.compute.batching import Rows
+from xaibench.compute.batching import BatchSize
 from xaibench.compute.random_state import isolated_rng
 from xaibench.models.training.fitting import Training, TrainingDivergedError
 from xaibench.models.training.split_reading import IndexedSplit, read_batches
@@ -40,7 +40,7 @@ def fine_tune(
         try:
             for epoch in tqdm(range(epochs), unit="epoch", desc="Fine-tuning", disable=not progress):
                 shuffled = torch.randperm(len(train), generator=order).tolist()
-                batches = [shuffled[part] for part in Rows(batch_size).parts(len(train))]
+                batches = [shuffled[part] for part in BatchSize(batch_size).parts(len(train))]
                 lost.append(learner.learn(train, batches, workers, seed=epoch))
                 loss, accuracy = learner.test(val, workers)
                 val_lost.append(loss)
@@ -65,7 +65,7 @@ class _Learner:
         self.model = model
         self._adam = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=lr)
         self._batch_size = batch_size
-        self._rows, self._test_rows = Rows(batch_size), Rows(2 * batch_size)  # a test needs no gradients
+        self._rows, self._test_rows = BatchSize(batch_size), BatchSize(2 * batch_size)  # a test needs no gradients
         self._like = next(model.parameters())
 
     def learn(self, split: IndexedSplit, batches: list[list[int]], workers: int, seed: int) -> float:
@@ -90,7 +90,7 @@ class _Learner:
         lost: list[Tensor] = []
         correct: list[Tensor] = []
         in_order = list(range(len(split)))
-        batches = [in_order[part] for part in Rows(2 * self._batch_size).parts(len(split))]
+        batches = [in_order[part] for part in BatchSize(2 * self._batch_size).parts(len(split))]
         with torch.no_grad():
             for images, targets in read_batches(split, batches, workers=workers):
                 x, y = images.to(self._like), targets.to(self._like.device)

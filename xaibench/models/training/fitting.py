@@ -18,8 +18,8 @@ from tqdm.auto import tqdm
 
 from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.compute.device import resolve_device
-from xaibench.compute.model_state import evaluating
-from xaibench.compute.precision import computing
+from xaibench.compute.model_state import evaluation_mode
+from xaibench.compute.precision import precision_context
 from xaibench.compute.random_state import isolated_rng
 from xaibench.core.vocabulary import Precision
 from xaibench.models.training.batches import (
@@ -189,7 +189,7 @@ def fit_many(
         for part in parts:
             start = part.start
             # The seed also decides dropout, which uses the global generator.
-            with isolated_rng(seeds[start], where), computing(precision, where):
+            with isolated_rng(seeds[start], where), precision_context(precision, where):
                 batch = batch_size or batch_size_of(trains[start])
                 dtype = next(models[start].parameters()).dtype
                 learner: Stack | Single
@@ -244,7 +244,7 @@ def accuracy(model: nn.Module, data: TrainingData, *, batch_size: int = EVALUATI
     """
     like = next(model.parameters(), torch.zeros(()))
     correct = total = 0
-    with torch.no_grad(), evaluating(model), isolated_rng(0), computing(device=like.device):
+    with torch.no_grad(), evaluation_mode(model), isolated_rng(0), precision_context(device=like.device):
         for images, targets in _make_batches([data], batch_size, None, like.device, like.dtype).epoch():
             # A copy, since a network may modify its input.
             correct += int((model(images[0].clone()).argmax(-1) == targets[0]).sum())

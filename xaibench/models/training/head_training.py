@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm.auto import tqdm
 
-from xaibench.compute.batching import Rows
+from xaibench.compute.batching import BatchSize
 from xaibench.compute.device import resolve_device
-from xaibench.compute.model_state import evaluating
-from xaibench.compute.precision import computing, stated
+from xaibench.compute.model_state import evaluation_mode
+from xaibench.compute.precision import current_precision, precision_context
 from xaibench.core.checks import check_choice
 from xaibench.core.vocabulary import Precision
 from xaibench.models.training.feature_cache import cached, hash_feature_inputs
@@ -78,7 +78,7 @@ def find_head(model: nn.Module, images: Tensor) -> LinearHead:
         if isinstance(layer, nn.Linear)
     ]
     try:
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), evaluation_mode(model):
             logits = model(images[:1])
     finally:
         for handle in handles:
@@ -118,7 +118,7 @@ def _run_trunk(model: nn.Module, head: LinearHead) -> Iterator[Callable[[Tensor]
 
     handle = head.layer.register_forward_pre_hook(stop)
     try:
-        with evaluating(model):
+        with evaluation_mode(model):
             yield trunk
     finally:
         handle.remove()
@@ -150,11 +150,11 @@ def extract_features(
         ValueError: If features are NaN or infinite; names the samples.
     """
     like = next(model.parameters())
-    rows, found_parts = Rows(batch_size), []
+    rows, found_parts = BatchSize(batch_size), []
     order = list(range(len(split)))
     batches = [order[part] for part in rows.parts(len(split))]
     bar = tqdm(total=len(split), unit="image", desc="Features", disable=not progress)
-    with torch.no_grad(), computing(device=like.device), _run_trunk(model, head) as trunk, bar:
+    with torch.no_grad(), precision_context(device=like.device), _run_trunk(model, head) as trunk, bar:
         for images, _ in read_batches(split, batches, workers=workers):
 
             def work(part: slice, images: Tensor = images) -> Tensor:
@@ -236,7 +236,7 @@ def fit_head(
     check_splits(model, train, val)
     where = resolve_device(device)
     check_precision_of([model], precision)
-    with computing(precision, where):
+    with precision_context(precision, where):
         if finetune == "all":
             return fine_tune(
                 model,
@@ -257,7 +257,7 @@ def fit_head(
             head = find_head(model, train[[0]][0].to(next(model.parameters())))
             found = cached(
                 cache,
-                lambda: hash_feature_inputs(model, head.name, splits) + (stated() or ""),
+                lambda: hash_feature_inputs(model, head.name, splits) + (current_precision() or ""),
                 lambda: {
                     n: extract_features(model, head, split, workers=workers, progress=progress)
                     for n, split in splits.items()

@@ -132,12 +132,12 @@ def _over_cells(rows: pd.DataFrame) -> tuple[dict[str, BudgetScore], int]:
         return {}, 0
     mean, low, high = (tables[key].reindex(columns=whole) for key in ("mean", "low", "high"))
     below, above = (((end - mean) ** 2).sum(axis=1, skipna=False) ** 0.5 / count for end in (low, high))
-    centre = mean.mean(axis=1)
+    center = mean.mean(axis=1)
     return {
         str(name): BudgetScore(
-            float(centre[name]), float(centre[name] - below[name]), float(centre[name] + above[name])
+            float(center[name]), float(center[name] - below[name]), float(center[name] + above[name])
         )
-        for name in centre.index
+        for name in center.index
     }, count
 
 
@@ -218,14 +218,14 @@ def _draw_panel(axes: Any, scores: BudgetScores, name: str, bar: float) -> None:
     axes.plot([x for x, _ in known], [y for _, y in known], ".", color=THEME["soft"], ms=3)
     if not math.isnan(bar):
         axes.axhline(bar, color=THEME["soft"], lw=0.9, ls=(0, (4, 2)))
-    own, colour = scores.methods[name], THEME["series-1"]
+    own, color = scores.methods[name], THEME["series-1"]
     x, found = list(own), list(own.values())
     lows, highs = [s.low for s in found], [s.high for s in found]
     if len(x) > 1:
-        axes.fill_between(x, lows, highs, color=colour, alpha=0.18, lw=0)
+        axes.fill_between(x, lows, highs, color=color, alpha=0.18, lw=0)
     else:  # the band of a single point would be invisible
-        axes.vlines(x, lows, highs, color=colour, alpha=0.18, lw=6)
-    axes.plot(x, [s.mean for s in found], ".-", color=colour, lw=1.6, ms=5)
+        axes.vlines(x, lows, highs, color=color, alpha=0.18, lw=6)
+    axes.plot(x, [s.mean for s in found], ".-", color=color, lw=1.6, ms=5)
     axes.set_xscale("log")
     first, last = scores.budgets[0], scores.budgets[-1]
     axes.set(xlim=(min([first, *(passes for passes, _ in known)]) / 1.5, last * 1.5))

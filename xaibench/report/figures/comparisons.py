@@ -76,10 +76,10 @@ def agreement_figure(matrix: CorrelationMatrix, labels: dict[str, str] | None = 
             for column in range(row):
                 pair = (names[row], names[column])
                 r = float(matrix.coefficients.loc[pair])  # type: ignore[arg-type]
-                colour = THEME["series-1" if r >= 0 else "series-2"]
+                color = THEME["series-1" if r >= 0 else "series-2"]
                 opacity = 0.0 if np.isnan(r) else _STRONGEST * abs(r)
                 cell = (column, row - 1)
-                axes.add_patch(Rectangle(cell, 1, 1, facecolor=colour, alpha=opacity, linewidth=0))
+                axes.add_patch(Rectangle(cell, 1, 1, facecolor=color, alpha=opacity, linewidth=0))
                 axes.add_patch(Rectangle(cell, 1, 1, fill=False, edgecolor=THEME["line"], linewidth=0.6))
                 text = _format_coefficient(r, biserial=str(matrix.kind.loc[pair]) == "point-biserial")
                 middle = {"ha": "center", "va": "center", "color": THEME["ink"]}

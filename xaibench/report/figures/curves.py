@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xaibench.report.figures.style import THEME, house_style, shorten_label
 from xaibench.report.read.results import RunResults
 
-_COLOURS = [THEME[f"series-{i}"] for i in range(1, 5)]
+_COLORS = [THEME[f"series-{i}"] for i in range(1, 5)]
 # Four colors of the theme, then the same four dashed and dotted.
 _DASHES = ["-", "--", ":", "-."]
 #: Largest number of points drawn per curve, to bound the size of the page.
@@ -54,14 +54,14 @@ def curve_figure(
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for index, (label, (fractions, values)) in enumerate(curves.items()):
-            colour, dash = _COLOURS[index % 4], _DASHES[index // 4 % 4]
+            color, dash = _COLORS[index % 4], _DASHES[index // 4 % 4]
             x, y = _check_curves(label, fractions, values)
             mean = y.mean(0) if len(y) else np.full(len(x), np.nan)
             area = float((np.diff(x) * (mean[1:] + mean[:-1]) / 2).sum()) / float(x[-1] - x[0] or 1)
-            axes.plot(x, mean, dash, color=colour, lw=1.4, label=f"{label}: {area:.3f} (n={len(y)})")
+            axes.plot(x, mean, dash, color=color, lw=1.4, label=f"{label}: {area:.3f} (n={len(y)})")
             if len(y) > 1:
                 low, high = np.quantile(y, [0.25, 0.75], axis=0)
-                axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+                axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
         axes.set(xlabel=xlabel, ylabel=ylabel, xmargin=0.0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
@@ -139,9 +139,9 @@ def band_figure(run: RunResults, curves: pd.DataFrame, metric: str) -> Figure:
 
 
 def _draw_panel(axes: Any, curve: pd.DataFrame, *, control: bool) -> None:
-    part, colour = _thin(curve), THEME["soft" if control else "series-1"]
-    axes.fill_between(part["fraction"], part["low"], part["high"], color=colour, alpha=0.18, lw=0)
-    axes.plot(part["fraction"], part["mean"], color=colour, lw=1.6)
+    part, color = _thin(curve), THEME["soft" if control else "series-1"]
+    axes.fill_between(part["fraction"], part["low"], part["high"], color=color, alpha=0.18, lw=0)
+    axes.plot(part["fraction"], part["mean"], color=color, lw=1.6)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     axes.grid(color=THEME["line"], lw=0.5)
     axes.tick_params(length=0, labelcolor=THEME["soft"])

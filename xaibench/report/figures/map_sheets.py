@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from xaibench.core.checks import check_count
-from xaibench.report.figures.sample_sheets import in_colours
+from xaibench.report.figures.sample_sheets import in_colors
 from xaibench.report.figures.style import THEME, house_style, save, shorten_label
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def show(
                 axes.text(
                     _LEFT, _TOP + row * step + _SIDE / 2, shorten_label(labels[row]), va="center", color=THEME["soft"]
                 )
-            tiles = [in_colours(arrays[row]), *(_color_map(found[row], signed) for found in drawn.values())]
+            tiles = [in_colors(arrays[row]), *(_color_map(found[row], signed) for found in drawn.values())]
             for column, tile in enumerate(tiles):
                 corner = (left + column * step, _TOP + row * step)
                 zero = column > 0 and not list(drawn.values())[column - 1][row].any()

@@ -71,7 +71,7 @@ def _image_and_outline(
     image: NDArray[np.floating[Any]], mask: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return ``[H, W, 3]`` twice: the image, and the image with its mask."""
-    plain = in_colours(image)
+    plain = in_colors(image)
     if not mask.any():
         return plain, plain
     marked = np.where(mask[..., None], plain, 0.45 * plain)
@@ -79,7 +79,7 @@ def _image_and_outline(
     return plain, marked
 
 
-def in_colours(image: NDArray[Any]) -> NDArray[np.float64]:
+def in_colors(image: NDArray[Any]) -> NDArray[np.float64]:
     """Return ``[H, W, 3]`` in [0, 1] for an image ``[1 or 3, H, W]``; values outside [0, 1] are rescaled."""
     plain = np.repeat(np.moveaxis(image, 0, -1).astype(np.float64), 3 // len(image), axis=2)
     low, high = plain.min(), plain.max()

@@ -41,9 +41,9 @@ _OUTLINE = np.array([0, 229, 255], dtype=np.uint8)
 @functools.cache  # matplotlib computes the colors on every call, and a leaderboard draws ten thousand maps
 def palette() -> Levels:
     """Return ``[256, 3]``, the color of each level of a map; read-only."""
-    colours = np.ascontiguousarray(matplotlib.colormaps["inferno"](np.arange(256), bytes=True)[:, :3])
-    colours.flags.writeable = False
-    return colours
+    colors = np.ascontiguousarray(matplotlib.colormaps["inferno"](np.arange(256), bytes=True)[:, :3])
+    colors.flags.writeable = False
+    return colors
 
 
 def map_rows(run: RunResults, kind: MapKind) -> list[CellKey]:
@@ -82,7 +82,7 @@ def map_array(samples: SampleCell, kind: MapKind, name: str) -> Floats | None:
     return None if samples.example is None else np.asarray(samples.maps[samples.example, number], dtype=np.float64)
 
 
-def colour_tile(array: Floats, kind: TileKind) -> Levels:
+def color_tile(array: Floats, kind: TileKind) -> Levels:
     """Render an image, mask or map in color.
 
     Args:
@@ -98,8 +98,8 @@ def colour_tile(array: Floats, kind: TileKind) -> Levels:
     scaled = array / (np.abs(array).max() or 1.0)
     if kind == "image":
         scaled = (scaled + 1) / 2
-    colours = matplotlib.colormaps["inferno" if kind == "map" else "gray"](scaled, bytes=True)
-    return np.asarray(colours[..., :3], dtype=np.uint8)
+    colors = matplotlib.colormaps["inferno" if kind == "map" else "gray"](scaled, bytes=True)
+    return np.asarray(colors[..., :3], dtype=np.uint8)
 
 
 def tile_kind(name: str) -> TileKind:
@@ -136,8 +136,8 @@ def map_figure(run: RunResults, kind: MapKind, rows: Sequence[CellKey]) -> Figur
                 array = map_array(run.pictures[row], kind, name)
                 if array is not None:
                     extent = (x + 0.04, x + 0.96, y + 0.96, y + 0.04)
-                    colours = colour_tile(array, tile_kind(name))
-                    axes.imshow(colours, extent=extent, interpolation="none", aspect="auto")
+                    colors = color_tile(array, tile_kind(name))
+                    axes.imshow(colors, extent=extent, interpolation="none", aspect="auto")
         axes.set_xlim(0, len(columns))
         axes.set_ylim(len(rows), 0)
         labels = [shorten_label(label) for _, label in columns]
@@ -243,11 +243,11 @@ def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
     return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def tile_uri(colours: Levels) -> str:
+def tile_uri(colors: Levels) -> str:
     """Encode ``[H, W, 3]`` as a ``data:`` address: lossless PNG up to 16 pixels per side, otherwise WebP."""
-    if max(colours.shape[:2]) <= 16:
-        return data_uri(Image.fromarray(colours), "png", optimize=True)
-    return data_uri(Image.fromarray(colours), "webp", quality=75)
+    if max(colors.shape[:2]) <= 16:
+        return data_uri(Image.fromarray(colors), "png", optimize=True)
+    return data_uri(Image.fromarray(colors), "webp", quality=75)
 
 
 def shrink(array: Floats, side: int = TILE) -> Floats:

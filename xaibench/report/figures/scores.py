@@ -48,10 +48,7 @@ def panel_grid(panels: Sequence[Panel], subsets: Sequence[str], models: Sequence
         cut = [row[start : start + width] for row in alone for start in range(0, len(row), width)]
         return [[*row, *[None] * (width - len(row))] for row in cut]
     others: list[Panel | None] = [
-        (subset, model)
-        for subset in subsets
-        for model in models
-        if model not in columns and (subset, model) in panels
+        (subset, model) for subset in subsets for model in models if model not in columns and (subset, model) in panels
     ]
     width = len(columns)
     rows = [others[start : start + width] for start in range(0, len(others), width)]
@@ -65,7 +62,7 @@ def score_figure(run: RunResults, summary: pd.DataFrame, metric: str, style: Sty
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarize`.
         metric: Name of the metric.
         style: ``"box"`` (quartiles and median, Tukey's whiskers of 1.5 interquartile ranges, a diamond for the mean,
             some of the outliers as dots) or ``"mean"`` (mean and standard deviation). A dashed line marks the median,
@@ -150,7 +147,7 @@ class _Layout:
 
 def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style) -> None:
     soft = THEME["soft"]
-    centre = "mean" if style == "box" else "mean ± standard deviation"
+    center = "mean" if style == "box" else "mean ± standard deviation"
     line = "median of the best control" if style == "box" else "mean of the best control"
     handles: list[Any] = [
         Patch(facecolor=(_background_color(run, name), 0.35), edgecolor=_background_color(run, name), label=place(name))
@@ -158,7 +155,7 @@ def _draw_legend(run: RunResults, figure: Figure, layout: _Layout, style: Style)
         if run.has_variants
     ]
     handles += [
-        Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label=centre),
+        Line2D([], [], color=soft, marker="D", ms=3.5, ls="", label=center),
         Line2D([], [], color=soft, lw=1, ls=(0, (4, 2)), label=line),
         Patch(facecolor=THEME["band"], edgecolor=THEME["line"], label="controls"),
     ]
@@ -212,33 +209,33 @@ def _draw_panel(run: RunResults, axes: Any, rows: pd.DataFrame, explainers: Sequ
             axes.axhline(best, color=_background_color(run, variant), lw=0.9, ls=(0, (4, 2)), zorder=1)
 
 
-def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, colour: str, half: float) -> None:
+def _draw_boxes(axes: Any, x: Floats, rows: pd.DataFrame, color: str, half: float) -> None:
     """Draw all boxes of one variant as a few collections, which is much faster than one artist per line."""
     low, q25, median, q75, high = (
         rows[name].to_numpy(float) for name in ("whisker_low", "q25", "median", "q75", "whisker_high")
     )
     left, right = x - half, x + half
     whiskers = [((a, b), (a, c)) for a, b, c in [*zip(x, low, q25, strict=True), *zip(x, q75, high, strict=True)]]
-    axes.add_collection(LineCollection(whiskers, colors=colour, linewidths=0.8, zorder=2))
+    axes.add_collection(LineCollection(whiskers, colors=color, linewidths=0.8, zorder=2))
     corners = zip(left, right, q25, q75, strict=True)
     polygons = [((a, c), (b, c), (b, d), (a, d)) for a, b, c, d in corners]
     # Transparent fill under an opaque edge.
-    axes.add_collection(PolyCollection(polygons, facecolors=colour, edgecolors="none", alpha=0.3, zorder=2))
-    axes.add_collection(PolyCollection(polygons, facecolors="none", edgecolors=colour, linewidths=0.8, zorder=3))
+    axes.add_collection(PolyCollection(polygons, facecolors=color, edgecolors="none", alpha=0.3, zorder=2))
+    axes.add_collection(PolyCollection(polygons, facecolors="none", edgecolors=color, linewidths=0.8, zorder=3))
     middle = [((a, m), (b, m)) for a, b, m in zip(left, right, median, strict=True)]
-    axes.add_collection(LineCollection(middle, colors=colour, linewidths=2.0, zorder=4, capstyle="butt"))
-    axes.plot(x, rows["mean"], ls="", marker="D", ms=2.3, mfc=THEME["paper"], mec=colour, mew=0.7, zorder=5)
+    axes.add_collection(LineCollection(middle, colors=color, linewidths=2.0, zorder=4, capstyle="butt"))
+    axes.plot(x, rows["mean"], ls="", marker="D", ms=2.3, mfc=THEME["paper"], mec=color, mew=0.7, zorder=5)
     dots = [(a, value) for a, values in zip(x, rows["outliers"], strict=True) for value in values]
     if dots:
-        axes.plot(*zip(*dots, strict=True), ls="", marker="o", ms=1.3, mfc=colour, mec="none", alpha=0.6, zorder=1)
+        axes.plot(*zip(*dots, strict=True), ls="", marker="o", ms=1.3, mfc=color, mec="none", alpha=0.6, zorder=1)
 
 
-def _draw_means(axes: Any, x: Floats, rows: pd.DataFrame, colour: str) -> None:
+def _draw_means(axes: Any, x: Floats, rows: pd.DataFrame, color: str) -> None:
     """Draw mean and standard deviation of one variant."""
     mean, spread = rows["mean"].to_numpy(float), rows["std"].fillna(0.0).to_numpy(float)
     bars = [((a, m - s), (a, m + s)) for a, m, s in zip(x, mean, spread, strict=True)]
-    axes.add_collection(LineCollection(bars, colors=colour, linewidths=1.2, zorder=2))
-    axes.plot(x, mean, ls="", marker="D", ms=4, mfc=colour, mec=colour, zorder=3)
+    axes.add_collection(LineCollection(bars, colors=color, linewidths=1.2, zorder=2))
+    axes.plot(x, mean, ls="", marker="D", ms=4, mfc=color, mec=color, zorder=3)
 
 
 def score_figures_of(run: RunResults, summary: pd.DataFrame) -> dict[str, Figure | None]:

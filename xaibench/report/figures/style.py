@@ -91,8 +91,8 @@ def inline_svg(svg: bytes, prefix: str, title: str) -> Markup:
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r"'DejaVu Sans'[^;\"]*sans-serif", "var(--sans)", text)
     text = text.replace(f"fill: {THEME['paper']}", "fill: none", 1)  # the page has its own variant
-    for role, colour in THEME.items():
-        text = text.replace(colour, f"var(--{role})")
+    for role, color in THEME.items():
+        text = text.replace(color, f"var(--{role})")
     box = re.search(r'viewBox="0 0 (\S+)[^"]*"', text)
     body, styles = _styles_to_classes(_remove_plain_groups(_round_coordinates(text[text.index(">") + 1 :])))
     size = f'{box.group()} style="--width: {float(box.group(1)):.0f}px"' if box else ""

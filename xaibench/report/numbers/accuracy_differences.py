@@ -20,7 +20,7 @@ import pandas as pd
 
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics.multiple_tests import ALPHA
 
 #: Accuracy of a failed training in percent; the paper's data sets have two classes.
 _FAILED_ACCURACY = 50.0
@@ -32,10 +32,10 @@ class Spread(NamedTuple):
     """Variance of one training's accuracy in squared percent, and its degrees of freedom."""
 
     variance: float
-    freedom: int
+    df: int
 
 
-def margins(run: RunResults) -> dict[tuple[str, str, str], float]:
+def accuracy_margins(run: RunResults) -> dict[tuple[str, str, str], float]:
     """Return the difference to the paper's accuracy that chance explains, at 95 %.
 
     Args:
@@ -56,11 +56,11 @@ def margins(run: RunResults) -> dict[tuple[str, str, str], float]:
         cell = (row["subset"], row["variant"], row["model"])
         spread = _cell_spread(groups, cell)
         trainings = int(row["trainings"] or 0) if not pd.isna(row["trainings"]) else 0
-        if spread.freedom < 1 or trainings < 1:
+        if spread.df < 1 or trainings < 1:
             found[cell] = math.nan
             continue
         variance = 2 * spread.variance / trainings + _sampling_variance(row, "mean") + _sampling_variance(row, "paper")
-        found[cell] = float(t.ppf(1 - LEVEL / 2, spread.freedom)) * math.sqrt(variance)
+        found[cell] = float(t.ppf(1 - ALPHA / 2, spread.df)) * math.sqrt(variance)
         if cell[2] in failing and float(row["mean"]) > float(row["paper"]):
             found[cell] += _max_failure_share(row) * max(0.0, float(row["mean"]) - _FAILED_ACCURACY)
     return found
@@ -78,7 +78,7 @@ def _max_failure_share(row: pd.Series) -> float:
     from scipy.stats import beta
 
     trainings, learned = int(row["trainings"]), int(row["learned"])
-    return float(beta.ppf(1 - LEVEL / 2, trainings - learned + 1, learned)) if learned else 1.0
+    return float(beta.ppf(1 - ALPHA / 2, trainings - learned + 1, learned)) if learned else 1.0
 
 
 def _training_spread(trainings: pd.DataFrame) -> Spread:
@@ -88,13 +88,13 @@ def _training_spread(trainings: pd.DataFrame) -> Spread:
 
 def _cell_spread(groups: Mapping[Any, Spread], cell: tuple[str, str, str]) -> Spread:
     """Return the spread of the cell, or the pooled one of its architecture if that is larger."""
-    alike = [spread for (_, _, model), spread in groups.items() if model == cell[2] and spread.freedom > 0]
-    freedom = sum(spread.freedom for spread in alike)
-    if not freedom:
+    alike = [spread for (_, _, model), spread in groups.items() if model == cell[2] and spread.df > 0]
+    df = sum(spread.df for spread in alike)
+    if not df:
         return Spread(math.nan, 0)
-    together = Spread(sum(spread.freedom * spread.variance for spread in alike) / freedom, freedom)
+    together = Spread(sum(spread.df * spread.variance for spread in alike) / df, df)
     own = groups.get(cell, Spread(math.nan, 0))
-    return own if own.freedom and own.variance > together.variance else together
+    return own if own.df and own.variance > together.variance else together
 
 
 def _sampling_variance(row: pd.Series, column: str) -> float:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from xaibench.report.numbers.pair_testing import pair_tests
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL, COMPARISONS, INFERRED, KEYS
-from xaibench.statistics import Drawn, against_controls, average_ranks, nested_means
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics import SamplingDesign, average_ranks, compare_with_controls, nested_means
+from xaibench.statistics.multiple_tests import ALPHA
 
 #: Largest number of groups per data set; further groups are merged into bundles.
 BUNDLES = 1000
@@ -48,7 +48,7 @@ class Matrices:
     metrics: tuple[str, ...]
     values: Floats
     groups: NDArray[np.int64]
-    drawn: Drawn
+    drawn: SamplingDesign
     seeds: tuple[int, ...]
 
 
@@ -81,7 +81,7 @@ def cell_matrices(run: RunResults) -> Iterator[Matrices]:
             metrics=tuple(names["metric"][metrics]),
             values=table,
             groups=groups[at],
-            drawn=Drawn.of(
+            drawn=SamplingDesign.of(
                 len(at),
                 data_sets=data_seed[at],
                 trainings=seed[at],
@@ -123,7 +123,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarize`.
 
     Returns:
         :data:`~xaibench.runfolder.tables.INFERRED` added to the summary, and the pairs that were tested. Columns of the
@@ -135,13 +135,13 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
           one. 1 is best; ties share their ranks.
         - ``p_controls``: largest Holm-corrected p-value of the paired tests against the controls of the cell; 1 if some
           control has a mean at least as good. Missing for controls, and if there is no control.
-        - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.statistics.against_controls`).
+        - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.statistics.compare_with_controls`).
         - ``better_than``, ``worse_than``: number of the ``compared_with`` other explainers that differ from this one at
           5 %.
 
         The pairs have the columns of :data:`~xaibench.runfolder.tables.COMPARISONS`. ``difference`` is the mean of
         first minus second over the ``n_valid`` rows in which both have a score, from ``n_groups`` groups. ``low`` and
-        ``high`` are its 95 % interval by Student's t with ``freedom`` degrees of freedom. ``p_holm`` is corrected for
+        ``high`` are its 95 % interval by Student's t with ``df`` degrees of freedom. ``p_holm`` is corrected for
         all pairs of that cell and metric. In cells of more than :data:`.pair_testing.ALL_PAIRS` explainers, pairs of a
         method and a control are corrected separately from pairs of two methods, and the last three columns of the
         summary refer to the former.
@@ -151,7 +151,9 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
     for cell in cell_matrices(run):
         for k, metric in enumerate(cell.metrics):
             values, higher = cell.values[:, k], bool(directions[metric])
-            intervals = nested_means(values, cell.drawn, alike=True).intervals(within=run.metrics[metric].range)
+            intervals = nested_means(values, cell.drawn, pool_variances=True).intervals(
+                within=run.metrics[metric].range
+            )
             control = [run.explainers[name].control for name in cell.methods]
             tests = pair_tests(cell.methods, control, values, cell.drawn, len(np.unique(cell.groups)))
             pairs.append(tests.assign(**dict(zip(CELL, cell.cell, strict=True)), metric=metric))
@@ -240,15 +242,15 @@ def _standings(
     counts = {name: {"better_than": 0, "worse_than": 0, "compared_with": 0} for name in methods}
     pairs = list(tests[["first", "second", "difference", "p_holm"]].itertuples(index=False, name=None))
     controls = {name for name in methods if run.explainers[name].control}
-    against = against_controls(pairs, controls, higher_is_better=higher_is_better)
+    against = compare_with_controls(pairs, controls, higher_is_better=higher_is_better)
     sign = 1 if higher_is_better else -1
     for first, second, difference, p in pairs:
         if np.isnan(p):
             continue
         for name, ahead in ((first, sign * difference), (second, -sign * difference)):
             counts[name]["compared_with"] += 1
-            counts[name]["better_than"] += p < LEVEL and ahead > 0
-            counts[name]["worse_than"] += p < LEVEL and ahead < 0
+            counts[name]["better_than"] += p < ALPHA and ahead > 0
+            counts[name]["worse_than"] += p < ALPHA and ahead < 0
     standings: dict[str, dict[str, Any]] = {}
     for name in methods:
         p, beats = against.get(name, (np.nan, None))
@@ -327,11 +329,11 @@ def _scale_deviations(cell: Matrices, deviation: Floats, tail: Floats) -> Floats
 
     found = np.zeros_like(deviation)
     for k in range(len(cell.metrics)):
-        estimate = nested_means(cell.values[:, k], cell.drawn, alike=True)
+        estimate = nested_means(cell.values[:, k], cell.drawn, pool_variances=True)
         spread = deviation[:, k].std(axis=0)
         known = (spread > 0) & ~np.isnan(estimate.variance)
-        freedom, which = np.unique(np.round(np.minimum(estimate.freedom[known], 1e6), 2), return_inverse=True)
-        heavier = np.sqrt(freedom / chi2.ppf(tail[:, None], freedom))[:, which]
+        df, which = np.unique(np.round(np.minimum(estimate.df[known], 1e6), 2), return_inverse=True)
+        heavier = np.sqrt(df / chi2.ppf(tail[:, None], df))[:, which]
         size = np.sqrt(estimate.variance[known]) / spread[known]
         found[:, k, known] = deviation[:, k, known] * size * heavier
     return found

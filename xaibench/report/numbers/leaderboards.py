@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 from xaibench.report.numbers.inference import Matrices, cell_matrices, resampled_means
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics.multiple_tests import ALPHA
 
 Floats = NDArray[np.float64]
 #: Resamples of the means over several cells.
@@ -130,7 +130,7 @@ def standings(run: RunResults, summary: pd.DataFrame, truth: str) -> Standings:
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
+        summary: From :func:`xaibench.report.numbers.score_summary.summarize` or
             :func:`xaibench.report.numbers.inference.infer`.
         truth: Kind of truth, one of :attr:`.RunResults.truths`.
     """
@@ -165,7 +165,7 @@ def leaderboard(run: RunResults, summary: pd.DataFrame, truth: str | None = None
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarise` or
+        summary: From :func:`xaibench.report.numbers.score_summary.summarize` or
             :func:`xaibench.report.numbers.inference.infer`.
         truth: Kind of truth; may be None if the run has only one.
 
@@ -301,7 +301,7 @@ class Boards:
         chosen = self.means[:, list(cells), metric]  # [R, c, M]
         scored = ~np.isnan(numbers["mean"][list(cells), metric])
         chosen = np.where(scored, chosen, 0).sum(axis=1) / np.where(scored.any(axis=0), scored.sum(axis=0), np.nan)
-        low, high = np.quantile(chosen, [LEVEL / 2, 1 - LEVEL / 2], axis=0)
+        low, high = np.quantile(chosen, [ALPHA / 2, 1 - ALPHA / 2], axis=0)
         # A cell with a single group has no interval, so neither has a mean that includes it.
         is_unknown = (scored & np.isnan(numbers["low"][list(cells), metric])).any(axis=0)
         return np.where(is_unknown, np.nan, low), np.where(is_unknown, np.nan, high)

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from xaibench.runfolder.tables import COMPARISONS
-from xaibench.statistics import Drawn, holm, nested_means, paired_differences
+from xaibench.statistics import SamplingDesign, holm, nested_means, paired_differences
 
 #: In cells of up to this many explainers, all pairs are one family of tests. In larger cells, pairs of a method and a
 #: control are one family and pairs of two methods another, so that many methods do not weaken the tests against
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def pair_tests(
-    methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: Drawn, groups: int
+    methods: Sequence[str], control: Sequence[bool], values: Floats, drawn: SamplingDesign, groups: int
 ) -> pd.DataFrame:
     """Run the paired tests of one metric in one cell.
 
@@ -42,7 +42,7 @@ def pair_tests(
     if not len(i):
         return pd.DataFrame(columns=[*COMPARISONS.columns, "of_controls"])
     difference = paired_differences(values[:, i], values[:, j])
-    found = nested_means(difference, drawn, alike=True)
+    found = nested_means(difference, drawn, pool_variances=True)
     p, intervals = found.p_values(), found.intervals()
     of_controls = every | (controls[i] != controls[j])
     corrected = np.full(len(p), np.nan)
@@ -57,7 +57,7 @@ def pair_tests(
             "high": intervals[:, 1],
             "p": p,
             "p_holm": corrected,
-            "freedom": found.freedom,
+            "df": found.df,
             "n_valid": (~np.isnan(difference)).sum(axis=0),
             "n_groups": groups,
             "of_controls": of_controls,

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.report.read.results import RunResults
-from xaibench.runfolder.descriptions import PartWords
+from xaibench.runfolder.descriptions import PartDescription
 
 #: The network of the paper's tables.
 NETWORK = "resnet18"
@@ -24,10 +24,10 @@ _OTHER_NAMES = {"catdog": "pet", "catsdogs": "pet", "catanddog": "pet", "oxfordp
 _OTHER_NAMES |= {f"{source}object{i}": f"object{i}" for source in ("pascal", "voc") for i in (1, 2)}
 
 #: Table 2, in percent.
-ACCURACY = {"gender": 74.20, "scene": 94.40, "pet": 98.14, "object1": 87.12, "object2": 77.12}
+TABLE_2 = {"gender": 74.20, "scene": 94.40, "pet": 98.14, "object1": 87.12, "object2": 77.12}
 
-METRICS = ("iou", "precision", "recall", "hit", "insertion", "deletion")
-#: Table 3: one row per data set and explainer, with a column for each of :data:`METRICS`.
+TABLE_3_METRICS = ("iou", "precision", "recall", "hit", "insertion", "deletion")
+#: Table 3: one row per data set and explainer, with a column for each of :data:`TABLE_3_METRICS`.
 _TABLE_3 = """
 gender   gradcam               .1304 .5371 .5677 .2901 .696 .129
 gender   cam                   .1429 .5396 .5577 .3077 .688 .123
@@ -71,13 +71,13 @@ object2  saliency              .1672 .1485 .9627 .1704 .375 .211
 object2  rise                  .1586 .1595 .9373 .1881 .836 .288
 """
 #: Table 3: ``{(set, explainer): {metric: score}}``.
-SCORES: Mapping[tuple[str, str], Mapping[str, float]] = {
-    (row[0], row[1]): dict(zip(METRICS, map(float, row[2:]), strict=True))
+TABLE_3: Mapping[tuple[str, str], Mapping[str, float]] = {
+    (row[0], row[1]): dict(zip(TABLE_3_METRICS, map(float, row[2:]), strict=True))
     for row in (line.split() for line in _TABLE_3.split("\n") if line)
 }
 
 #: Table 4: ``{(metric, metric): {explainer: coefficient}}``, with lower-is-better metrics negated.
-AGREEMENT: Mapping[tuple[str, str], Mapping[str, float]] = {
+TABLE_4: Mapping[tuple[str, str], Mapping[str, float]] = {
     pair: dict(zip(("gradcam", "integrated_gradients", "rise"), values, strict=True))
     for pair, values in {
         ("insertion", "deletion"): (-0.5, -0.3, 0.1),
@@ -110,7 +110,7 @@ def accuracies(run: RunResults) -> list[dict[str, Any]]:
         if key is None or pd.isna(row.get("mean")):
             continue
         network = _network_entry(run, str(row.get("model")))
-        ours, theirs = float(row["mean"]), ACCURACY[key]
+        ours, theirs = float(row["mean"]), TABLE_2[key]
         numbers = {"ours": ours, "std": row.get("std"), "theirs": theirs, "difference": ours - theirs}
         rows.append({"set": SETS[key], **network, **numbers})
     return rows
@@ -131,7 +131,7 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in summary.astype({"subset": str, "model": str, "explainer": str, "metric": str}).to_dict("records"):
         key = published_set(row["subset"])
-        theirs = SCORES.get((key or "", row["explainer"]), {}).get(row["metric"])
+        theirs = TABLE_3.get((key or "", row["explainer"]), {}).get(row["metric"])
         if key is None or theirs is None or pd.isna(row["mean"]):
             continue
         name = (key, row["model"], row["explainer"])
@@ -147,9 +147,9 @@ def scores(run: RunResults, summary: pd.DataFrame) -> list[dict[str, Any]]:
     return [found[name] | {"place": places[name[:2]], "cells": cells[name]} for name in names]
 
 
-def shown_metrics(run: RunResults) -> list[PartWords]:
+def shown_metrics(run: RunResults) -> list[PartDescription]:
     """Return the metrics of Table 3 that the run has, in the paper's order."""
-    return [run.metrics[name] for name in METRICS if name in run.metrics]
+    return [run.metrics[name] for name in TABLE_3_METRICS if name in run.metrics]
 
 
 def _network_entry(run: RunResults, model: str) -> dict[str, Any]:

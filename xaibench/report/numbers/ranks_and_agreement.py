@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from xaibench.report.numbers.inference import Floats, Matrices, cell_matrices
-from xaibench.report.numbers.published_tables import AGREEMENT, published_set
+from xaibench.report.numbers.published_tables import TABLE_4, published_set
 from xaibench.report.numbers.score_summary import lexicographic_rank
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics import Drawn, friedman, mean_ranks
+from xaibench.statistics import SamplingDesign, friedman, mean_ranks
 
 #: Smallest number of cells that are used as blocks (Demšar recommends more than ten data sets).
 ENOUGH_CELLS = 10
@@ -71,7 +71,7 @@ def rankings(run: RunResults, summary: pd.DataFrame) -> dict[str, Ranking]:
 
     Args:
         run: The run.
-        summary: From :func:`xaibench.report.numbers.score_summary.summarise`.
+        summary: From :func:`xaibench.report.numbers.score_summary.summarize`.
 
     Returns:
         Rankings by metric, without metrics whose ranking depends on their own parameters. If cells are the blocks,
@@ -123,7 +123,7 @@ def _ranked_names(run: RunResults, cells: list[Matrices], metric: str) -> tuple[
     return names, tuple(name for name in run.explainers if name in known and name not in names)
 
 
-def _cell_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, Drawn]:
+def _cell_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, SamplingDesign]:
     """Return ``[N, M]`` ranks per cell, data set and training; the top repeated level is crossed with the cells."""
     rows, sets, trainings, numbers = [], [], [], []
     for number, cell in enumerate(cells):
@@ -138,10 +138,12 @@ def _cell_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: 
                 numbers.append(number)
     several = len(set(sets)) > 1
     table = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
-    return table, Drawn.of(len(rows), trainings=sets if several else trainings, groups=numbers)
+    return table, SamplingDesign.of(len(rows), trainings=sets if several else trainings, groups=numbers)
 
 
-def _sample_rows(cells: list[Matrices], metric: str, names: list[str], *, higher: bool) -> tuple[Floats, Drawn]:
+def _sample_rows(
+    cells: list[Matrices], metric: str, names: list[str], *, higher: bool
+) -> tuple[Floats, SamplingDesign]:
     """Return ``[N, M]`` mean scores per group of samples, data set and training, over all models."""
     frames = []
     for cell in cells:
@@ -151,7 +153,7 @@ def _sample_rows(cells: list[Matrices], metric: str, names: list[str], *, higher
     scores = pd.concat(frames).groupby(level=[0, 1, 2, 3]).mean()
     sets, trainings, places, groups = (scores.index.get_level_values(level) for level in range(4))
     belong = pd.factorize(pd.MultiIndex.from_arrays([places, groups]))[0]
-    return scores.to_numpy(), Drawn.of(len(scores), data_sets=sets, trainings=trainings, groups=belong)
+    return scores.to_numpy(), SamplingDesign.of(len(scores), data_sets=sets, trainings=trainings, groups=belong)
 
 
 def _select_scores(cell: Matrices, metric: str, names: list[str]) -> Floats:
@@ -273,7 +275,7 @@ def table_4(run: RunResults, found: dict[tuple[str, str, str, str], MetricCorrel
     for cell in dict.fromkeys(key[:3] for key in found):
         words = [place(cell[0]), place(cell[1]), run.models[cell[2]].label]
         matrices = [found.get((*cell, name)) for name in explainers]
-        for pair, theirs in AGREEMENT.items():
+        for pair, theirs in TABLE_4.items():
             if not all(set(pair) <= set(one.coefficients) for one in matrices if one):
                 continue
             published = theirs if published_set(cell[0]) else {}

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xaibench.runfolder.locations import place_of
+from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.tables import IMAGES, SAMPLES, SCORES, RunFolderError
-from xaibench.statistics import Drawn, NestedMeans, holm, nested_means, unpaired_difference
+from xaibench.statistics import NestedMeans, SamplingDesign, holm, nested_means, unpaired_difference
 
 _KEYS = ["dataset", "model", "explainer", "metric"]
 _SAMPLE = ["data_seed", "sample"]
@@ -49,7 +49,7 @@ def compare_runs(folders: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
     """
     if len(folders) < 2:
         raise RunFolderError(f"Expected two or more run folders to compare, got {len(folders)}.")
-    runs = [_Run.read(place_of(folder)) for folder in folders]
+    runs = [_Run.read(resolve_location(folder)) for folder in folders]
     tables = [_compare(runs[0], run, folder) for run, folder in zip(runs[1:], folders[1:], strict=True)]
     return pd.concat(tables, ignore_index=True)
 
@@ -158,12 +158,12 @@ def _average_trainings(scores: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index().assign(seed=0)
 
 
-def _sampling_design(rows: pd.DataFrame) -> Drawn:
+def _sampling_design(rows: pd.DataFrame) -> SamplingDesign:
     """Return data set, training and group of each row; a sample without a group is its own group."""
     images = rows[[name for name in (*_IMAGE, "sample") if name in rows]].apply(tuple, axis=1)
     named = rows["group"].notna().to_numpy()
     groups = np.where(named, rows["group"].fillna(0).to_numpy(np.int64), -1 - pd.factorize(images)[0])
-    return Drawn.of(len(rows), data_sets=rows["data_seed"], trainings=rows["seed"], groups=groups)
+    return SamplingDesign.of(len(rows), data_sets=rows["data_seed"], trainings=rows["seed"], groups=groups)
 
 
 def _compare_unpaired(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:

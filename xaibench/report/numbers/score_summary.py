@@ -26,7 +26,7 @@ MAX_OUTLIERS = 8
 _FOR_FIGURES = ("whisker_low", "whisker_high", "outliers")
 
 
-def summarise(run: RunResults) -> pd.DataFrame:
+def summarize(run: RunResults) -> pd.DataFrame:
     """Return one row per cell, explainer and metric.
 
     Returns:

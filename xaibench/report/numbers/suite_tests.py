@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xaibench.runfolder.tables import CELL
 from xaibench.statistics import holm
-from xaibench.statistics.nested_draws import two_sided
+from xaibench.statistics.nested_draws import two_sided_p_values
 
 _PAIR = ["first", "second"]
 Floats = NDArray[np.float64]
@@ -30,40 +30,40 @@ def pairs_over_cells(pairs: pd.DataFrame, metric: str) -> pd.DataFrame:
 
     Returns:
         One row per pair: ``first``, ``second``; ``difference``, the mean over the cells of first minus second;
-        ``freedom``, the degrees of freedom; ``p``; and ``p_holm``, Holm-corrected for all pairs of the metric. Pairs
+        ``df``, the degrees of freedom; ``p``; and ``p_holm``, Holm-corrected for all pairs of the metric. Pairs
         without a test in some cell are left out.
     """
     mine = pairs[pairs["metric"].astype(str) == metric]
     if mine.empty:
-        return pd.DataFrame(columns=[*_PAIR, "difference", "freedom", "p", "p_holm"])
+        return pd.DataFrame(columns=[*_PAIR, "difference", "df", "p", "p_holm"])
     cells = mine.groupby(list(CELL), observed=True, sort=False).ngroup()
     places = mine.groupby(list(CELL[:2]), observed=True, sort=False).ngroup()
     place_of = np.asarray(places.groupby(cells).first().sort_index(), dtype=np.int64)
     tables = {
         name: mine.assign(cell=cells).pivot(index="cell", columns=_PAIR, values=name).sort_index()
-        for name in ("difference", "low", "high", "freedom")
+        for name in ("difference", "low", "high", "df")
     }
     whole = ~np.isnan(tables["low"].to_numpy(float)).any(axis=0)
-    difference, low, high, freedom = (np.asarray(table, dtype=np.float64)[:, whole] for table in tables.values())
-    mean, variance, total_freedom = _over_cells(difference, (high - low) / 2, freedom, place_of)
-    p = two_sided(mean, variance, total_freedom)
-    found = {"difference": mean, "freedom": total_freedom, "p": p, "p_holm": holm(p)}
+    difference, low, high, df = (np.asarray(table, dtype=np.float64)[:, whole] for table in tables.values())
+    mean, variance, total_df = _over_cells(difference, (high - low) / 2, df, place_of)
+    p = two_sided_p_values(mean, variance, total_df)
+    found = {"difference": mean, "df": total_df, "p": p, "p_holm": holm(p)}
     return pd.DataFrame(found, index=tables["low"].columns[whole]).reset_index()
 
 
 def _over_cells(
-    difference: Floats, half: Floats, freedom: Floats, place_of: NDArray[np.int64]
+    difference: Floats, half: Floats, df: Floats, place_of: NDArray[np.int64]
 ) -> tuple[Floats, Floats, Floats]:
     """Return mean, variance and degrees of freedom over the cells, from ``[cells, pairs]`` and their places."""
     from scipy.stats import t
 
     with np.errstate(invalid="ignore"):
-        own = half / t.ppf(0.975, freedom) / len(difference)
+        own = half / t.ppf(0.975, df) / len(difference)
     count = int(place_of.max()) + 1
     deviations, weights = np.zeros((2, count, difference.shape[1]))
     np.add.at(deviations, place_of, own)
     with np.errstate(divide="ignore", invalid="ignore"):
-        np.add.at(weights, place_of, np.where(own > 0, own**2 / freedom, 0.0))
+        np.add.at(weights, place_of, np.where(own > 0, own**2 / df, 0.0))
         variance, spread = (deviations**2).sum(axis=0), (deviations**2 * weights).sum(axis=0)
-        total_freedom = np.where(spread > 0, variance**2 / spread, np.inf)
-    return difference.mean(axis=0), variance, total_freedom
+        total_df = np.where(spread > 0, variance**2 / spread, np.inf)
+    return difference.mean(axis=0), variance, total_df

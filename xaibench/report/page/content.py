@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xaibench.core.truth_kinds import NO_TRUTH
 from xaibench.report.figures.samples import palette
-from xaibench.report.numbers.accuracy_differences import margins
+from xaibench.report.numbers.accuracy_differences import accuracy_margins
 from xaibench.report.numbers.leaderboards import Boards
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import ACCURACY, CELL, KEYS
@@ -182,7 +182,7 @@ def _lead_phrase(run: RunResults, first: list[dict[str, Any]]) -> str:
 
 def accuracy_rows(run: RunResults) -> list[dict[str, Any]]:
     """Return the accuracy of each cell with its trainings and the comparison with the paper's accuracy."""
-    rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), margins(run)
+    rows, by_chance = records(run.accuracy[list(ACCURACY.columns)]), accuracy_margins(run)
     for row in rows:
         tests = run.trainings
         for key in CELL:

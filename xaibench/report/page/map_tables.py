@@ -12,7 +12,7 @@ from xaibench.report.figures.samples import (
     Floats,
     Levels,
     MapKind,
-    colour_tile,
+    color_tile,
     data_uri,
     map_array,
     map_rows,
@@ -83,7 +83,7 @@ def _map_tiles(run: RunResults, row: CellKey, kind: MapKind) -> list[Tile | None
 
 
 def _make_tile(array: Floats | None, name: str, alt: str) -> Tile | None:
-    return None if array is None else Tile(tile_uri(colour_tile(shrink(array), tile_kind(name))), alt)
+    return None if array is None else Tile(tile_uri(color_tile(shrink(array), tile_kind(name))), alt)
 
 
 def inside_share(array: Floats | None, mask: Floats | None) -> str:
@@ -133,5 +133,5 @@ def _sheet_row(run: RunResults, samples: SampleCell, number: int) -> tuple[str, 
     return label, Tile(image, f"{label}, its ground truth outlined"), tiles
 
 
-def _encode_jpeg(colours: Levels) -> str:
-    return data_uri(Image.fromarray(colours), "jpeg", quality=75, optimize=True)
+def _encode_jpeg(colors: Levels) -> str:
+    return data_uri(Image.fromarray(colors), "jpeg", quality=75, optimize=True)

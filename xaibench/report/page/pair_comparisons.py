@@ -11,7 +11,7 @@ import pandas as pd
 from xaibench.report.page.content import records, round_for_page
 from xaibench.report.read.results import RunResults
 from xaibench.runfolder.tables import CELL
-from xaibench.statistics.multiple_tests import LEVEL
+from xaibench.statistics.multiple_tests import ALPHA
 
 #: Largest number of comparisons (pair, cell, metric) on the page. If there are more, only the subject's are shown.
 MAX_COMPARISONS = 20_000
@@ -91,7 +91,7 @@ def _comparison(row: Mapping[str, Any], turned: bool, *, higher: bool) -> Compar
         difference, low, high = (None if value is None else -value for value in (difference, high, low))
     if difference is None:
         verdict = "no sample in common"
-    elif row["p_holm"] is None or row["p_holm"] >= LEVEL:
+    elif row["p_holm"] is None or row["p_holm"] >= ALPHA:
         verdict = "not told apart"
     else:
         verdict = "better" if (difference > 0) == higher else "worse"
@@ -110,7 +110,7 @@ def _pairs_data(run: RunResults, pairs: pd.DataFrame) -> dict[str, Any]:
         ]
         key = f"{methods[row['first']]} {methods[row['second']]}"
         rows.setdefault(key, []).extend([cells.setdefault(cell, len(cells)), metrics[row["metric"]], *numbers])
-    return {"level": LEVEL, "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells], "pairs": rows}
+    return {"level": ALPHA, "cells": [dict(zip(CELL, cell, strict=True)) for cell in cells], "pairs": rows}
 
 
 def _iterate_rows(run: RunResults, pairs: pd.DataFrame) -> Iterator[tuple[dict[str, Any], tuple[str, str, str]]]:

@@ -12,11 +12,11 @@ import pandas as pd
 from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.runfolder.tables import SHARES as SHARES_TABLE
+from xaibench.runfolder.tables import SHARE_PARTS as SHARES_TABLE
 from xaibench.statistics import nested_means
 
 #: The parts of a map's mass, in display order.
-SHARES = ("on_truth", "relied_on", "not_relied_on")
+SHARE_PARTS = ("on_truth", "relied_on", "not_relied_on")
 #: Labels of the parts.
 SHARE_LABELS = ("on the truth", "beside it, relied on", "beside it, not relied on")
 
@@ -28,7 +28,7 @@ class ShareMeans:
     Attributes:
         cell: Subset, variant and model.
         explainer: Name of the method, a control, or the reference; empty for the mean over all methods.
-        means: Mean of each of :data:`SHARES`; they sum to 1. NaN if all maps are zero.
+        means: Mean of each of :data:`SHARE_PARTS`; they sum to 1. NaN if all maps are zero.
         intervals: Ends of the 95 % interval of each mean.
     """
 
@@ -57,8 +57,8 @@ def cell_shares(run: RunResults) -> list[ShareMeans]:
         return []
     methods = {name for name, part in run.explainers.items() if not part.control}
     rows = run.shares[(run.shares["reference"] == _first_reference(run)) & run.shares["explainer"].isin(list(methods))]
-    keys = [name for name in SHARES_TABLE.columns if name not in ("explainer", "reference", *SHARES)]
-    together = rows.groupby(keys, observed=True, as_index=False)[list(SHARES)].mean().assign(explainer="")
+    keys = [name for name in SHARES_TABLE.columns if name not in ("explainer", "reference", *SHARE_PARTS)]
+    together = rows.groupby(keys, observed=True, as_index=False)[list(SHARE_PARTS)].mean().assign(explainer="")
     return list(_mean_shares(run, together, [""]))
 
 
@@ -84,8 +84,8 @@ def _first_reference(run: RunResults) -> str:
 def _mean_shares(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Iterator[ShareMeans]:
     for cell in cell_matrices(dataclasses.replace(run, scores=_shares_as_scores(run, rows, shown))):
         found = {}
-        for k in range(len(SHARES)):
-            means = nested_means(cell.values[:, k], cell.drawn, alike=True)
+        for k in range(len(SHARE_PARTS)):
+            means = nested_means(cell.values[:, k], cell.drawn, pool_variances=True)
             found[k] = means.mean, means.intervals(within=(0.0, 1.0))
         for m, name in enumerate(cell.methods):
             yield ShareMeans(
@@ -98,10 +98,10 @@ def _mean_shares(run: RunResults, rows: pd.DataFrame, shown: list[str]) -> Itera
 
 def _shares_as_scores(run: RunResults, rows: pd.DataFrame, explainers: list[str]) -> pd.DataFrame:
     """Return the shares as metrics, so that means and intervals are computed as for scores."""
-    tables = [rows.assign(metric=name, value=rows[name]) for name in SHARES]
+    tables = [rows.assign(metric=name, value=rows[name]) for name in SHARE_PARTS]
     scores = pd.concat(tables, ignore_index=True)
     orders = dict(zip(CELL, (run.subsets, run.variants, list(run.models)), strict=True))
-    orders |= {"explainer": explainers, "metric": SHARES}
+    orders |= {"explainer": explainers, "metric": SHARE_PARTS}
     for key, order in orders.items():
         scores[key] = pd.Categorical(scores[key].astype(str), categories=list(order), ordered=True)
     scores["dataset"] = scores["dataset"].astype("category")

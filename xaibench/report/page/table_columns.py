@@ -9,7 +9,7 @@ from typing import Any
 from xaibench.report.page.templating import number
 from xaibench.report.read.results import RunResults, place
 from xaibench.report.tables import Column, ColumnGroup, Row, TableCell
-from xaibench.runfolder.descriptions import PartWords
+from xaibench.runfolder.descriptions import PartDescription
 
 #: Footnote marks of the scores that do not beat the controls.
 UNPROVEN, LOSES = "†", "▾"
@@ -54,12 +54,12 @@ def method_css(run: RunResults, name: str) -> str:
     return f"is-{kind}" if kind else ""
 
 
-def method_kind(part: PartWords) -> str:
+def method_kind(part: PartDescription) -> str:
     """Return ``"control"``, ``"own"`` for the user's own methods, or an empty string."""
     return "control" if part.control else "own" if part.own else ""
 
 
-def metric_group(part: PartWords, key: str = "", caution: str = "") -> ColumnGroup:
+def metric_group(part: PartDescription, key: str = "", caution: str = "") -> ColumnGroup:
     """Return the heading above the columns of a metric."""
     return ColumnGroup(part.label, "↑" if part.higher_is_better else "↓", "‡" if caution else "", caution, key)
 

@@ -25,7 +25,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("state", "theme", "table", "board", "pairs", "pictures", "samples", "page")
 
 
-def environment() -> jinja2.Environment:
+def create_environment() -> jinja2.Environment:
     """Return the template environment, which escapes all values and raises on undefined names."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),

@@ -14,7 +14,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from xaibench.core.files import whole_file
+from xaibench.core.files import atomic_file
 from xaibench.report.claims.paper_claims import claims
 from xaibench.report.figures import comparisons as comparison
 from xaibench.report.figures.budgets import BudgetScores, budget_figure, budget_scores
@@ -36,7 +36,7 @@ from xaibench.report.numbers.ranks_and_agreement import (
 )
 from xaibench.report.numbers.repetitions import first_places, reproducibility
 from xaibench.report.numbers.run_time import costs
-from xaibench.report.numbers.score_summary import summarise, undefined
+from xaibench.report.numbers.score_summary import summarize, undefined
 from xaibench.report.page.comparison_tables import (
     agreement_table,
     claims_table,
@@ -81,7 +81,7 @@ from xaibench.report.page.score_tables import (
     shares_table,
 )
 from xaibench.report.page.share_tables import SHARE_LABELS, share_bars
-from xaibench.report.page.templating import environment, json_block, script
+from xaibench.report.page.templating import create_environment, json_block, script
 from xaibench.report.read.results import RunResults, read_run
 from xaibench.report.tables import Table, to_csv, to_latex
 from xaibench.runfolder.tables import CELL, COMPARISONS, SUMMARY, RunFolderError
@@ -151,7 +151,7 @@ class _Findings:
 
 
 def _compute_findings(run: RunResults) -> _Findings:
-    summary, pairs = infer(run, summarise(run))
+    summary, pairs = infer(run, summarize(run))
     ranked, at_budgets = boards(run, summary), budget_scores(run, summary)
     return _Findings(summary, pairs, ranked, rankings(run, summary), agreements(run), curve_sets(run), at_budgets)
 
@@ -201,7 +201,7 @@ def ranked_methods(run_dir: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    found = leaderboards_by_truth(run, infer(run, summarise(run))[0])
+    found = leaderboards_by_truth(run, infer(run, summarize(run))[0])
     return {truth: printable(run, board) for truth, board in found.items()}
 
 
@@ -220,12 +220,12 @@ def best_methods(run_dir: str | os.PathLike[str]) -> pd.DataFrame:
         RunFolderError: If the folder has no scores, or one of its files is damaged.
     """
     run = read_run(run_dir)
-    return best_by_cell(run, summarise(run))
+    return best_by_cell(run, summarize(run))
 
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(exist_ok=True)
-    with whole_file(path, durable=False) as stream:
+    with atomic_file(path, durable=False) as stream:
         stream.write(content)
 
 
@@ -239,7 +239,7 @@ _SAMPLES = "<!-- samples -->"
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
     """Return the page, and write the files of its tables."""
-    templates = environment()
+    templates = create_environment()
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
     tables = {table.name: table for table in _page_tables(run, content)}

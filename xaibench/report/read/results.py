@@ -18,14 +18,14 @@ from xaibench.report.read.metric_verdicts import known_verdicts
 from xaibench.runfolder import tables
 from xaibench.runfolder.descriptions import (
     Environment,
-    PartWords,
+    PartDescription,
     RunParts,
-    ordered,
+    order_parts,
     read_environment,
     read_parts,
     read_suite,
 )
-from xaibench.runfolder.locations import place_of
+from xaibench.runfolder.locations import resolve_location
 from xaibench.runfolder.robust_rankings import RobustRanking, read_robust
 from xaibench.runfolder.sample_file import SampleCell, read_samples
 from xaibench.runfolder.tables import KEYS, RunFolderError
@@ -76,9 +76,9 @@ class RunResults:
     title: str
     suite: str
     citation: str
-    explainers: Mapping[str, PartWords]
-    models: Mapping[str, PartWords]
-    metrics: Mapping[str, PartWords]
+    explainers: Mapping[str, PartDescription]
+    models: Mapping[str, PartDescription]
+    metrics: Mapping[str, PartDescription]
     subsets: tuple[str, ...]
     variants: tuple[str, ...]
     scores: pd.DataFrame
@@ -87,7 +87,7 @@ class RunResults:
     failures: pd.DataFrame
     environment: Environment
     suite_toml: str
-    references: Mapping[str, PartWords] = field(default_factory=dict)
+    references: Mapping[str, PartDescription] = field(default_factory=dict)
     reference_scores: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
@@ -151,7 +151,7 @@ class RunResults:
     @property
     def unsettled(self) -> dict[str, RobustRanking]:
         """Metrics whose ranking depends on their own parameters; no method is ranked first by them."""
-        return {name: found for name, found in self.robustness.items() if not found.single}
+        return {name: found for name, found in self.robustness.items() if not found.has_single_order}
 
     @property
     def has_variants(self) -> bool:
@@ -195,17 +195,17 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
     """Read a run folder.
 
     Args:
-        run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.locations.place_of`).
+        run_dir: Folder that ``xaibench run`` wrote, or its address (:func:`~xaibench.runfolder.locations.resolve_location`).
             Only ``scores.parquet`` is required; other missing files count as empty.
 
     Raises:
         RunFolderError: If the folder or its scores are missing, or a file is damaged.
     """
-    run_dir = place_of(run_dir)
+    run_dir = resolve_location(run_dir)
     if not (run_dir / tables.SCORES.name).is_file():
         what = f"has no {tables.SCORES.name}" if run_dir.is_dir() else "is not a folder"
         raise RunFolderError(f"{run_dir} {what}; expected a folder that `xaibench run` wrote. Run the suite first.")
-    return assembled(
+    return assemble_results(
         run_dir,
         read_parts(run_dir),
         tables.SCORES.read(run_dir),
@@ -217,7 +217,7 @@ def read_run(run_dir: str | os.PathLike[str]) -> RunResults:
     )
 
 
-def assembled(
+def assemble_results(
     folder: Path,
     parts: RunParts,
     scores: pd.DataFrame,
@@ -245,9 +245,9 @@ def assembled(
     reference_scores, scores = scores[apart], scores[~apart].reset_index(drop=True) if apart.any() else scores
     # A cell whose explanations all failed has an accuracy but no score; its names are still part of the order.
     seen = {key: [*scores[key].cat.categories, *accuracy.get(key, [])] for key in KEYS}
-    explainers = ordered(parts.explainers, [name for name in seen["explainer"] if name not in references])
+    explainers = order_parts(parts.explainers, [name for name in seen["explainer"] if name not in references])
     explainers = dict(sorted(explainers.items(), key=lambda item: item[1].control))
-    models, metrics = ordered(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
+    models, metrics = order_parts(parts.models, seen["model"]), _split_by_truth(scores, parts.metrics)
     subsets, variants = _known_first(_SCENARIOS, seen["subset"]), _known_first(_BACKGROUNDS, seen["variant"])
     for key, order in zip(KEYS, (subsets, variants, models, explainers, metrics), strict=True):
         scores[key] = scores[key].cat.set_categories(list(order), ordered=True)
@@ -273,13 +273,13 @@ def assembled(
     )
 
 
-def _split_by_truth(scores: pd.DataFrame, parts: Mapping[str, PartWords]) -> dict[str, PartWords]:
+def _split_by_truth(scores: pd.DataFrame, parts: Mapping[str, PartDescription]) -> dict[str, PartDescription]:
     """Return the metrics with the kind of truth of their scores.
 
     A metric with scores of several kinds (from different data sets) is split into one metric per kind, named ``"iou
     (data)"``; its scores are renamed accordingly.
     """
-    known = ordered(parts, scores["metric"].cat.categories)
+    known = order_parts(parts, scores["metric"].cat.categories)
     pairs = scores.groupby(["metric", "truth"], observed=True).size().index
     of = {name: [truth for metric, truth in pairs if metric == name] for name in known}
     found = {}

@@ -32,7 +32,7 @@ class _Kind:
         return self.known.fixed * self.open_jobs + self.known.each * self.open_amount
 
 
-class WorkDone:
+class StageProgress:
     """Share of each stage's work that is done, based on the cost of jobs in this run, or otherwise in earlier runs.
 
     Args:

@@ -11,18 +11,28 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xaibench.runfolder.descriptions import PARTS, PartWords, RunParts
-from xaibench.runfolder.sample_file import PICTURES, SampleCell, to_safetensors
-from xaibench.runfolder.tables import ACCURACY, CURVES, FAILURES, IMAGES, SAMPLES, SCORES, SHARES, TRAININGS, Table
+from xaibench.runfolder.descriptions import PARTS, PartDescription, RunParts
+from xaibench.runfolder.sample_file import SAMPLES_FILE, SampleCell, to_safetensors
+from xaibench.runfolder.tables import (
+    ACCURACY,
+    CURVES,
+    FAILURES,
+    IMAGES,
+    SAMPLES,
+    SCORES,
+    SHARES,
+    TRAININGS,
+    TableSchema,
+)
 from xaibench.runner.parts import Kind, find_part, registry
 from xaibench.runner.plan.job_base import Job
 from xaibench.runner.plan.jobs import DataJob, Network
 from xaibench.runner.plan.plan import CellPlan, Plan
-from xaibench.runner.stages.execute import chosen_training, read_correct, read_image_hashes, read_training
+from xaibench.runner.stages.execute import read_correct, read_image_hashes, read_training, select_training
 from xaibench.runner.stages.mass_shares import write_shares
 from xaibench.runner.stages.preview_samples import picture_cell, without_images
 from xaibench.runner.stages.samples import sample_rows
-from xaibench.runner.stages.score_rows import cell_scores, scenario_and_background, set_name
+from xaibench.runner.stages.score_rows import cell_scores, dataset_name, scenario_and_background
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 from xaibench.runner.suites.schema import NamedPart
@@ -62,7 +72,7 @@ def collect(plan: Plan, store: Store, out: Path, failures: Mapping[Job, str]) ->
     if not plan.suite.explaining.pictures:
         copies = [part.name for part in plan.suite.explainers if part.use == "input"]
         sample_cells = [without_images(cell, copies) for cell in sample_cells]
-    write_atomic(out / PICTURES, to_safetensors(sample_cells))
+    write_atomic(out / SAMPLES_FILE, to_safetensors(sample_cells))
     if samples := list(_sample_rows(cells, store)):
         write_atomic(out / SAMPLES.name, SAMPLES.to_csv(samples))
     on_disk = (cell for cell in cells if store.load_meta("data", cell.data.key).get("on_disk"))
@@ -83,7 +93,7 @@ def _find_unlearned(cells: Iterable[CellPlan], store: Store) -> frozenset[Networ
     for cell in cells:
         if scenario_and_background(cell)[1] != "-":
             for network in cell.networks:
-                training, seed = chosen_training(store, network)
+                training, seed = select_training(store, network)
                 record = read_training(store, training.result(seed))
                 reached.setdefault((*scenario_and_background(cell), cell.model), {})[network] = (
                     100 * record["test_accuracy"]
@@ -139,7 +149,7 @@ def _write_scores(
 
 def _training_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
     subset, variant = scenario_and_background(cell)
-    explained = {chosen_training(store, network)[1] for network in cell.networks}
+    explained = {select_training(store, network)[1] for network in cell.networks}
     for job in cell.trainings:
         for record in (read_training(store, key) for key in job.results):
             yield {
@@ -194,7 +204,7 @@ def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
 
 
 def _sample_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, Any]]:
-    for name, data in dict.fromkeys((set_name(cell), cell.data) for cell in cells):
+    for name, data in dict.fromkeys((dataset_name(cell), cell.data) for cell in cells):
         for row in sample_rows(store, data):
             yield {"dataset": name, "data_seed": data.seed, **row}
 
@@ -204,15 +214,15 @@ def _image_rows(cells: Iterable[CellPlan], store: Store) -> Iterator[dict[str, A
     made = store.keys("explain")
     seen: set[tuple[str, int]] = set()
     for cell in cells:
-        place = {"dataset": set_name(cell), "data_seed": cell.data.seed}
+        place = {"dataset": dataset_name(cell), "data_seed": cell.data.seed}
         for explain in dict.fromkeys(score.explain for _, score in cell.scores):
             if tuple(place.values()) not in seen and all(part.key in made for part in explain.parts):
-                seen.add((set_name(cell), cell.data.seed))
+                seen.add((dataset_name(cell), cell.data.seed))
                 for sample, image_hash in enumerate(read_image_hashes(store, explain)):
                     yield place | {"sample": sample, "image": image_hash}
 
 
-def _write_rows(table: Table, rows: Iterable[Mapping[str, Any]], out: Path) -> None:
+def _write_rows(table: TableSchema, rows: Iterable[Mapping[str, Any]], out: Path) -> None:
     """Write ``rows`` as a Parquet file; if there are none, write no file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -233,7 +243,7 @@ def _curve_rows(cell: CellPlan, store: Store) -> Iterator[dict[str, Any]]:
         curves = curves[~np.isnan(curves).any(axis=1)]
         if len(curves) == 0:
             continue
-        names = {"dataset": set_name(cell), "model": cell.model}
+        names = {"dataset": dataset_name(cell), "model": cell.model}
         names |= {"explainer": score.explain.explainer.name, "metric": score.metric.name}
         low, high = np.quantile(curves, [0.25, 0.75], axis=0)
         points = zip(np.linspace(0, 1, curves.shape[1]), curves.mean(0), low, high, strict=True)
@@ -256,7 +266,7 @@ def _describe_parts(plan: Plan) -> RunParts:
     )
 
 
-def _describe(part: NamedPart, kind: Kind) -> PartWords:
+def _describe(part: NamedPart, kind: Kind) -> PartDescription:
     found = find_part(kind, part.use, part.parameters)
     # A part that the suite renames is shown under that name: "lime-500" is not the default "LIME".
     is_renamed = registry(kind).canonical(part.name) != part.use
@@ -265,7 +275,7 @@ def _describe(part: NamedPart, kind: Kind) -> PartWords:
         known |= {"parameters": found.all_parameters, "own": found.is_users_own}
     if is_renamed and kind == "explainer":
         known["method"] = known.get("label")
-    return PartWords.of(part.name, known, label=part.name if is_renamed else "")
+    return PartDescription.of(part.name, known, label=part.name if is_renamed else "")
 
 
 def _sample_cells(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import computing, stated
+from xaibench.compute.precision import current_precision, precision_context
 from xaibench.core.messages import ParameterWarning
 from xaibench.evaluation.apply import AppliedExplainer, AppliedMetric
 from xaibench.evaluation.map_encoding import decode_maps, encode_maps
@@ -26,7 +26,7 @@ from xaibench.runner.plan.jobs import ExplainJob, Network, TrainJob
 from xaibench.runner.plan.score_jobs import ScoreJob
 from xaibench.runner.stages.samples import (
     batches,
-    image_marks,
+    hash_images,
     make_data,
     read_data,
     read_distribution,
@@ -76,21 +76,23 @@ def _explain(job: ExplainJob, store: Store, device: str) -> None:
     start, stop = _sample_range(job, split)
     with _precision_context(job, device):
         network = to_device(read_network(store, job.network), device) if job.network else None
-        if network is not None and stated() is None:
+        if network is not None and current_precision() is None:
             # explain converts the dtype for every batch; convert once here instead.
             network = network.to(getattr(network, "explain_dtype", None))
         maps, hashes = [], []
         for images, _, targets in batches(split, start, stop):
-            hashes.append(image_marks(images))  # before an explainer can modify the images
+            hashes.append(hash_images(images))  # before an explainer can modify the images
             maps.append(explainer(network, images, targets))
     all_maps = torch.cat(maps) if maps else split[:0][0].new_zeros(0, *split[:1][0].shape[2:])
-    tensors = encode_maps(all_maps) | {"images": torch.cat(hashes) if hashes else image_marks(split[:0][0])}
+    tensors = encode_maps(all_maps) | {"images": torch.cat(hashes) if hashes else hash_images(split[:0][0])}
     store.save_tensors("explain", job.key, tensors, {"explainer": job.explainer.name})
 
 
 def _precision_context(job: ExplainJob, device: str) -> contextlib.AbstractContextManager[None]:
     """Set the precision of the explainer, and of the metrics that call the model on its maps."""
-    return computing(None if job.precision == "own" else cast("Precision", job.precision), resolve_device(device))
+    return precision_context(
+        None if job.precision == "own" else cast("Precision", job.precision), resolve_device(device)
+    )
 
 
 def _fit_explainer(job: ExplainJob, store: Store, part: Any, network: nn.Module, training: Callable[[], Any]) -> Any:
@@ -214,7 +216,7 @@ def read_training(store: Store, key: str) -> dict[str, Any]:
 
 def read_correct(store: Store, network: Network) -> Tensor:
     """Read which test samples ``network`` classifies correctly, as bool ``[n_test]``."""
-    training, seed = chosen_training(store, network)
+    training, seed = select_training(store, network)
     return store.load_tensors("train", training.result(seed), "correct")[0]["correct"]
 
 
@@ -223,12 +225,12 @@ def read_predictions(store: Store, network: Network) -> tuple[Tensor, Tensor] | 
 
     None for results of versions that did not store them.
     """
-    training, seed = chosen_training(store, network)
+    training, seed = select_training(store, network)
     tensors = store.load_tensors("train", training.result(seed), "answer.")[0]
     return (tensors["answer.class"], tensors["answer.share"]) if tensors else None
 
 
-def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
+def select_training(store: Store, network: Network) -> tuple[TrainJob, int]:
     """Return the train job and seed of ``network``: the given seed, or the one with the lowest validation loss."""
 
     def loss(candidate: tuple[TrainJob, int]) -> tuple[float, int]:
@@ -240,7 +242,7 @@ def chosen_training(store: Store, network: Network) -> tuple[TrainJob, int]:
 
 def read_network(store: Store, network: Network) -> nn.Module:
     """Read the trained network, in evaluation mode."""
-    training, seed = chosen_training(store, network)
+    training, seed = select_training(store, network)
     model = make_network(training, seed, store)
     tensors = store.load_tensors("train", training.result(seed), WEIGHTS)[0]
     changed = {name.removeprefix(WEIGHTS): tensor for name, tensor in tensors.items()}
@@ -262,6 +264,6 @@ def read_maps(store: Store, job: ExplainJob) -> Tensor:
 
 
 def read_image_hashes(store: Store, job: ExplainJob) -> list[int]:
-    """Read the hash of each explained image (:func:`image_marks`), in order; empty for results of older versions."""
+    """Read the hash of each explained image (:func:`hash_images`), in order; empty for results of older versions."""
     parts = [store.load_tensors("explain", part.key, "images")[0] for part in job.parts]
     return [image_hash for part in parts for image_hash in part["images"].tolist()] if all(parts) else []

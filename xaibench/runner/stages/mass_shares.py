@@ -10,9 +10,9 @@ from xaibench.evaluation.apply import shares_of
 from xaibench.runfolder.tables import SHARES
 from xaibench.runner.plan.jobs import DataJob, ExplainJob, Network
 from xaibench.runner.plan.plan import CellPlan
-from xaibench.runner.stages.execute import chosen_training, has_maps, read_maps
+from xaibench.runner.stages.execute import has_maps, read_maps, select_training
 from xaibench.runner.stages.samples import batches, read_test_split
-from xaibench.runner.stages.score_rows import scenario_and_background, set_name
+from xaibench.runner.stages.score_rows import dataset_name, scenario_and_background
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
 
@@ -74,8 +74,8 @@ def _constants(
 ) -> dict[str, object]:
     subset, variant = scenario_and_background(cell)
     return {
-        **{"dataset": set_name(cell), "subset": subset, "variant": variant, "model": cell.model},
-        **{"seed": chosen_training(store, network)[1], "data_seed": cell.data.seed},
+        **{"dataset": dataset_name(cell), "subset": subset, "variant": variant, "model": cell.model},
+        **{"seed": select_training(store, network)[1], "data_seed": cell.data.seed},
         **{"reference": reference.explainer.name, "explainer": job.explainer.name},
     }
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xaibench.runfolder.sample_file import SIDE, SampleCell
 from xaibench.runner.plan.jobs import ExplainJob
 from xaibench.runner.plan.plan import CellPlan
-from xaibench.runner.stages.execute import chosen_training, has_maps, read_maps, read_predictions
+from xaibench.runner.stages.execute import has_maps, read_maps, read_predictions, select_training
 from xaibench.runner.stages.samples import read_test_split
 from xaibench.runner.store.result_store import Store
 
@@ -48,7 +48,7 @@ def picture_cell(
     kept = [job for job in explains if has_maps(store, job) and not job.explainer_part.is_reference]
     if not kept:
         return None
-    seed = chosen_training(store, network)[1]
+    seed = select_training(store, network)[1]
     meta = store.load_meta("data", cell.data.key)
     photographs = bool(meta.get("on_disk"))
     split = read_test_split(store, cell.data)

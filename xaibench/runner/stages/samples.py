@@ -106,13 +106,13 @@ def sample_rows(store: Store, job: DataJob) -> list[dict[str, Any]]:
     ]
 
 
-def notes_of_sets(store: Store, sets: Mapping[str, DataJob]) -> dict[str, str]:
+def dataset_notes(store: Store, sets: Mapping[str, DataJob]) -> dict[str, str]:
     """Return the notes of data sets about their samples, by name; data sets that are not in the store have none."""
     made = {name: job for name, job in sets.items() if store.has("data", job.key)}
     return {name: note for name, job in made.items() if (note := store.load_meta("data", job.key).get("note", ""))}
 
 
-def image_marks(images: Tensor) -> Tensor:
+def hash_images(images: Tensor) -> Tensor:
     """Return a hash of each image ``[C, H, W]`` as the network receives it, by which runs are paired: ``[N]`` int64.
 
     Example:

@@ -18,7 +18,7 @@ from xaibench.runner.parts import part_info
 from xaibench.runner.plan.jobs import Network
 from xaibench.runner.plan.plan import CellPlan
 from xaibench.runner.plan.score_jobs import ScoreJob
-from xaibench.runner.stages.execute import chosen_training
+from xaibench.runner.stages.execute import select_training
 from xaibench.runner.store.checked_tables import from_parquet, to_parquet
 from xaibench.runner.store.result_store import Store
 from xaibench.runner.store.store_files import write_atomic
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def set_name(cell: CellPlan) -> str:
+def dataset_name(cell: CellPlan) -> str:
     """Return the name of a cell's data set in all tables: the cell's label if it has one."""
     return cell.label or cell.data.name
 
@@ -94,11 +94,11 @@ def _constants(cell: CellPlan, network: Network, score: ScoreJob, store: Store) 
     info = part_info("metric", score.metric.use)
     subset, variant = scenario_and_background(cell)
     constants = {
-        "dataset": set_name(cell),
+        "dataset": dataset_name(cell),
         "subset": subset,
         "variant": variant,
         "model": cell.model,
-        "seed": chosen_training(store, network)[1],
+        "seed": select_training(store, network)[1],
         "explainer": score.explain.explainer.name,
         "metric": score.metric.name,
         "higher_is_better": bool(info.higher_is_better) if info else True,

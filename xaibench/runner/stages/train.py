@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from xaibench.compute.device import resolve_device
-from xaibench.compute.precision import computing
+from xaibench.compute.precision import precision_context
 from xaibench.runner.plan.jobs import DataJob, TrainJob
 from xaibench.runner.stages.samples import batches, read_data
 from xaibench.runner.store.result_store import Store
@@ -155,7 +155,7 @@ def _predict(network: nn.Module, split: Split, device: str) -> tuple[Tensor, Ten
 
     place = resolve_device(device)
     network.to(place).eval()
-    with torch.inference_mode(), computing(device=place):
+    with torch.inference_mode(), precision_context(device=place):
         found = []
         for x, _, y in batches(split, 0, len(split)):
             logits = network(x.to(place))

@@ -14,7 +14,7 @@ from xaibench.runner.plan.job_base import Outcome
 from xaibench.runner.store.store_files import StoreError, writing
 
 
-class Records:
+class JobLog:
     """Writer that appends one line per finished job. Used as a context manager.
 
     Args:
@@ -54,7 +54,7 @@ class Records:
             csv.writer(self._file, lineterminator="\n").writerow(values)
             self._file.flush()
 
-    def __enter__(self) -> Records:
+    def __enter__(self) -> JobLog:
         with writing(self._path):
             self._file = self._path.open("a", encoding="utf-8", newline="")
             last = self._last_byte()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from xaibench.core.files import whole_path
+from xaibench.core.files import atomic_path
 
 
 class StoreError(RuntimeError):
@@ -212,7 +212,7 @@ def write_atomic(path: Path, data: bytes | Callable[[Path], None], *, durable: b
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_path(path, durable=durable) as partial:
+        with atomic_path(path, durable=durable) as partial:
             if callable(data):
                 data(partial)
             else:

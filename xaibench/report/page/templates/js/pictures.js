@@ -1,4 +1,4 @@
-// Pictures on canvases: maps come as levels of grey, many side by side, and get their colours here.
+// Pictures on canvases: maps come as levels of gray, many side by side, and get their colors here.
 const PALETTE = Uint8Array.from(atob(page.palette), (letter) => letter.charCodeAt(0));
 const OUTLINE = "#00e5ff";
 const SIDE = 176; // pixels of a canvas, at least
@@ -23,7 +23,7 @@ function pixels(image, x, width) {
   return context.getImageData(0, 0, width, image.naturalHeight);
 }
 
-function coloured(levels) {
+function colored(levels) {
   const { width, height } = levels;
   const data = new ImageData(width, height);
   for (let i = 0; i < width * height; i += 1) {
@@ -74,9 +74,9 @@ function outline(context, mask) {
       }
     }
   }
-  [["rgb(0 0 0 / .65)", 5], [OUTLINE, 2.5]].forEach(([colour, width]) => {
+  [["rgb(0 0 0 / .65)", 5], [OUTLINE, 2.5]].forEach(([color, width]) => {
     context.lineCap = "square";
-    context.strokeStyle = colour;
+    context.strokeStyle = color;
     context.lineWidth = width;
     context.stroke(path);
   });

@@ -130,7 +130,7 @@ function makeSamples(view) {
       const width = sprite.naturalWidth / cell.explainers.length;
       maps.forEach(({ canvas, e, label }) => {
         const levels = pixels(sprite, e * width, width);
-        draw(canvas, coloured(levels), cell.overlay ? image : null);
+        draw(canvas, colored(levels), cell.overlay ? image : null);
         canvas.setAttribute("aria-label", "Map of " + label + ", " + peak(levels, mask));
       });
     });

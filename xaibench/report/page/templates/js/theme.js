@@ -1,6 +1,6 @@
 // Light, dark, or as the system has it; remembered where the browser lets a page remember.
 function makeTheme(button) {
-  const names = { "": "Colours: system", light: "Colours: light", dark: "Colours: dark" };
+  const names = { "": "Colors: system", light: "Colors: light", dark: "Colors: dark" };
   const remembered = (value) => {
     try {
       if (value === undefined) return localStorage.getItem("xaibench-theme") || "";
