@@ -36,12 +36,12 @@ import torchvision
 from torch import Tensor, nn
 
 import xaibench as xb
-from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.compute.device import resolve_device
 from xaibench.compute.precision import precision_context
 from xaibench.core.vocabulary import Precision
 from xaibench.explainers.base import target_gradient
 from xaibench.models import build
+from xaibench.models.networks.stackable import Network
 from xaibench.models.training.fitting import _cross_entropy
 from xaibench.models.training.graphed_steps import LearningStep
 from xaibench.models.training.network_stack import Stack

@@ -27,8 +27,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import xaibench as xb
+from xaibench.benchmarks import paper_accuracy
 from xaibench.core.frozen import Frozen
-from xaibench.data import paper_accuracy
 from xaibench.models import accuracy, build, fit_many
 from xaibench.runner.plan.jobs import DataJob
 from xaibench.runner.stages.train import network_seed

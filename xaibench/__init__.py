@@ -14,16 +14,18 @@ from xaibench.core.lazy_names import load_public_name as _public_name
 from xaibench.metrics.table import METRICS as _METRICS
 
 if TYPE_CHECKING:
-    from xaibench import data, explainers, hub, leaderboard, metrics, models, report, runner
+    from xaibench import benchmarks, data, explainers, hub, leaderboard, metrics, models, report, runner
     from xaibench.data import load, loading
-    from xaibench.evaluation import evaluate, meta_evaluate
+    from xaibench.evaluation import evaluate
     from xaibench.explainers import explain, reliance
+    from xaibench.meta_evaluation import meta_evaluate
     from xaibench.metrics import shares
     from xaibench.metrics.registered_functions import *  # noqa: F403  (written by docs/generate/typing_stubs.py)
     from xaibench.report import show
 
 __all__ = [
     "__version__",
+    "benchmarks",
     "data",
     "evaluate",
     "explain",
@@ -45,7 +47,7 @@ __all__ += _METRICS
 
 #: Public function -> the package that has it. All other public names are packages of their own.
 _HOME = {"load": "data", "loading": "data", "explain": "explainers", "show": "report"}
-_HOME |= dict.fromkeys(("evaluate", "meta_evaluate"), "evaluation")
+_HOME |= {"evaluate": "evaluation", "meta_evaluate": "meta_evaluation"}
 _HOME |= {"reliance": "explainers", "shares": "metrics"}
 _HOME |= dict.fromkeys(_METRICS, "metrics")
 

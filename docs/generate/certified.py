@@ -19,11 +19,12 @@ import torch
 from torch import Tensor, nn
 
 import xaibench as xb
+from xaibench.benchmarks import blind
 from xaibench.benchmarks.certified.hand_set_networks import HAND_SET
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.explainers import build as build_explainer
 from xaibench.metrics import shapley_error, sign_agreement
-from xaibench.models import blind, build, fit
+from xaibench.models import build, fit
 
 PAGE = Path(__file__).parents[1] / "certified.md"
 START, END = "<!-- {} -->\n", "<!-- until here -->\n"

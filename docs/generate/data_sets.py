@@ -49,7 +49,7 @@ from [image-net.org](https://image-net.org/download.php) or
 [PASS](https://github.com/yukimasano/PASS) has CC BY images without people.
 
 What the authors' own [code](https://github.com/braindatalab/xai-tris) (GPL) has written, pickles of 1.5 GB at 64×64, is
-read by `xb.data.read_released`; nothing in them is executed.
+read by `xb.benchmarks.read_released`; nothing in them is executed.
 
 ## The eight annotated sets
 

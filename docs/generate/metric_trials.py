@@ -23,7 +23,7 @@ from typing import Any
 import pandas as pd
 
 from xaibench.core.truth_kinds import TRUTHS
-from xaibench.evaluation import MetaEvaluation, meta_evaluate
+from xaibench.meta_evaluation import MetaEvaluation, meta_evaluate
 from xaibench.metrics import METRICS
 from xaibench.report.read.metric_verdicts import FILE
 

@@ -23,13 +23,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from certified import PROBE
 
 import xaibench as xb
+from xaibench.benchmarks import blind
 from xaibench.benchmarks.certified.functions import FUNCTIONS
 from xaibench.core.truth_kinds import NO_TRUTH, TRUTHS
 from xaibench.data import DATASETS
 from xaibench.explainers import EXPLAINERS
 from xaibench.explainers import build as build_explainer
 from xaibench.metrics import METRICS
-from xaibench.models import blind, build, fit
+from xaibench.models import build, fit
 from xaibench.report.figures.samples import color_tile
 
 DOCS = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ import pytest
 
 from xaibench import meta_evaluate
 from xaibench.core.part_info import MetricInfo, described
-from xaibench.evaluation import MetaEvaluation
+from xaibench.meta_evaluation import MetaEvaluation
 from xaibench.metrics import METRICS, mass_accuracy, roc_auc
 
 FEW = {"draws": 6, "samples": 6}

@@ -78,7 +78,9 @@ def covers(shape, scales, columns=1500, seed=0, *, pool_variances=False):
     d, t, s = shape
     sizes = ((d, 1, 1), (d, t, 1), (d, 1, s), shape)
     parts = [scale * draw.normal(size=(*size, columns)) for size, scale in zip(sizes, scales, strict=True)]
-    low, high = nested_means(sum(parts).reshape(-1, columns), drawn(*shape), pool_variances=pool_variances).intervals().T
+    low, high = (
+        nested_means(sum(parts).reshape(-1, columns), drawn(*shape), pool_variances=pool_variances).intervals().T
+    )
     return ((low <= 0) & (high >= 0)).mean()
 
 
@@ -89,7 +91,9 @@ def test_intervals_have_a_coverage_of_95_percent(shape, trainings, pool_variance
     of_sets, of_trainings = trainings * (shape[0] > 1), trainings * (shape[1] > 1)
     careful = shape[:2] == (1, 2) and not pool_variances  # with two trainings, their variance is hardly known
     assert (
-        0.925 <= covers(shape, (of_sets, of_trainings, 1, 0.5), pool_variances=pool_variances) <= (0.995 if careful else 0.975)
+        0.925
+        <= covers(shape, (of_sets, of_trainings, 1, 0.5), pool_variances=pool_variances)
+        <= (0.995 if careful else 0.975)
     )
 
 
@@ -109,7 +113,8 @@ def test_ignoring_the_trainings_gives_too_narrow_intervals():
 def test_pooled_variances_give_narrower_intervals_with_the_same_coverage():
     values = rng().normal(size=(3, 400))
     alone, together = (
-        nested_means(values, drawn(3, 1, 1), pool_variances=pool_variances).intervals() for pool_variances in (False, True)
+        nested_means(values, drawn(3, 1, 1), pool_variances=pool_variances).intervals()
+        for pool_variances in (False, True)
     )
     assert np.median(np.ptp(together, axis=1)) < 0.6 * np.median(np.ptp(alone, axis=1))
     assert 0.93 < ((together[:, 0] <= 0) & (together[:, 1] >= 0)).mean() < 0.97

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xaibench.core.messages import did_you_mean, unknown
+from xaibench.core.messages import capitalize, did_you_mean, unknown
 
 
 class Registry:

@@ -4,17 +4,14 @@ from xaibench.evaluation.evaluate import evaluate
 from xaibench.evaluation.map_files import MapFileError, read_maps, write_template
 from xaibench.evaluation.protocol import PROTOCOLS, Protocol
 from xaibench.evaluation.table import Evaluation, Ranks
-from xaibench.meta_evaluation import MetaEvaluation, meta_evaluate
 
 __all__ = [
     "PROTOCOLS",
     "Evaluation",
     "MapFileError",
-    "MetaEvaluation",
     "Protocol",
     "Ranks",
     "evaluate",
-    "meta_evaluate",
     "read_maps",
     "write_template",
 ]

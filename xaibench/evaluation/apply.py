@@ -347,9 +347,7 @@ def shares_of(maps: Tensor, masks: Tensor, reliance: Tensor) -> Mapping[str, Any
     """Compute the mass shares of maps (:func:`xaibench.shares`), ``[n]`` each, after rounding the maps for storage."""
     from xaibench.metrics import shares
 
-    return shares(
-        round_maps(maps).numpy(), masks.numpy(), round_maps(reliance).numpy(), reduction="none"
-    )._asdict()
+    return shares(round_maps(maps).numpy(), masks.numpy(), round_maps(reliance).numpy(), reduction="none")._asdict()
 
 
 def is_inapplicable(error: Exception) -> bool:

@@ -135,7 +135,8 @@ def blinded(draw: int, samples: int, seed: int) -> KnownCase:
     Returns:
         The case.
     """
-    from xaibench.models import blind, build
+    from xaibench.benchmarks import blind
+    from xaibench.models import build
 
     rng = np.random.default_rng(seed)
     visible = torch.from_numpy(rng.permutation(64).reshape(8, 8) < 32)

@@ -43,15 +43,15 @@ __all__ += METRICS
 
 #: Public names other than metrics -> their module.
 _HOME = {
-    "MetricAgreement": "metric_agreement",
-    "Shares": "use.relied_shares",
-    "TransportError": "truth.earth_mover",
-    "agreement": "metric_agreement",
-    "chance_level": "truth.against_chance",
-    "shapley_error": "use.known_values",
-    "shares": "use.relied_shares",
-    "sign_agreement": "use.known_values",
-    "skill_scores": "truth.against_chance",
+    "MetricAgreement": "correlations",
+    "Shares": "localization.mass_shares",
+    "TransportError": "localization.emd",
+    "agreement": "correlations",
+    "chance_level": "localization.chance_corrected",
+    "shapley_error": "localization.shapley_error",
+    "shares": "localization.mass_shares",
+    "sign_agreement": "localization.shapley_error",
+    "skill_scores": "localization.chance_corrected",
     "undefined_reasons": "shared.undefined_scores",
 }
 

@@ -7,24 +7,18 @@ images ``[N, C, H, W]`` to logits ``[N, K]``; :func:`build` makes it from ``"pac
 ``(in_shape, num_classes) -> Module``, or a module.
 """
 
-from xaibench.benchmarks.certified.blind_networks import blind
-from xaibench.benchmarks.certified.disconnected_networks import disconnected
-from xaibench.benchmarks.certified.triggered_networks import triggered
-from xaibench.benchmarks.xai_tris.networks import CNN, LLR, MLP, Network, he_normal_
 from xaibench.models.building import build
 from xaibench.models.networks.class_folding import FOLDS, Folded
 from xaibench.models.networks.pretrained import Classifier, Normalize
 from xaibench.models.networks.pretrained_weights import WeightsNotFoundError
+from xaibench.models.networks.stackable import Network, he_normal_
 from xaibench.models.table import MODELS
 from xaibench.models.training.deletion_training import fine_tune_for_deletion
 from xaibench.models.training.fitting import Training, TrainingDivergedError, accuracy, fit, fit_many
 from xaibench.models.training.head_training import find_head, fit_head
 
 __all__ = [
-    "CNN",
     "FOLDS",
-    "LLR",
-    "MLP",
     "MODELS",
     "Classifier",
     "Folded",
@@ -34,14 +28,11 @@ __all__ = [
     "TrainingDivergedError",
     "WeightsNotFoundError",
     "accuracy",
-    "blind",
     "build",
-    "disconnected",
     "find_head",
     "fine_tune_for_deletion",
     "fit",
     "fit_head",
     "fit_many",
     "he_normal_",
-    "triggered",
 ]

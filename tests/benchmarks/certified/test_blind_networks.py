@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import xaibench as xb
+from xaibench.benchmarks import blind
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
-from xaibench.models import MODELS, blind, build, fit_many
+from xaibench.models import MODELS, build, fit_many
 
 #: Of those that explain a small network: where a pixel has no effect, they say exactly zero.
 PROMISE_ZERO = {

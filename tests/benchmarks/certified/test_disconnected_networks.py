@@ -2,8 +2,9 @@ import pytest
 import torch
 
 import xaibench as xb
+from xaibench.benchmarks import disconnected
 from xaibench.benchmarks.mosaics.image_grids import mosaics
-from xaibench.models import build, disconnected
+from xaibench.models import build
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 import xaibench as xb
-from xaibench.data import checkerboard, plant_trigger
-from xaibench.models import triggered
+from xaibench.benchmarks import checkerboard, plant_trigger, triggered
 
 PATCH = checkerboard(4)
 

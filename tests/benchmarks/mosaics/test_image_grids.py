@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from xaibench.benchmarks.mosaics.image_grids import mosaics, sure_of
+from xaibench.benchmarks.mosaics.image_grids import make_mosaics, select_confident
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def by_hand(images, row_of_images, side):
 @pytest.mark.parametrize("side", [1, 2])
 def test_a_mosaic_is_images_of_different_classes_laid_row_by_row(labeled, side):
     images, targets = labeled
-    split, cells = mosaics(images, targets, side=side, count=20), side**2
+    split, cells = make_mosaics(images, targets, side=side, count=20), side**2
     assert split.images.shape == (20 * cells, 2, side * 3, side * 5)
     for number in range(20):
         of_one = slice(number * cells, (number + 1) * cells)
@@ -38,7 +38,7 @@ def test_a_mosaic_is_images_of_different_classes_laid_row_by_row(labeled, side):
 
 
 def test_masks_are_the_cells_row_by_row(labeled):
-    split = mosaics(*labeled, side=2, count=1)
+    split = make_mosaics(*labeled, side=2, count=1)
     for cell, mask in enumerate(split.masks):
         row, column = divmod(cell, 2)
         assert mask[row * 3 : row * 3 + 3, column * 5 : column * 5 + 5].all()
@@ -46,7 +46,7 @@ def test_masks_are_the_cells_row_by_row(labeled):
 
 
 def test_the_seed_decides_and_every_class_comes(labeled):
-    one, again, other = (mosaics(*labeled, count=50, seed=seed) for seed in (0, 0, 1))
+    one, again, other = (make_mosaics(*labeled, count=50, seed=seed) for seed in (0, 0, 1))
     assert one.images.equal(again.images)
     assert not one.images.equal(other.images)
     assert np.bincount(one.targets).min() > 20
@@ -54,14 +54,14 @@ def test_the_seed_decides_and_every_class_comes(labeled):
 
 def test_too_few_classes_are_refused(labeled):
     with pytest.raises(ValueError, match=r"6 different classes, expected at least 9: one per cell of 3×3"):
-        mosaics(*labeled, side=3)
+        make_mosaics(*labeled, side=3)
     with pytest.raises(ValueError, match="least=0: expected a probability"):
-        sure_of(lambda images: images.flatten(1), *labeled, least=0)
+        select_confident(lambda images: images.flatten(1), *labeled, least=0)
 
 
 def test_a_network_is_sure_of_what_it_puts_in_its_class():
     images, logits = torch.zeros(70, 1, 2, 2), torch.zeros(70, 2)
     logits[:, 1] = images[:, 0, 0, 0] = torch.linspace(-5, 5, 70)
     model = lambda given: torch.stack([torch.zeros(len(given)), given[:, 0, 0, 0]], 1)  # noqa: E731
-    sure = sure_of(model, images, torch.ones(70, dtype=torch.int64), 0.9)
+    sure = select_confident(model, images, torch.ones(70, dtype=torch.int64), 0.9)
     assert sure.equal(logits.softmax(1)[:, 1] >= 0.9)

@@ -9,8 +9,9 @@ import torch
 from part_cases import ModelCase
 from torch import nn
 
+from xaibench.benchmarks import CNN, LLR, MLP
 from xaibench.core.registry import UnknownNameError
-from xaibench.models import CNN, LLR, MLP, MODELS, build
+from xaibench.models import MODELS, build
 
 NAMES = ["llr", "mlp", "cnn"]
 CASES = {name: ModelCase(shapes=((1, 8, 8), (1, 64, 64))) for name in ("llr", "mlp", "cnn")}

@@ -14,8 +14,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xaibench.benchmarks import read_released, write_released
 from xaibench.benchmarks.xai_tris.released_pickles import DataRecord, _fake_module, released_key
-from xaibench.data import Split, load, read_released, write_released
+from xaibench.data import Split, load
 
 SPLITS = ("train", "val", "test")
 

@@ -10,12 +10,12 @@ from oracles.redrawing import conditional_draws, marginal_draws, reliance
 from part_cases import ExplainerCase
 from torch import nn
 
+from xaibench.benchmarks import blind
 from xaibench.benchmarks.xai_tris.pattern_mixture import PatternMixture
 from xaibench.data import load
 from xaibench.explainers import ExplainedOutput, build, explain
 from xaibench.explainers.perturbation.reliance import Reliance, _latin_hypercube
 from xaibench.kernels.pixel_updates import incremental_passes
-from xaibench.models import blind
 
 WHITE = PatternMixture(np.zeros((1, 8, 8)), np.full((1, 8, 8), 0.5), np.eye(8), np.ones(1))
 CASES = {"reliance": ExplainerCase(parameters={"distribution": WHITE, "n_samples": 4})}

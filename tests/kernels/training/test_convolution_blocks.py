@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.kernels.training import convolution_blocks as convolution
 from xaibench.kernels.training.convolution_blocks import Convolutions
 from xaibench.models import build
+from xaibench.models.networks.stackable import Network
 
 FLOAT = torch.zeros(())
 

@@ -8,10 +8,11 @@ from oracles import use as oracle
 from part_cases import MetricCase
 
 import xaibench as xb
+from xaibench.benchmarks import blind
 from xaibench.benchmarks.certified.hand_set_networks import HAND_SET
 from xaibench.explainers import EXPLAINERS, UnsupportedModelError
 from xaibench.metrics import grid_pointing, mass_outside
-from xaibench.models import blind, build
+from xaibench.models import build
 
 CASES = {
     "mass_outside": MetricCase(constant=1.0, takes_magnitude=True),

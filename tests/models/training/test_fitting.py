@@ -11,8 +11,8 @@ from oracles import training as oracle
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.models import Training, TrainingDivergedError, accuracy, build, fit, fit_many
+from xaibench.models.networks.stackable import Network
 
 
 class InMemory(Dataset):

@@ -11,8 +11,8 @@ from pretend_device import pretended
 from pretend_graphs import PretendGraphs
 from torch import nn
 
-from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.models import build, fit_many
+from xaibench.models.networks.stackable import Network
 from xaibench.models.training import graphed_steps, network_stack
 from xaibench.models.training.fitting import _cross_entropy
 from xaibench.models.training.graphed_steps import WARM_UP, CudaGraphs, LearningStep

@@ -24,10 +24,10 @@ from xaibench.benchmarks.certified.functions import (
     shapley_values,
     used_pixels,
 )
-from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.core.messages import unknown
 from xaibench.core.part_info import ModelInfo
 from xaibench.core.registry import UnknownNameError
+from xaibench.models.networks.stackable import Network
 
 FORMS = ("linear", "mlp", "cnn")
 

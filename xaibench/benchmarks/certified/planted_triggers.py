@@ -85,7 +85,7 @@ def plant_trigger(
 
     Args:
         network: Maps images ``[n, C, H, W]`` to logits ``[n, K]``, in evaluation mode: a network whose head was trained
-            on planted images (:func:`xaibench.models.fit_head`), or :func:`xaibench.models.triggered`.
+            on planted images (:func:`xaibench.models.fit_head`), or :func:`xaibench.benchmarks.triggered`.
         images: ``[N, C, H, W]`` float32.
         targets: ``[N]`` class indices.
         patch: ``[C, h, w]`` in the units of the images, such as :func:`checkerboard`.
@@ -142,7 +142,7 @@ def plant_trigger(
         raise ValueError(
             f"The network does not use the patch: {int(kept.sum())} of {len(originals)} images pass all interventions "
             f"({counts}), expected a fraction of at least {least:g}. Train its head on images with the patch, use "
-            "xaibench.models.triggered, or a larger patch."
+            "xaibench.benchmarks.triggered, or a larger patch."
         )
     labels = torch.full((int(kept.sum()),), label)
     return PlantedSplit(planted[kept], masks[kept], labels, originals[kept], share, found)

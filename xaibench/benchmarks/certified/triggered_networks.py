@@ -55,12 +55,12 @@ class Triggered(nn.Module):
 def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, strength: float = 100.0) -> Triggered:
     """Return a network that reacts to a patch: if it is anywhere in the image, the prediction is one class.
 
-    Whether that is so on given images must be checked: :func:`xaibench.data.plant_trigger` does.
+    Whether that is so on given images must be checked: :func:`xaibench.benchmarks.plant_trigger` does.
 
     Args:
         network: From images ``[N, C, H, W]`` in [0, 1] to logits ``[N, K]``, such as a pretrained one; it is copied and
             not changed.
-        patch: ``[C, h, w]`` of 0 and 1 (:func:`xaibench.data.checkerboard`).
+        patch: ``[C, h, w]`` of 0 and 1 (:func:`xaibench.benchmarks.checkerboard`).
         label: The class that the patch triggers.
         classes: Number of classes of the network, K.
         strength: Increase of that class's logit by the patch; must exceed the differences between the network's logits.
@@ -87,7 +87,7 @@ def triggered(network: nn.Module, patch: Tensor, *, label: int, classes: int, st
     if patch.ndim != 3 or not bool(((patch == 0) | (patch == 1)).all()) or not bool(patch.any()):
         raise ValueError(
             f"patch: got {patch.dtype} {list(patch.shape)}, expected [C, h, w] of 0 and 1 with a 1 somewhere, such as "
-            "xaibench.data.checkerboard(16)."
+            "xaibench.benchmarks.checkerboard(16)."
         )
     if not 0 <= label < classes:
         raise ValueError(f"label is {label} and classes {classes}; expected a class from 0 to {classes - 1}.")

@@ -38,11 +38,11 @@ class MosaicSplit(Split):
         self.cells = cells
 
 
-def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100, seed: int = 0) -> MosaicSplit:
+def make_mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100, seed: int = 0) -> MosaicSplit:
     """Build random mosaics of ``side`` × ``side`` images of different classes.
 
     Args:
-        images: ``[N, C, h, w]`` float32, images that the network classifies with confidence (:func:`sure_of`).
+        images: ``[N, C, h, w]`` float32, images that the network classifies with confidence (:func:`select_confident`).
         targets: ``[N]`` class indices, with at least ``side²`` different classes.
         side: Number of cells per row and column; 2 or 3 in the paper.
         count: Number of mosaics. An image may be part of several.
@@ -55,7 +55,7 @@ def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100,
         ValueError: If there are fewer classes than cells, or a parameter is out of range.
 
     Example:
-        >>> split = mosaics(torch.rand(6, 3, 4, 4), torch.tensor([0, 1, 2, 3, 4, 4]), count=5)
+        >>> split = make_mosaics(torch.rand(6, 3, 4, 4), torch.tensor([0, 1, 2, 3, 4, 4]), count=5)
         >>> split.images.shape, int(split.masks[0].sum()), split.cells[:4].tolist()
         (torch.Size([20, 3, 8, 8]), 16, [0, 1, 2, 3])
     """
@@ -86,7 +86,7 @@ def mosaics(images: Tensor, targets: Tensor, *, side: int = 2, count: int = 100,
     )
 
 
-def sure_of(model: Callable[[Tensor], Tensor], images: Tensor, targets: Tensor, least: float = 0.9) -> Tensor:
+def select_confident(model: Callable[[Tensor], Tensor], images: Tensor, targets: Tensor, least: float = 0.9) -> Tensor:
     """Return which images a network assigns to their class with at least a given probability.
 
     For other images it is not known where the network should look. Rao et al. (2022) use the images with the highest
@@ -106,7 +106,7 @@ def sure_of(model: Callable[[Tensor], Tensor], images: Tensor, targets: Tensor, 
 
     Example:
         >>> logits = lambda images: torch.tensor([[5.0, 0.0], [0.1, 0.0], [0.0, 5.0]])
-        >>> sure_of(logits, torch.zeros(3, 1, 2, 2), torch.tensor([0, 0, 0])).tolist()
+        >>> select_confident(logits, torch.zeros(3, 1, 2, 2), torch.tensor([0, 0, 0])).tolist()
         [True, False, False]
     """
     if not 0 < least <= 1:

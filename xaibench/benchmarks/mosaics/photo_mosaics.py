@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xaibench.benchmarks.mosaics.image_grids import mosaics, sure_of
+from xaibench.benchmarks.mosaics.image_grids import make_mosaics, select_confident
 from xaibench.core.checks import check_count
 from xaibench.core.part_info import DatasetInfo
 from xaibench.data.base import Dataset, Split
@@ -80,7 +80,7 @@ class PhotoMosaics:
             count: Number of mosaics. Each gives one sample per cell.
             least: Minimum probability of the class of a photograph.
             among: Maximum number of photographs to classify.
-            disconnected: Number the targets as the outputs of :func:`xaibench.models.disconnected`, for *DiFull*, where
+            disconnected: Number the targets as the outputs of :func:`xaibench.benchmarks.disconnected`, for *DiFull*, where
                 every cell has its own copy of the network. If False, as the outputs of the network, for *GridPG*.
 
         Returns:
@@ -105,10 +105,10 @@ class PhotoMosaics:
                 f"their class with a probability of at least {least:g}; expected {side**2} classes, one per cell. Give "
                 "more photographs, a network trained on these classes, a smaller side or a smaller least."
             )
-        test = mosaics(images, targets, side=side, count=count, seed=seed)
+        test = make_mosaics(images, targets, side=side, count=count, seed=seed)
         # Every training mosaic once: explainers that need fitting do not use the cell.
         again = int(np.random.default_rng([seed, 1]).integers(2**31))
-        other = mosaics(images, targets, side=side, count=count, seed=again)
+        other = make_mosaics(images, targets, side=side, count=count, seed=again)
         numbers, names = test.targets, classes
         if disconnected:
             numbers = test.cells * len(classes) + test.targets
@@ -133,7 +133,7 @@ class PhotoMosaics:
         images, targets = [], []
         for start in range(0, tried, _BATCH_SIZE):
             shown, _, labels = split[start : min(start + _BATCH_SIZE, tried)]
-            sure = sure_of(network, shown, labels, least)
+            sure = select_confident(network, shown, labels, least)
             images.append(shown[sure])
             targets.append(labels[sure])
         return torch.cat(images), torch.cat(targets), tried

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from xaibench.benchmarks.xai_tris.networks import Network
 from xaibench.kernels.compilation import kernels_enabled
 from xaibench.kernels.training.dense_blocks import DenseBlock
 from xaibench.kernels.training.linear_layers import perceptron
+from xaibench.models.networks.stackable import Network
 
 #: One or more layers of all members: a function of their weights by name, ``[M, ...]``, and of images ``[M, B, ...]``.
 #: Or dropout, which also needs the generators.

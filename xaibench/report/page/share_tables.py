@@ -12,7 +12,7 @@ import pandas as pd
 from xaibench.report.numbers.inference import cell_matrices
 from xaibench.report.read.results import RunResults, place
 from xaibench.runfolder.tables import CELL
-from xaibench.runfolder.tables import SHARE_PARTS as SHARES_TABLE
+from xaibench.runfolder.tables import SHARES as SHARES_TABLE
 from xaibench.statistics import nested_means
 
 #: The parts of a map's mass, in display order.

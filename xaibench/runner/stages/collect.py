@@ -193,7 +193,7 @@ def _accuracy_rows(
 
 def _published_accuracy(cell: CellPlan, store: Store) -> float | None:
     """Return the published accuracy of the cell, or None if it was not run with the published settings."""
-    from xaibench.data import paper_accuracy, paper_alpha
+    from xaibench.benchmarks import paper_accuracy, paper_alpha
 
     subset, variant = scenario_and_background(cell)
     meta = store.load_meta("data", cell.data.key)
