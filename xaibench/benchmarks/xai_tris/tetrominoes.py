@@ -85,8 +85,8 @@ split=(0.8, 0.1, 0.1))
             how_to_get="Give a folder of images as images_dir=: ImageNet-1k validation (as in the paper) or PASS."
             if images
             else "",
-            scenario=self.scenario,
-            background=self.background,
+            subset=self.scenario,
+            variant=self.background,
             truth="data",
             known_distribution=self._is_known,
             revision=2 if images else 1,

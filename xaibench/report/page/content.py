@@ -109,7 +109,7 @@ def verdict(run: RunResults, boards: Mapping[str, pd.DataFrame]) -> list[str]:
         settled = [name for name in leading if name not in run.unsettled]
         sentences = _summarize_truth(run, settled, records(board.dropna(subset=["place"])))
         sentences += [
-            f"By {run.metrics[name].label}, no method ranks first: {run.unsettled[name].sentence()}."
+            f"By {run.metrics[name].label}, no method ranks first: {run.unsettled[name].summary()}."
             for name in leading
             if name in run.unsettled
         ]

@@ -211,7 +211,7 @@ class _Pool:
     def _outcome(self, future: concurrent.futures.Future[Outcome], job: Job) -> Outcome:
         try:
             return future.result()
-        except (BrokenProcessPool, concurrent.futures.CanceledError):
+        except (BrokenProcessPool, concurrent.futures.CancelledError):
             return Outcome(job, "a worker process died (killed, or out of memory)", died=True)
 
     def close(self, interrupted: bool) -> None:
