@@ -139,8 +139,6 @@ def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str,
 
 @dataclass(frozen=True)
 class _Findings:
-    """Results that several parts of the report use."""
-
     summary: pd.DataFrame
     pairs: pd.DataFrame
     boards: dict[str, Boards]
@@ -157,7 +155,6 @@ def _compute_findings(run: RunResults) -> _Findings:
 
 
 def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
-    """Draw every figure, by file name without suffix."""
     figures = score_figures_of(run, found.summary)
     figures |= map_figures(run)
     figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
@@ -238,7 +235,6 @@ _SAMPLES = "<!-- samples -->"
 
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
-    """Return the page, and write the files of its tables."""
     templates = environment()
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
