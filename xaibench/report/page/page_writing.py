@@ -110,7 +110,7 @@ def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | 
     run = read_run(run_dir)
     if out is None and not isinstance(run.path, Path):
         raise RunFolderError(
-            f"{run_dir} is an address, to which no report is written; choose a folder with --out FOLDER."
+            f"{run_dir} is an address, not a local folder; say into which folder the report goes: --out FOLDER."
         )
     target = Path(out) if out is not None else run.path
     found = _compute_findings(run)
