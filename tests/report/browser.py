@@ -1,4 +1,4 @@
-"""What the tests in a browser share: a run with names that would run if they could, visits of pages, and axe-core."""
+"""Helpers of the browser tests: a run with hostile names, visits of its page, and checks for errors and requests."""
 
 import json
 from importlib.resources import files

@@ -178,13 +178,13 @@ def annotated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_annotated_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``fresh_annotated_run`` is a copy of: writing takes longer than copying."""
+    """Template of ``fresh_annotated_run``, since copying is faster than writing."""
     return write_annotated_run(tmp_path_factory.mktemp("small_annotated") / "run", samples=24)
 
 
 @pytest.fixture
 def fresh_annotated_run(small_annotated_run: Path, tmp_path: Path, no_figures: None) -> Path:
-    """A run on annotated sets of one's own, to change; its page has empty figures."""
+    """A modifiable run on annotated sets, whose page has empty figures."""
     return Path(shutil.copytree(small_annotated_run, tmp_path / "annotated"))
 
 
@@ -195,7 +195,7 @@ def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def save_small(figure, kind):
-    """As the page does; PNG files, most of the time a report takes, coarse."""
+    """Save a figure as the page does, but PNG files, which take most of the time, at low resolution."""
     if kind == "svg":
         return save(figure, kind)
     buffer = io.BytesIO()
@@ -205,7 +205,7 @@ def save_small(figure, kind):
 
 @pytest.fixture
 def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
-    """A run with a network that the paper does not have, beside each CNN and with its scores turned round."""
+    """A run with a network that the paper does not have: a copy of each CNN with inverted scores."""
     folder = Path(shutil.copytree(few_cells_run, tmp_path / "four"))
     scores = pd.read_parquet(folder / "scores.parquet")
     column = scores[scores["model"] == "cnn"].assign(model="vit", value=lambda rows: 1 - rows["value"])
@@ -221,7 +221,7 @@ def four_columns(few_cells_run: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def shared_page(shared_run: Path) -> str:
-    """The page of ``shared_run``, written beside it."""
+    """The page of ``shared_run``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "save", save_small)
         return page.write_report(shared_run).read_text(encoding="utf-8")
@@ -246,31 +246,31 @@ def annotated_findings(annotated_run: Path) -> tuple[RunResults, pd.DataFrame, p
 
 @pytest.fixture(scope="session")
 def all_cells_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``fresh_run`` is a copy of."""
+    """Template of ``fresh_run``."""
     return write_run(tmp_path_factory.mktemp("all_cells") / "run", samples=12)
 
 
 @pytest.fixture(scope="session")
 def few_cells_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``small_run`` and ``drawn_run`` are copies of."""
+    """Template of ``small_run`` and ``drawn_run``."""
     return write_run(tmp_path_factory.mktemp("few_cells") / "run", samples=12, cells=FEW_CELLS)
 
 
 @pytest.fixture
 def fresh_run(all_cells_run: Path, tmp_path: Path) -> Path:
-    """A run folder of one's own, to damage."""
+    """A modifiable run folder."""
     return Path(shutil.copytree(all_cells_run, tmp_path / "run"))
 
 
 @pytest.fixture
 def empty_png(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves PNG files, most of the time a report takes, empty."""
+    """Write empty PNG files, since drawing them takes most of the time of a report."""
     monkeypatch.setattr(page, "save", lambda figure, kind: save(figure, kind) if kind == "svg" else b"")
 
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws nothing: for pages of which only words, tables and maps are asked."""
+    """Replace figures by empty ones, for tests of words, tables and maps only."""
     draw_nothing(monkeypatch)
 
 
@@ -285,11 +285,11 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_run(few_cells_run: Path, tmp_path: Path, no_figures: None) -> Path:
-    """A run folder of few cells of one's own, whose page has empty figures."""
+    """A modifiable run folder with few cells, whose page has empty figures."""
     return Path(shutil.copytree(few_cells_run, tmp_path / "run"))
 
 
 @pytest.fixture
 def drawn_run(few_cells_run: Path, tmp_path: Path, empty_png: None) -> Path:
-    """The same, with figures as SVG."""
+    """A modifiable run folder with few cells, whose figures are SVG only."""
     return Path(shutil.copytree(few_cells_run, tmp_path / "run"))

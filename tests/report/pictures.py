@@ -1,4 +1,4 @@
-"""What a run folder holds for the samples to look at and for the page of time, made up."""
+"""Synthetic samples and jobs of a run folder."""
 
 from dataclasses import replace
 

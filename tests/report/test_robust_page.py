@@ -1,4 +1,4 @@
-"""The page of robust rankings, from a run folder of which it was asked."""
+"""The page of robust rankings, from a run folder with robustness results."""
 
 import importlib.util
 import sys

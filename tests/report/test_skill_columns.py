@@ -1,4 +1,4 @@
-"""A score and its skill in one run: methods are ranked by the skill, the score stands beside it."""
+"""A score and its skill in one run: methods are ranked by the skill, and the score is shown next to it."""
 
 import json
 import re

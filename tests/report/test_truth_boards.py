@@ -38,7 +38,7 @@ def mixed_run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def printed(mixed_run):
-    """What ``xaibench report`` says, which writes the page."""
+    """The output of ``xaibench report``, which also writes the page."""
     with pytest.MonkeyPatch.context() as patch:
         draw_nothing(patch)
         patch.setattr(numbers, "RESAMPLES", 20)

@@ -1,4 +1,4 @@
-"""The visual paper's statements: on means written down by hand, and correlations beside SciPy's."""
+"""The Saliency-Bench statements, on handwritten means, and correlations compared with SciPy's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The picture of score against passes: which entries are one line, and what stands where."""
+"""The figure of scores at several budgets: grouping of entries into series, and contents of the panels."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What would come out again: the literal shares and orders, from the rows of the table."""
+"""Reproducibility: shares and rankings, compared with direct computations from the rows of the table."""
 
 import itertools
 import shutil

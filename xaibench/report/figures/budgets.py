@@ -28,7 +28,7 @@ class BudgetScore:
         low: Lower end of the interval. The cells' data are independent, so the half-widths of their 95 % intervals are
             added in quadrature.
         high: Upper end of the interval.
-        place: Place among all methods at that budget and those of a fixed cost; 1 is the best mean. 0 for controls.
+        place: Place among all methods at that budget or of a fixed cost; 1 is the best mean. 0 for controls.
         of: Number of these methods.
     """
 
@@ -167,7 +167,7 @@ class _Ranker:
 def budget_figure(run: RunResults, scores: BudgetScores) -> Figure:
     """Draw one panel per method with common axes and a logarithmic axis of passes.
 
-    Each panel shows the method's scores with a band of their intervals, in front of those of the other methods. The
+    Each panel shows the method's scores with a band of their intervals, in front of the other methods'. The
     best control is dashed, methods of a fixed cost are dots.
 
     Args:

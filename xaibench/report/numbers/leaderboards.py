@@ -61,7 +61,7 @@ class Standings:
                 its own columns.
 
         Returns:
-            The columns of :func:`leaderboard`; NaN if there is no place.
+            The columns of :func:`leaderboard`; NaN for methods without a place.
         """
         over = [self.metrics.index(name) for name in self.leading] if metrics is None else list(metrics)
         settled = [k for k in over if self.metrics[k] not in self.run.unsettled]

@@ -6,7 +6,7 @@ The variation of data sets and trainings is accounted for (:func:`xaibench.stati
 training has its own ranking, a further level crossed with the cells.
 
 Correlations between metrics over the samples of each cell, per explainer: Zhang et al. (2023), inter-method
-reliability, Table 4. The coefficients are those of ``xaibench.metrics.agreement``.
+reliability, Table 4. The coefficients equal ``xaibench.metrics.agreement``.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def mean_agreements(found: dict[tuple[str, str, str, str], MetricCorrelations]) 
 
 
 def table_4(run: RunResults, found: dict[tuple[str, str, str, str], MetricCorrelations]) -> list[dict[str, Any]]:
-    """Return our correlations next to those of the paper's Table 4.
+    """Return our correlations next to the paper's Table 4.
 
     Each row has ``cell``, ``pair`` (of metrics) and ``cells``. ``cells`` follow the explainers of :func:`agreements`:
     ``ours, n, theirs, difference``, or None if the explainer is missing. The paper does not say which of its data sets

@@ -42,7 +42,7 @@ class Pairs:
 
     Attributes:
         subject: The method that all others are compared with: the user's own, or the first of the leaderboard.
-        whole: Whether the script has all pairs, rather than those of the subject only.
+        whole: Whether the script has all pairs, rather than the subject's only.
         cells: Label of the cell to method to metric to comparison; for readers without scripts.
         data: Data of the script: the fields above, the order of the methods, the cells, and ``pairs``: ``"first
             second"`` (indices in the run's order) to concatenated rows ``[cell, metric, difference, low, high, p]``.

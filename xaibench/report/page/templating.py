@@ -49,7 +49,7 @@ class Script:
 
 
 def script(names: Sequence[str] = _SCRIPTS) -> Script:
-    """Join parts of the script in one function scope; by default those of the report page."""
+    """Join parts of the script in one function scope; by default all parts of the report page."""
     parts = [(_TEMPLATES / "js" / f"{name}.js").read_text(encoding="utf-8") for name in names]
     text = '(function () {\n"use strict";\n' + "\n".join(parts) + "})();\n"
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -110,7 +110,7 @@ def write_report(run_dir: str | os.PathLike[str], out: str | os.PathLike[str] | 
     run = read_run(run_dir)
     if out is None and not isinstance(run.path, Path):
         raise RunFolderError(
-            f"{run_dir} is an address, to which no report is written; choose a folder with --out FOLDER."
+            f"{run_dir} is an address, not a local folder; say into which folder the report goes: --out FOLDER."
         )
     target = Path(out) if out is not None else run.path
     found = _compute_findings(run)
@@ -139,8 +139,6 @@ def _write_figures(run: RunResults, found: _Findings, target: Path) -> dict[str,
 
 @dataclass(frozen=True)
 class _Findings:
-    """Results that several parts of the report use."""
-
     summary: pd.DataFrame
     pairs: pd.DataFrame
     boards: dict[str, Boards]
@@ -157,7 +155,6 @@ def _compute_findings(run: RunResults) -> _Findings:
 
 
 def _draw_figures(run: RunResults, found: _Findings) -> dict[str, Drawn]:
-    """Draw every figure, by file name without suffix."""
     figures = score_figures_of(run, found.summary)
     figures |= map_figures(run)
     figures |= {f"ranks-{metric}": comparison.ranking_figure(run, ranking) for metric, ranking in found.ranks.items()}
@@ -238,8 +235,7 @@ _SAMPLES = "<!-- samples -->"
 
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
-    """Return the page, and write the files of its tables."""
-    templates = create_environment()
+    templates = environment()
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
     tables = {table.name: table for table in _page_tables(run, content)}
