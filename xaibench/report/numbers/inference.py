@@ -135,7 +135,7 @@ def infer(run: RunResults, summary: pd.DataFrame) -> tuple[pd.DataFrame, pd.Data
           one. 1 is best; ties share their ranks.
         - ``p_controls``: largest Holm-corrected p-value of the paired tests against the controls of the cell; 1 if some
           control has a mean at least as good. Missing for controls, and in cells without one.
-        - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.statistics.against_controls`).
+        - ``beats_controls``: whether ``p_controls`` is below 5 % (:func:`xaibench.statistics.compare_with_controls`).
         - ``better_than``, ``worse_than``: number of the ``compared_with`` other explainers that differ from this one at
           5 %.
 
@@ -263,7 +263,7 @@ def resampled_means(cells: Iterable[Matrices], resamples: int, seed: int = 0) ->
 
     The contribution of each data set (or training and group of samples) to a mean is multiplied by a random normal
     weight. The replicates are scaled so that their variance equals that of :func:`~xaibench.statistics.nested_means`
-    and their tails match Student's t. All cells of a scenario and background share the weights of data sets and
+    and their tails match Student's t. All cells of a subset and variant share the weights of data sets and
     samples, since their models and methods were scored on the same images. Weights of trainings are drawn separately
     per cell. Wu: Jackknife, bootstrap and other resampling methods in regression analysis, Annals of Statistics 1986,
     section 7.

@@ -235,7 +235,7 @@ _SAMPLES = "<!-- samples -->"
 
 
 def _render(run: RunResults, found: _Findings, drawings: Mapping[str, Markup], target: Path) -> str:
-    templates = environment()
+    templates = create_environment()
     first = subject(run, found.boards)
     content = _page_content(run, found, first)
     tables = {table.name: table for table in _page_tables(run, content)}
